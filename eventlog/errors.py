@@ -1,0 +1,47 @@
+"""Everything the log may raise. Foreign errors (asyncpg, OSError) are translated at the one edge, postgres.py."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+
+class LogError(Exception):
+    """Base of all errors of the log."""
+
+
+class LogUnavailable(LogError):
+    """The database did not answer, and what was asked has certainly not happened. Safe to try again."""
+
+
+class OutcomeUnknown(LogError):
+    """The connection was lost between sending a batch and its answer: ask ``settle(batch_id)``."""
+
+    def __init__(self, batch_id: UUID) -> None:
+        super().__init__(f"outcome of batch {batch_id} is unknown")
+        self.batch_id = batch_id
+
+
+class Compacted(LogError):
+    """The revision asked for is at or below the compacted revision: its history is gone (etcd: ErrCompacted)."""
+
+    def __init__(self, requested: int, compacted: int) -> None:
+        super().__init__(f"revision {requested} has been compacted (compacted revision is {compacted})")
+        self.requested = requested
+        self.compacted = compacted
+
+
+class FutureRevision(LogError):
+    """The revision asked for is above the newest one (etcd: ErrFutureRev)."""
+
+    def __init__(self, requested: int, current: int) -> None:
+        super().__init__(f"revision {requested} is above the newest revision {current}")
+        self.requested = requested
+        self.current = current
+
+
+class LogCorrupt(LogError):
+    """The log contradicts itself (a gap in the revisions, a broken hash chain). Never ignored."""
+
+
+class SetupError(LogError):
+    """The operator's mistake (wrong URL, schema not migrated, too old Postgres): one line, with how to mend it."""

@@ -1,0 +1,61 @@
+"""The contract of a revision log. PostgresLog and MemoryLog satisfy it; one test suite runs against both.
+
+Everything above this line (appender, tail, views, actors, HTTP) uses only these calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Record
+
+
+class RevisionLog(Protocol):
+    async def head(self) -> Head:
+        """The head as committed now. One round trip. LogUnavailable."""
+        ...
+
+    async def append(self, batch: Batch) -> BatchResult:
+        """Check expectations and commit, one round trip. LogUnavailable: certainly nothing happened.
+        OutcomeUnknown: the connection broke after sending; ask settle()."""
+        ...
+
+    async def settle(self, batch: Batch) -> BatchResult | None:
+        """What became of a batch whose outcome is unknown: its result, or None for certainly never committed, now or
+        later (the batch id is fenced, so a straggling transaction of the lost connection cannot commit any more)."""
+        ...
+
+    async def read(self, *, after: int, limit: int) -> list[Record]:
+        """Records with revision > after in revision order, at most limit. Compacted if after < compacted of any
+        resource class whose rows are gone in that range. Without ``who``."""
+        ...
+
+    async def read_resource(
+        self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
+    ) -> list[tuple[Record, Record | None]]:
+        """Records of one resource with after < revision <= until, each with the record it replaced (None: none),
+        in revision order, at most limit. Compacted if after < the resource's compacted revision."""
+        ...
+
+    def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:
+        """All live objects in one consistent snapshot, in chunks; every chunk comes with the same Head, and there is at
+        least one (maybe empty) chunk."""
+        ...
+
+    async def get_at(self, key: Key, *, revision: int) -> Record | None:
+        """The key as it was at the revision; None: absent then. Compacted, FutureRevision."""
+        ...
+
+    async def list_at(
+        self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None, limit: int
+    ) -> list[Record]:
+        """The objects of a resource as they were at the revision, ordered by (namespace, name) bytewise, beginning
+        after the key ``after``, at most limit. Compacted, FutureRevision."""
+        ...
+
+    async def wait_notified(self) -> None:
+        """Return after another replica may have appended something: once per NOTIFY, or after the poll interval.
+        Never raises for a lost connection; the caller reads and sees for itself."""
+        ...

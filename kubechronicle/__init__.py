@@ -1,0 +1,1 @@
+"""kubechronicle: a Kubernetes API server on an append-only Postgres revision log."""
