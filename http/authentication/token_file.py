@@ -1,0 +1,62 @@
+"""The static token file (--token-auth-file): CSV lines ``token,user,uid,"group1,group2"``, the last column optional.
+
+Tokens are kept as SHA-256 digests and looked up by digest, so neither time nor memory tells one apart from another.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from kubechronicle.http.authentication.user import Rejected, User
+from kubechronicle.http.messages import Request
+
+
+
+class TokenFileError(ValueError):
+    """The file can't be used; the message says which line and why, never the token."""
+
+
+def parse_token_file(path: Path) -> dict[bytes, User]:
+    """The users by their token's SHA-256 digest. TokenFileError, OSError."""
+    users: dict[bytes, User] = {}
+    with path.open(newline="", encoding="utf-8") as lines:
+        for number, row in enumerate(csv.reader(lines, skipinitialspace=True), start=1):
+            if not row or not any(column.strip() for column in row):
+                continue
+            if len(row) < 3:
+                raise TokenFileError(f"{path}: line {number}: at least 3 columns needed (token, user name, user uid)")
+            token, name, uid = row[0].strip(), row[1].strip(), row[2].strip()
+            if not token or not name:
+                raise TokenFileError(f"{path}: line {number}: token and user name must not be empty")
+            groups = tuple(group.strip() for group in row[3].split(",") if group.strip()) if len(row) > 3 else ()
+            users.setdefault(_digest(token), User(name=name, uid=uid, groups=groups))
+    return users
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def bearer_token(request: Request) -> str | None:
+    """The token of the Authorization field; None if there is none to be read."""
+    scheme, _, token = request.headers.get("authorization").strip().partition(" ")
+    token = token.strip()
+    return token if scheme.lower() == "bearer" and token else None
+
+
+class StaticTokens:
+    def __init__(self, users: Mapping[bytes, User]) -> None:
+        self._users = users
+
+    def authenticate(self, request: Request) -> User | None:
+        """The token's user; None without a bearer token. Rejected: a token that is not in the file."""
+        token = bearer_token(request)
+        if token is None:
+            return None
+        user = self._users.get(_digest(token))
+        if user is None:
+            raise Rejected
+        return user

@@ -1,0 +1,35 @@
+"""The identity of a request, and what an authenticator may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+ANONYMOUS = "system:anonymous"
+GROUP_UNAUTHENTICATED = "system:unauthenticated"
+GROUP_AUTHENTICATED = "system:authenticated"
+GROUP_MASTERS = "system:masters"
+
+
+@dataclass(frozen=True, slots=True, kw_only)
+class User:
+    """authentication.k8s.io/v1 UserInfo."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Rejected(Exception):
+    """A credential was presented and is wrong. Carries nothing about what was wrong with it."""
+
+
+ANONYMOUS_USER = User(name=ANONYMOUS, groups=(GROUP_UNAUTHENTICATED,))
+
+
+def authenticated(user: User) -> User:
+    """The user with system:authenticated among its groups, as every authenticated request has it."""
+    if GROUP_AUTHENTICATED in user.groups or GROUP_UNAUTHENTICATED in user.groups:
+        return user
+    return User(name=user.name, uid=user.uid, groups=(*user.groups, GROUP_AUTHENTICATED), extra=user.extra)

@@ -1,0 +1,140 @@
+"""What a request is about, read from its method and path alone (KEP-less: k8s.io/apiserver's RequestInfo resolver).
+
+Pure: no registry look-ups, so a group or resource named here need not exist.
+
+    GET    /api/v1/namespaces/a/pods/p/status    get    "" v1 pods/status a/p
+    GET    /apis/apps/v1/deployments?watch=1     watch  apps v1 deployments, all namespaces
+    DELETE /api/v1/namespaces/a/pods             deletecollection
+    GET    /api/v1/watch/namespaces/a/pods       watch  (the deprecated prefix)
+    GET    /api/v1/namespaces/a                  get    namespaces a (its own namespace too, for authorization)
+    GET    /healthz                              a non-resource request
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import unquote_plus
+
+VERB_OF_METHOD = {
+    "POST": "create",
+    "GET": "get",
+    "HEAD": "get",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+# Sub-paths of a namespace that are subresources of the namespace itself, not resources in it.
+NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+SPECIAL_VERBS = frozenset({"proxy", "watch"})
+# What strconv.ParseBool accepts as false; anything else that is present turns a list into a watch.
+FALSE_VALUES = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+@dataclass(frozen=True, slots=True, kw_only)
+class RequestInfo:
+    """``resource`` is the plural as in the path; empty ``verb`` parts are empty strings. ``parts`` is what follows the
+    namespace (resource, name, subresource, …). ``deprecated_watch``: the path has the old /watch/ prefix."""
+
+    path: str
+    verb: str
+    is_resource: bool = False
+    prefix: str = ""
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+    parts: tuple[str, ...] = ()
+    deprecated_watch: bool = False
+
+    @property
+    def group_resource(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class Query:
+    """The query string's parameters, first value wins (Go's url.Values.Get); undecodable input gives what it can."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, query_string: str) -> None:
+        values: dict[str, list[str]] = {}
+        if query_string:
+            for pair in query_string.split("&"):
+                if pair:
+                    name, _, value = pair.partition("=")
+                    values.setdefault(_unquote(name), []).append(_unquote(value))
+        self._values = values
+
+    def get(self, name: str, default: str = "") -> str:
+        found = self._values.get(name)
+        return found[0] if found else default
+
+    def get_all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def flag(self, name: str) -> bool:
+        """A boolean as metav1 reads it: present and not one of the words for false."""
+        found = self._values.get(name)
+        return found is not None and found[0] not in FALSE_VALUES
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def as_dict(self) -> dict[str, list[str]]:
+        return self._values
+
+
+def _unquote(text: str) -> str:
+    return unquote_plus(text, errors="replace") if "%" in text or "+" in text else text
+
+
+def resolve(method: str, path: str, query: Query) -> RequestInfo:
+    """The request's info; never fails: what does not look like a resource request is a non-resource one."""
+    verb = method.lower()
+    parts = [part for part in path.split("/") if part]
+    if len(parts) < 3 or parts[0] not in ("api", "apis"):
+        return RequestInfo(path=path, verb=verb)
+    prefix, group, rest = parts[0], "", parts[1:]
+    if prefix == "apis":
+        if len(rest) < 3:
+            return RequestInfo(path=path, verb=verb)
+        group, rest = rest[0], rest[1:]
+    version, rest = rest[0], rest[1:]
+    verb = VERB_OF_METHOD.get(method, "")
+    deprecated_watch = False
+    if rest[0] in SPECIAL_VERBS:
+        if len(rest) < 2:
+            return RequestInfo(path=path, verb=method.lower())
+        verb, deprecated_watch, rest = rest[0], rest[0] == "watch", rest[1:]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and not (rest[2] in NAMESPACE_SUBRESOURCES and len(rest) == 3):
+            rest = rest[2:]
+    resource = rest[0]
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    return RequestInfo(
+        path=path,
+        verb=deprecated_watch and "watch" or _collection_verb(verb, name, query),
+        is_resource=True,
+        prefix=prefix,
+        group=group,
+        version=version,
+        namespace=namespace,
+        resource=resource,
+        subresource=subresource,
+        name=name,
+        parts=tuple(rest),
+        deprecated_watch=deprecated_watch,
+    )
+
+
+def _collection_verb(verb: str, name: str, query: Query) -> str:
+    if name:
+        return verb
+    if verb == "get":
+        return "watch" if query.flag("watch") else "list"
+    return "deletecollection" if verb == "delete" else verb
