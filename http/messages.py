@@ -1,0 +1,320 @@
+"""Requests and responses: what an application sees of HTTP, whichever protocol carried it.
+
+Lives here: `Request`, `Response`, `Headers`, the `WebSocket` face and the errors an application may meet while it reads
+a body. Not here: sockets, TLS, Hypercorn, ASGI (see connection.py and asgi.py), and nothing of Kubernetes.
+
+An application is `async (Request) -> Response`. It is called once for each request, in a task of the connection's, and:
+
+- returns a `Response` with `bytes`: sent with its content-length in one write;
+- returns a `Response` with an `AsyncIterator[bytes]`: the server iterates it after the application returned, sends each
+  chunk as it comes, and cancels the iteration where it waits as soon as the client is gone. Clean-up in the iterator
+  (`finally`) must not block: its scope may be cancelled by then;
+- raises: the client sees 500 and an empty body, the error is logged. Applications map their own errors before that.
+
+For a WebSocket request (`request.websocket` is not None) the application either refuses it by returning a `Response`
+without having called `accept()`, or accepts, talks, and returns any `Response` (use `SWITCHED`), which is not sent.
+
+Invariant: a request body is always read to its end or its connection is closed. An application that does not care about
+a body does not have to read it: whoever drives the application discards the rest within bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Protocol, TypeAlias, TypeVar
+from urllib.parse import unquote
+
+import trio
+
+HeaderList: TypeAlias = Iterable[tuple[str, str]]
+Body: TypeAlias = "bytes | AsyncIterator[bytes]"
+_T = TypeVar("_T")
+
+
+class BodyTooLarge(Exception):
+    """The request's body is longer than the application's limit (bytes)."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"request body is longer than {limit} bytes")
+        self.limit = limit
+
+
+class ClientDisconnected(Exception):
+    """The client went away before its request was read to the end."""
+
+
+class WebSocketClosed(Exception):
+    """The conversation is over; `code` as in RFC 6455 §7.4 (1006: without a closing handshake)."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"WebSocket closed with code {code}")
+        self.code = code
+
+
+class Headers:
+    """Header fields: names in lower case, values as latin-1 text, repeated fields kept in order.
+
+    >>> headers = Headers([("Accept", "a"), ("accept", "b")])
+    >>> headers["accept"], headers.get_all("Accept"), headers.get("missing")
+    ('a', ['a', 'b'], '')
+    """
+
+    __slots__ = ("_first", "_items")
+
+    def __init__(self, items: HeaderList = ()) -> None:
+        self._items = [(name.lower(), value) for name, value in items]
+        self._index()
+
+    @classmethod
+    def from_raw(cls, raw: Iterable[tuple[bytes, bytes]]) -> Headers:
+        """From the wire, where names are already in lower case."""
+        headers = cls.__new__(cls)
+        headers._items = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw]
+        headers._index()
+        return headers
+
+    def _index(self) -> None:
+        first: dict[str, str] = {}
+        for name, value in self._items:
+            first.setdefault(name, value)
+        self._first = first
+
+    def get(self, name: str, default: str = "") -> str:
+        """The field's first value (as Go's Header.Get), or `default`."""
+        return self._first.get(name.lower(), default)
+
+    def get_all(self, name: str) -> list[str]:
+        name = name.lower()
+        if name not in self._first:
+            return []
+        return [value for key, value in self._items if key == name]
+
+    def __getitem__(self, name: str) -> str:
+        return self._first[name.lower()]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._first
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """All (name, value) pairs in the order received."""
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return f"Headers({self._items!r})"
+
+    def without(self, *names: str) -> Headers:
+        """A copy that lacks the named fields (an authenticator removes the credential it consumed)."""
+        dropped = {name.lower() for name in names}
+        return Headers(item for item in self._items if item[0] not in dropped)
+
+
+class WebSocket(Protocol):
+    """The server's side of one RFC 6455 conversation. One task may send while another receives."""
+
+    @property
+    def subprotocols(self) -> tuple[str, ...]:
+        """What the client offers, in its order of preference."""
+
+    @property
+    def accepted(self) -> bool: ...
+
+    async def accept(self, subprotocol: str | None = None, headers: HeaderList = ()) -> None:
+        """Answer the handshake; `subprotocol` must be one of those offered."""
+
+    async def send(self, data: bytes | str) -> None:
+        """One message: binary for bytes, text for str. Raises WebSocketClosed."""
+
+    async def receive(self) -> bytes | str:
+        """The client's next message. Raises WebSocketClosed."""
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        """Start the closing handshake; does nothing if the conversation is already over."""
+
+
+class Upgrade(Protocol):
+    """A raw byte stream in place of HTTP after `101 Switching Protocols` (SPDY/3.1, as kubectl exec may ask)."""
+
+    @property
+    def protocol(self) -> str:
+        """The client's Upgrade field, as sent: `SPDY/3.1`."""
+
+    async def accept(self, headers: HeaderList = ()) -> trio.abc.Stream:
+        """Answer 101 with these fields and hand over the stream, whose bytes are no longer HTTP."""
+
+
+class Exchange(Protocol):
+    """What a connection supplies for one request: the rest of the body and the news that the client left."""
+
+    async def receive_body(self) -> bytes:
+        """The next piece of the body, b"" once at its end and from then on. Raises ClientDisconnected."""
+
+    async def wait_disconnect(self) -> None:
+        """Returns when the client is gone. Discards what is left of the body."""
+
+
+class BufferedExchange:
+    """An exchange whose body is at hand already: for tests, and for requests the server makes to itself."""
+
+    __slots__ = ("_body", "gone")
+
+    def __init__(self, body: bytes = b"") -> None:
+        self._body = body
+        self.gone = trio.Event()
+
+    async def receive_body(self) -> bytes:
+        body, self._body = self._body, b""
+        return body
+
+    async def wait_disconnect(self) -> None:
+        await self.gone.wait()
+
+
+class Request:
+    """One request. `path` is percent-decoded, `raw_path` and `query_string` are as received (without the `?`).
+
+    peer_certificate: DER of the client's certificate. TLS has verified its chain against the client CA and its dates
+    when it was presented; see tls.py for what happens to others. None without a certificate.
+    draining: set when the server is about to stop: long answers (watches) should end soon.
+    """
+
+    __slots__ = (
+        "_attached", "_body", "client", "draining", "exchange", "headers", "http_version", "method", "path",
+        "peer_certificate", "query_string", "raw_path", "scheme", "upgrade", "websocket",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        method: str,
+        raw_path: str,
+        query_string: str,
+        headers: Headers,
+        exchange: Exchange,
+        client: tuple[str, int] = ("", 0),
+        peer_certificate: bytes | None = None,
+        http_version: str = "1.1",
+        scheme: str = "https",
+        draining: trio.Event | None = None,
+        websocket: WebSocket | None = None,
+        upgrade: Upgrade | None = None,
+    ) -> None:
+        self.method = method
+        self.raw_path = raw_path
+        self.path = unquote(raw_path) if "%" in raw_path else raw_path
+        self.query_string = query_string
+        self.headers = headers
+        self.exchange = exchange
+        self.client = client
+        self.peer_certificate = peer_certificate
+        self.http_version = http_version
+        self.scheme = scheme
+        self.draining = draining if draining is not None else trio.Event()
+        self.websocket = websocket
+        self.upgrade = upgrade
+        self._body: bytes | None = None
+        self._attached: dict[type, object] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        method: str,
+        target: str,
+        *,
+        headers: HeaderList | Mapping[str, str] = (),
+        body: bytes = b"",
+        peer_certificate: bytes | None = None,
+        client: tuple[str, int] = ("127.0.0.1", 0),
+    ) -> Request:
+        """A request without a connection: `Request.of("GET", "/api/v1/pods?watch=1")`."""
+        raw_path, _, query_string = target.partition("?")
+        return cls(
+            method=method,
+            raw_path=raw_path,
+            query_string=query_string,
+            headers=Headers(headers.items() if isinstance(headers, Mapping) else headers),
+            exchange=BufferedExchange(body),
+            client=client,
+            peer_certificate=peer_certificate,
+        )
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body, at most `limit` bytes; kept, so that a second caller gets the same bytes.
+
+        Raises BodyTooLarge (as soon as it is known: a declared length counts) and ClientDisconnected. What is left
+        unread after BodyTooLarge is discarded, or the connection closed, by whoever drives the application.
+        """
+        if self._body is None:
+            declared = self.headers.get("content-length")
+            if declared.isdecimal() and int(declared) > limit:
+                raise BodyTooLarge(limit)
+            self._body = await self._read_body(limit)
+        if len(self._body) > limit:
+            raise BodyTooLarge(limit)
+        return self._body
+
+    async def _read_body(self, limit: int) -> bytes:
+        first = await self.exchange.receive_body()
+        if not first:
+            return first
+        pieces, size = [first], len(first)
+        while size <= limit:
+            piece = await self.exchange.receive_body()
+            if not piece:
+                return first if len(pieces) == 1 else b"".join(pieces)
+            pieces.append(piece)
+            size += len(piece)
+        raise BodyTooLarge(limit)
+
+    async def wait_disconnect(self) -> None:
+        """Returns when the client is gone. Read the body before: what is left of it is discarded by waiting."""
+        await self.exchange.wait_disconnect()
+
+    def attach(self, value: object) -> None:
+        """Hand a record to the filters and handlers further in, found by its type; one of each type."""
+        if self._attached is None:
+            self._attached = {}
+        self._attached[type(value)] = value
+
+    def attached(self, kind: type[_T]) -> _T:
+        """The attached record of exactly this type. Raises LookupError: the filter that attaches it did not run."""
+        value = self._attached.get(kind) if self._attached else None
+        if not isinstance(value, kind):
+            raise LookupError(f"no {kind.__name__} is attached to this request")
+        return value
+
+    def __repr__(self) -> str:
+        return f"<Request {self.method} {self.raw_path}>"
+
+
+class Response:
+    """A status, header fields and a body.
+
+    `content-length` is set by the server for a body of bytes and must not be among `headers`; `date` neither. An
+    iterated body is sent chunked (HTTP/1.1) or in DATA frames (HTTP/2), each chunk at once; empty chunks are skipped.
+    If iteration raises, the connection or stream is cut, so that the client does not take the answer for complete.
+    """
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: HeaderList = (), body: Body = b"") -> None:
+        self.status = status
+        self.headers = list(headers)
+        self.body = body
+
+    def header(self, name: str) -> str:
+        """The first value of a field of this answer, or ""."""
+        name = name.lower()
+        return next((value for key, value in self.headers if key.lower() == name), "")
+
+    def __repr__(self) -> str:
+        size = f"{len(self.body)} bytes" if isinstance(self.body, bytes) else "stream"
+        return f"<Response {self.status} {size}>"
+
+
+SWITCHED = Response(101)
+"""What to return after `websocket.accept()` or `upgrade.accept()`: it is never sent."""
+
+Application: TypeAlias = Callable[[Request], Awaitable[Response]]
