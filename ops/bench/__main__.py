@@ -1,0 +1,200 @@
+"""``python -m kubechronicle.ops.bench``: start a fresh server, put every load of cases.py on it, print the table.
+
+    make bench                                      everything, one run of each
+    python -m kubechronicle.ops.bench --quick       one case of each kind
+    python -m kubechronicle.ops.bench get-16 create-16 --runs 5
+    python -m kubechronicle.ops.bench --server https://HOST:6443 --token-file T --process server=PID --process store=PID
+
+The last form measures a server that runs already, whoever wrote it; the processes named (with their children) are those
+whose CPU time is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from kubechronicle.ops.bench import report
+from kubechronicle.ops.bench.cases import CASES, QUICK, Case
+from kubechronicle.ops.bench.measure import Load, LoadError, Result, Target, median
+from kubechronicle.ops.bench.processes import ServerProcess, descendants, memory_mib, running
+
+# An empty server's memory is read after what start-up left behind has settled.
+_SETTLE_SECONDS = 2.0
+
+
+def arguments(given: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m kubechronicle.ops.bench", description="Measure an API server.")
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help="names or beginnings of names (see --list); default: all"
+    )
+    parser.add_argument("--list", action="store_true", help="print the names of all cases and end")
+    parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
+    parser.add_argument("--runs", type=int, default=1, help="runs of each case; the median is reported (default 1)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="measured part of a run (watches: twice this)")
+    parser.add_argument("--warm", type=float, default=1.0, help="seconds of load before it")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every run, one JSON document a line")
+    parser.add_argument("--load-binary", type=Path, help="the load generator (default: built into .cache/bin)")
+    parser.add_argument(
+        "--server-cores", default="", metavar="0,1", help="cores of the server and Postgres (default: all)"
+    )
+    parser.add_argument("--load-cores", default="", metavar="0,1", help="cores of the load generator (default: all)")
+    fresh = parser.add_argument_group("a server of our own (the default)")
+    fresh.add_argument("--data-dir", type=Path, help="where it lives; kept afterwards (default: temporary)")
+    fresh.add_argument(
+        "--database-url", help="a Postgres to use instead of the embedded one; name its pid by --process"
+    )
+    fresh.add_argument("--serve-argument", action="append", default=[], help="one more argument of kubechronicle serve")
+    other = parser.add_argument_group("a server that runs already")
+    other.add_argument("--server", help="its URL")
+    other.add_argument("--token-file", help="file with a bearer token that may do everything")
+    other.add_argument("--ca-file", help="its certificate authority (default: not verified)")
+    other.add_argument("--client-cert", help="client certificate, instead of a token")
+    other.add_argument("--client-key")
+    other.add_argument(
+        "--process", action="append", default=[], metavar="NAME=PID", help="count this process' CPU time"
+    )
+    return parser.parse_args(given)
+
+
+def chosen(options: argparse.Namespace) -> list[Case]:
+    wanted = [*options.cases, *(QUICK if options.quick else ())]
+    unknown = [name for name in wanted if not any(case.name.startswith(name) for case in CASES)]
+    if unknown:
+        raise SystemExit(f"no such case: {', '.join(unknown)}; the cases are: {' '.join(case.name for case in CASES)}")
+    return [case for case in CASES if not wanted or any(_named(case, name) for name in wanted)]
+
+
+def _named(case: Case, name: str) -> bool:
+    """A full name means that case alone: get-1 is not get-16."""
+    return case.name == name if any(other.name == name for other in CASES) else case.name.startswith(name)
+
+
+def load_generator(options: argparse.Namespace) -> Load:
+    cores = [int(core) for core in options.load_cores.split(",") if core]
+    if options.load_binary:
+        return Load(binary=options.load_binary, cores=cores)
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run([root / "tests" / "clients" / "prepare.sh", "load"], check=True)
+    return Load(binary=root / ".cache" / "bin" / "load", cores=cores)
+
+
+def named_processes(options: argparse.Namespace) -> dict[str, int]:
+    return {name: int(pid) for name, _, pid in (entry.partition("=") for entry in options.process)}
+
+
+@contextlib.contextmanager
+def our_server(options: argparse.Namespace) -> Iterator[tuple[Target, str]]:
+    """A fresh server; the target, and the line about its start."""
+    if options.data_dir is None:
+        home = Path(tempfile.mkdtemp(prefix="kubechronicle-bench-"))
+        home.chmod(0o755)  # started by root, Postgres runs as another user and has to get in
+    else:
+        home = options.data_dir
+        home.mkdir(parents=True, exist_ok=True)
+    token, tokens = home / "token", home / "tokens.csv"
+    token.write_text(secrets.token_hex(16))
+    tokens.write_text(f'{token.read_text()},bench,bench,"system:masters"\n')
+    extra = ["--token-auth-file", str(tokens), *options.serve_argument]
+    if options.database_url:
+        extra += ["--database-url", options.database_url]
+    server = ServerProcess(home / "data", arguments=extra)
+    try:
+        with running(server):
+            groups = {"server": server.processes}
+            postgres = named_processes(options).get("postgres") or server.embedded_postgres()
+            if postgres is not None:
+                groups["postgres"] = partial(descendants, postgres)
+            if options.server_cores:
+                pin(options.server_cores, [process.pid for find in groups.values() for process in find()])
+            time.sleep(_SETTLE_SECONDS)
+            memory = [memory_mib(find()) for find in groups.values()]
+            flags = [f"-server={server.url}", f"-ca={server.data_dir / 'pki' / 'ca.crt'}", f"-token-file={token}"]
+            yield (
+                Target(flags=flags, groups=groups),
+                report.start_lines(ready_seconds=server.ready_after, memory=[*memory, 0.0]),
+            )
+    finally:
+        if options.data_dir is None:
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def pin(cores: str, pids: Sequence[int]) -> None:
+    """Every thread of every process, and so what they start later."""
+    for pid in pids:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            os.sched_setaffinity(int(thread), {int(core) for core in cores.split(",")})
+
+
+def running_server(options: argparse.Namespace) -> Target:
+    flags = [f"-server={options.server}"]
+    for flag, value in (
+        ("ca", options.ca_file),
+        ("token-file", options.token_file),
+        ("cert", options.client_cert),
+        ("key", options.client_key),
+    ):
+        flags += [f"-{flag}={value}"] if value else []
+    return Target(
+        flags=flags, groups={name: partial(descendants, pid) for name, pid in named_processes(options).items()}
+    )
+
+
+def run_cases(options: argparse.Namespace, target: Target, load: Load) -> tuple[list[str], bool]:
+    """The report's rows, and whether everything went well."""
+    rows, filled, fine = [], set(), True
+    for case in chosen(options):
+        print(f"{case.title} …", file=sys.stderr, flush=True)
+        try:
+            if case.fill and case.namespace not in filled:
+                load.fill(target, case)
+                filled.add(case.namespace)
+            seconds = options.seconds * (2 if case.load["mode"] == "watch" else 1)
+            results: list[Result] = []
+            for _ in range(options.runs):
+                results.append(load.measure(target, case, seconds=seconds, warm=options.warm))
+                if options.json:
+                    with options.json.open("a") as log:
+                        log.write(json.dumps(results[-1].document()) + "\n")
+            rows.append(report.row(median(results)))
+            fine = fine and not any(result.seen["errors"] for result in results)
+        except LoadError as error:
+            rows.append(report.failure_row(case, str(error)))
+            fine = False
+        print(rows[-1], file=sys.stderr, flush=True)
+    return rows, fine
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    options = arguments(sys.argv[1:] if given is None else given)
+    if options.list:
+        print("\n".join(case.name for case in CASES))
+        return 0
+    load = load_generator(options)
+    command = shlex.join(["python", "-m", "kubechronicle.ops.bench", *(sys.argv[1:] if given is None else given)])
+    if options.server:
+        about, (rows, fine) = "", run_cases(options, running_server(options), load)
+    else:
+        with our_server(options) as (target, about):
+            rows, fine = run_cases(options, target, load)
+    note = (
+        f"Load from other processes on the same machine, {options.runs} run(s) of {options.seconds:g} s each.\n{about}"
+    )
+    print(report.preamble(command, note=note), report.table(rows), sep="\n\n")
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+package main
+
+// Closed loops: every connection has exactly one request in flight, sends the next when the answer is there.
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// worker is one connection's share of a load. next yields its i-th request (counted over warm-up and measured part,
+// so that names never repeat); want is the status it must be answered with.
+type worker struct {
+	next func(i int) []byte
+	want int
+
+	c       *conn
+	i       int
+	sample  []time.Duration
+	errors  int
+	problem string
+}
+
+func (w *worker) run(t *target, until time.Time) {
+	for time.Now().Before(until) {
+		if w.c == nil {
+			var err error
+			if w.c, err = t.dial(); err != nil {
+				w.fail(err.Error())
+				time.Sleep(10 * time.Millisecond)
+				continue
+			}
+		}
+		request := w.next(w.i)
+		w.i++
+		start := time.Now()
+		status, answer, err := w.c.exchange(request)
+		switch {
+		case err != nil:
+			w.fail(err.Error())
+			w.c.close()
+			w.c = nil
+		case status != w.want:
+			w.fail(fmt.Sprintf("status %d: %.200s", status, answer))
+		default:
+			w.sample = append(w.sample, time.Since(start))
+		}
+	}
+}
+
+func (w *worker) fail(problem string) {
+	w.errors++
+	if w.problem == "" {
+		w.problem = problem
+	}
+}
+
+func closedLoop(o options, workers []*worker) (map[string]any, error) {
+	for _, w := range workers {
+		var err error
+		if w.c, err = o.target.dial(); err != nil {
+			return nil, err
+		}
+	}
+	all := func(seconds float64) {
+		until := time.Now().Add(time.Duration(seconds * float64(time.Second)))
+		var group sync.WaitGroup
+		for _, w := range workers {
+			group.Add(1)
+			go func() { defer group.Done(); w.run(o.target, until) }()
+		}
+		group.Wait()
+	}
+	all(o.warm)
+	for _, w := range workers {
+		w.sample = w.sample[:0]
+	}
+	took := measured(func() { all(o.seconds) })
+
+	var sample []time.Duration
+	errors, problem := 0, ""
+	for _, w := range workers {
+		sample = append(sample, w.sample...)
+		errors += w.errors
+		if problem == "" {
+			problem = w.problem
+		}
+	}
+	return map[string]any{
+		"operations": len(sample), "seconds": took.Seconds(), "errors": errors, "problem": problem,
+		"per_second": float64(len(sample)) / took.Seconds(), "ms": latencies(sample), "connections": len(workers),
+	}, nil
+}
+
+func put(o options, method, path, name, value string) error {
+	c, err := o.target.dial()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	status, answer, err := c.exchange(o.target.render(nil, method, path, "", appendConfigMap(nil, o.namespace, name, value)))
+	if err == nil && status != 200 && status != 201 && status != 409 {
+		err = fmt.Errorf("%s %s: %d %.300s", method, name, status, answer)
+	}
+	return err
+}
+
+func runGet(o options) (map[string]any, error) {
+	name := fmt.Sprintf("get-%d", o.size)
+	path := configMapPath(o.namespace)
+	if err := put(o, "POST", path, name, text(o.size)); err != nil {
+		return nil, err
+	}
+	path += "/" + name
+	if o.query != "" {
+		path += "?" + o.query
+	}
+	request := o.target.render(nil, "GET", path, o.format, nil)
+	workers := make([]*worker, o.conns)
+	for n := range workers {
+		workers[n] = &worker{want: 200, next: func(int) []byte { return request }}
+	}
+	return closedLoop(o, workers)
+}
+
+// runID keeps the names of one run apart from those of an earlier run on the same server.
+var runID = strconv.FormatInt(time.Now().UnixMilli()%1_000_000_000, 36)
+
+func runCreate(o options) (map[string]any, error) {
+	path, value := configMapPath(o.namespace), text(o.size)
+	workers := make([]*worker, o.conns)
+	for n := range workers {
+		var request, body []byte
+		workers[n] = &worker{want: 201, next: func(i int) []byte {
+			body = appendConfigMap(body[:0], o.namespace, fmt.Sprintf("create-%s-%d-%d", runID, n, i), value)
+			request = o.target.render(request, "POST", path, "", body)
+			return request
+		}}
+	}
+	return closedLoop(o, workers)
+}
+
+// runUpdate replaces each worker's own object without naming a resourceVersion; every request changes the text, because
+// an update that changes nothing is not written.
+func runUpdate(o options) (map[string]any, error) {
+	path, value := configMapPath(o.namespace), text(o.size)
+	workers := make([]*worker, o.conns)
+	for n := range workers {
+		name := fmt.Sprintf("update-%s-%d", runID, n)
+		if err := put(o, "POST", path, name, value); err != nil {
+			return nil, err
+		}
+		var request, body []byte
+		workers[n] = &worker{want: 200, next: func(i int) []byte {
+			body = appendConfigMap(body[:0], o.namespace, name, strconv.Itoa(1_000_000+i)+value[7:])
+			request = o.target.render(request, "PUT", path+"/"+name, "", body)
+			return request
+		}}
+	}
+	return closedLoop(o, workers)
+}
+
+// runFill creates count objects with fixed names; those which are already there are fine.
+func runFill(o options) (map[string]any, error) {
+	path, value := configMapPath(o.namespace), text(o.size)
+	var next, failed atomic.Int64
+	var group sync.WaitGroup
+	var problem atomic.Pointer[string]
+	took := measured(func() {
+		for range o.conns {
+			group.Add(1)
+			go func() {
+				defer group.Done()
+				c, err := o.target.dial()
+				for i := next.Add(1) - 1; err == nil && i < int64(o.count); i = next.Add(1) - 1 {
+					body := appendConfigMap(nil, o.namespace, fmt.Sprintf("fill-%06d", i), value)
+					var status int
+					var answer []byte
+					status, answer, err = c.exchange(o.target.render(nil, "POST", path, "", body))
+					if err == nil && status != 201 && status != 409 {
+						err = fmt.Errorf("status %d: %.200s", status, answer)
+					}
+				}
+				if err != nil {
+					failed.Add(1)
+					message := err.Error()
+					problem.Store(&message)
+				}
+			}()
+		}
+		group.Wait()
+	})
+	if failed.Load() > 0 {
+		return nil, fmt.Errorf("filling: %s", *problem.Load())
+	}
+	return map[string]any{"operations": o.count, "seconds": took.Seconds(), "errors": 0, "problem": "",
+		"per_second": float64(o.count) / took.Seconds()}, nil
+}

@@ -1,0 +1,3 @@
+module kubechronicle/ops/bench/load
+
+go 1.24

@@ -1,0 +1,214 @@
+package main
+
+// Watch fan-out: many watchers of one namespace, one writer creating ConfigMaps at a fixed rate. Every watcher must see
+// every create, in order; what is measured is the time from sending the create to each watcher's receipt.
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Events still missing this long after the last write are lost.
+const drainTimeout = 30 * time.Second
+
+// Connections opened at a time while setting up: enough to be quick, few enough for any listen backlog.
+const dialsAtOnce = 32
+
+type watcher struct {
+	c          *conn
+	received   []time.Duration // by write number, since the fan-out's epoch; 0: not yet
+	next       int             // the write number expected next
+	misordered int
+}
+
+type fanOut struct {
+	o        options
+	epoch    time.Time
+	mark     []byte // what an event's line holds right before the write's number
+	total    int
+	watchers []*watcher
+	got      atomic.Int64
+}
+
+func runWatch(o options) (map[string]any, error) {
+	f := &fanOut{o: o, epoch: time.Now(), total: int(o.rate * o.seconds), mark: []byte(`"name":"watched-` + runID + `-`)}
+	version, err := f.resourceVersion()
+	if err != nil {
+		return nil, err
+	}
+	setup := time.Now()
+	if err = f.open(version); err != nil {
+		return nil, err
+	}
+	opened := time.Since(setup)
+	time.Sleep(time.Duration(o.warm * float64(time.Second))) // let the set-up's work settle before the counted part
+	sent := make([]time.Duration, f.total)
+	var writes []time.Duration
+	var failed int
+	var problem string
+	var drained time.Duration
+	took := measured(func() {
+		writes, failed, problem = f.write(sent)
+		last := time.Now()
+		want := int64(f.total-failed) * int64(len(f.watchers))
+		for f.got.Load() < want && time.Since(last) < drainTimeout {
+			time.Sleep(time.Millisecond)
+		}
+		drained = time.Since(last)
+	})
+	return f.result(sent, writes, failed, problem, map[string]any{
+		"seconds": took.Seconds(), "setup_seconds": opened.Seconds(), "drain_seconds": drained.Seconds(),
+	}), nil
+}
+
+func (f *fanOut) resourceVersion() (string, error) {
+	c, err := f.o.target.dial()
+	if err != nil {
+		return "", err
+	}
+	defer c.close()
+	_, body, err := c.exchange(f.o.target.render(nil, "GET", configMapPath(f.o.namespace)+"?limit=1", "", nil))
+	if err != nil {
+		return "", err
+	}
+	var list struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	err = json.Unmarshal(body, &list)
+	return list.Metadata.ResourceVersion, err
+}
+
+func (f *fanOut) open(version string) error {
+	path := configMapPath(f.o.namespace) + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion=" + version
+	request := f.o.target.render(nil, "GET", path, "", nil)
+	slots := make(chan struct{}, dialsAtOnce)
+	problems := make(chan error, f.o.watchers)
+	var group sync.WaitGroup
+	for range f.o.watchers {
+		w := &watcher{received: make([]time.Duration, f.total)}
+		f.watchers = append(f.watchers, w)
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			var err error
+			if w.c, err = f.o.target.dial(); err == nil {
+				// A server may hold back the head of a watch until there is an event: send now, read in follow.
+				_, err = w.c.tls.Write(request)
+			}
+			if err != nil {
+				problems <- err
+				return
+			}
+			go f.follow(w)
+		}()
+	}
+	group.Wait()
+	select {
+	case err := <-problems:
+		return fmt.Errorf("opening a watch: %w", err)
+	default:
+		return nil
+	}
+}
+
+func (f *fanOut) follow(w *watcher) {
+	body, err := w.c.stream(nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "load: a watch was refused:", err)
+		return
+	}
+	lines := bufio.NewReaderSize(body, 16<<10)
+	for {
+		line, err := lines.ReadSlice('\n')
+		at := time.Since(f.epoch)
+		for err == bufio.ErrBufferFull { // the rest of a long event
+			_, err = lines.ReadSlice('\n')
+		}
+		if err != nil {
+			return
+		}
+		_, after, found := bytes.Cut(line, f.mark)
+		if !found {
+			continue // a bookmark
+		}
+		digits, _, _ := bytes.Cut(after, []byte(`"`))
+		n, err := strconv.Atoi(string(digits))
+		if err != nil || n >= f.total {
+			continue
+		}
+		if n != w.next || w.received[n] != 0 {
+			w.misordered++
+		}
+		w.next = n + 1
+		if w.received[n] == 0 {
+			w.received[n] = at
+			f.got.Add(1)
+		}
+	}
+}
+
+func (f *fanOut) write(sent []time.Duration) (took []time.Duration, failed int, problem string) {
+	c, err := f.o.target.dial()
+	if err != nil {
+		return nil, f.total, err.Error()
+	}
+	defer c.close()
+	path, value := configMapPath(f.o.namespace), text(f.o.size)
+	var request, body []byte
+	start := time.Now()
+	for i := range f.total {
+		body = appendConfigMap(body[:0], f.o.namespace, fmt.Sprintf("watched-%s-%d", runID, i), value)
+		request = f.o.target.render(request, "POST", path, "", body)
+		time.Sleep(time.Until(start.Add(time.Duration(float64(i) / f.o.rate * float64(time.Second)))))
+		began := time.Now()
+		sent[i] = began.Sub(f.epoch)
+		status, answer, err := c.exchange(request)
+		took = append(took, time.Since(began))
+		if err != nil || status != 201 {
+			failed++
+			problem = fmt.Sprintf("status %d %.200s %v", status, answer, err)
+			if err != nil {
+				c.close()
+				if c, err = f.o.target.dial(); err != nil {
+					return took, failed + f.total - i - 1, err.Error()
+				}
+			}
+		}
+	}
+	return took, failed, problem
+}
+
+func (f *fanOut) result(sent, writes []time.Duration, failed int, problem string, out map[string]any) map[string]any {
+	var sample []time.Duration
+	lost, misordered := 0, 0
+	for _, w := range f.watchers {
+		misordered += w.misordered
+		for n, at := range w.received {
+			if at == 0 {
+				lost++
+				continue
+			}
+			sample = append(sample, at-sent[n])
+		}
+	}
+	lost -= failed * len(f.watchers)
+	for key, value := range map[string]any{
+		"operations": len(sample), "errors": failed + misordered + max(lost, 0), "problem": problem, "watchers": len(f.watchers),
+		"writes": f.total, "lost": lost, "misordered": misordered, "ms": latencies(sample), "write_ms": latencies(writes),
+		"per_second": float64(len(sample)) / out["seconds"].(float64),
+	} {
+		out[key] = value
+	}
+	return out
+}

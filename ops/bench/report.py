@@ -1,0 +1,87 @@
+"""The benchmark's report: Markdown to read, beside what the reference needed for the same."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from kubechronicle.ops.bench.cases import REFERENCE_EMPTY_MIB, REFERENCE_NAME, REFERENCE_READY_SECONDS, Case
+from kubechronicle.ops.bench.measure import Result
+
+_HEADER = (
+    f"| work | CPU/op: server + Postgres | {REFERENCE_NAME} | ratio | rate | p50 ms | p99 ms | reference saw |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
+
+
+def microseconds(value: float) -> str:
+    """Three significant digits, in ms from 5 ms on."""
+    if value >= 5_000:
+        return f"{value / 1000:.1f} ms" if value < 100_000 else f"{value / 1000:.0f} ms"
+    return f"{value:.0f} µs" if value >= 100 else f"{value:.1f} µs"
+
+
+def _pair(values: Sequence[float]) -> str:
+    return " + ".join(microseconds(value) for value in values if value) or "0"
+
+
+def row(result: Result) -> str:
+    case, seen = result.case, result.seen
+    reference = case.reference_cpu
+    times = seen.get("ms", {})
+    ratio = f"{result.total_us / sum(reference):.2f}" if reference else ""
+    cells = [
+        case.title,
+        _pair(list(result.cpu_us.values())),
+        _pair(reference) if reference else "",
+        ratio,
+        f"{seen['per_second']:,.0f}/s" if seen["per_second"] >= 100 else f"{seen['per_second']:.1f}/s",
+        f"{times.get('p50', 0):.2f}",
+        f"{times.get('p99', 0):.2f}",
+        case.reference_wall,
+    ]
+    line = "| " + " | ".join(cells) + " |"
+    return line + (f" **{seen['errors']} errors: {seen.get('problem', '')}**" if seen["errors"] else "")
+
+
+def failure_row(case: Case, problem: str) -> str:
+    return f"| {case.title} | **failed: {problem.splitlines()[0][:200] if problem else '?'}** | | | | | | |"
+
+
+def table(rows: Sequence[str]) -> str:
+    return "\n".join([_HEADER, *rows])
+
+
+def start_lines(*, ready_seconds: float, memory: Sequence[float]) -> str:
+    """The two figures of an empty server; ``memory`` in MiB: server, Postgres."""
+    return (
+        f"Ready {ready_seconds:.2f} s after exec, on a new data directory (reference: {REFERENCE_READY_SECONDS} s). "
+        f"Memory when empty: {memory[0]:.0f} + {memory[1]:.0f} MiB "
+        f"(reference: {REFERENCE_EMPTY_MIB[0]} + {REFERENCE_EMPTY_MIB[1]} MiB)."
+    )
+
+
+def preamble(command: str, *, note: str) -> str:
+    """Machine, commit and command: what it takes to repeat the run."""
+    return (
+        f"Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
+        f"Python {platform.python_version()}. Commit: {_commit()}. Command: `{command}`.\n{note}"
+    )
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _commit() -> str:
+    here = Path(__file__).resolve().parent
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=here, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"

