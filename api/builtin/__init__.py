@@ -1,0 +1,1 @@
+"""The built-in kinds as data tables and small functions."""

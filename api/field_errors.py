@@ -1,0 +1,220 @@
+"""Field paths and the errors of validating one field, worded as k8s.io/apimachinery's ``util/validation/field``.
+
+Lives here: how a path is written, how a bad value is printed, which words each kind of error has. Not here: which field
+may hold what, and the Status the errors end up in (status.py).
+
+Every constructor returns a ``Cause``: its message is what apimachinery's ``Error.ErrorBody()`` gives, so that
+
+    invalid_value("metadata.name", "A", "must be lower case")
+    == Cause("FieldValueInvalid", 'Invalid value: "A": must be lower case', "metadata.name")
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+_ESCAPES: Final = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    '"': '\\"',
+    "\\": "\\\\",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One entry of ``Status.details.causes``. Empty strings are left out of the answer."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+    def body(self) -> dict[str, Any]:
+        """Return the StatusCause object."""
+        pairs = (("reason", self.reason), ("message", self.message), ("field", self.field))
+        return {key: value for key, value in pairs if value}
+
+    def __str__(self) -> str:
+        """Return the text that stands in the Status message: ``field: message``."""
+        return f"{self.field}: {self.message}"
+
+
+class Path:
+    """An immutable path to a field: ``Path("spec").child("ports").index(0)`` is ``spec.ports[0]``."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, *names: str) -> None:
+        self._text = ".".join(names)
+
+    def child(self, *names: str) -> Path:
+        """Return the path of a named field below this one."""
+        return Path(*((self._text, *names) if self._text else names))
+
+    def index(self, position: int) -> Path:
+        """Return the path of a list's item."""
+        return Path(f"{self._text}[{position}]")
+
+    def key(self, key: str) -> Path:
+        """Return the path of a map's entry, or of an item of a list that is keyed."""
+        return Path(f"{self._text}[{key}]")
+
+    def __str__(self) -> str:
+        return self._text or "<nil>"
+
+    def __repr__(self) -> str:
+        return f"Path({self._text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Path) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+def go_quote(text: str) -> str:
+    """Return ``text`` as Go's ``%q`` prints it (strconv.Quote)."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(map(_quote_character, text)) + '"'
+
+
+def _quote_character(character: str) -> str:
+    escaped = _ESCAPES.get(character)
+    if escaped is not None:
+        return escaped
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def go_json(value: Any) -> str:
+    """Return ``value`` as Go's encoding/json writes it: compact, maps sorted by key is the caller's business, and
+    ``<``, ``>``, ``&`` escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    for character, escape in (
+        ("&", "\\u0026"),
+        ("<", "\\u003c"),
+        (">", "\\u003e"),
+        ("\u2028", "\\u2028"),
+        ("\u2029", "\\u2029"),
+    ):
+        text = text.replace(character, escape)
+    return text
+
+
+def format_value(value: Any) -> str:
+    """Return a bad value as field errors print it.
+
+    Strings are quoted, and so is the word "null" for an absent value (apimachinery replaces nil by that string before
+    it prints); numbers and booleans stand bare, everything else is JSON.
+    """
+    if value is None:
+        return '"null"'
+    if isinstance(value, str):
+        return go_quote(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return go_number(value)
+    if isinstance(value, Mapping):
+        return go_json(dict(value))
+    return go_json(value)
+
+
+def go_number(value: int | float) -> str:
+    """Return a number as Go's ``%v`` prints it: floats without a needless ``.0``, exponents from 1e+21 on."""
+    if isinstance(value, int):
+        return str(value)
+    if value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    return repr(value)
+
+
+def not_found(field: Path | str, value: Any) -> Cause:
+    """The value names something that does not exist."""
+    return Cause("FieldValueNotFound", f"Not found: {format_value(value)}", str(field))
+
+
+def required(field: Path | str, detail: str = "") -> Cause:
+    """A value that must be given is missing."""
+    return Cause("FieldValueRequired", _join("Required value", detail), str(field))
+
+
+def duplicate(field: Path | str, value: Any) -> Cause:
+    """The value stands elsewhere already where it must be unique."""
+    return Cause("FieldValueDuplicate", f"Duplicate value: {format_value(value)}", str(field))
+
+
+def invalid_value(field: Path | str, value: Any, detail: str) -> Cause:
+    """The value is malformed, out of range or must not change."""
+    return Cause("FieldValueInvalid", _join(f"Invalid value: {format_value(value)}", detail), str(field))
+
+
+def type_invalid(field: Path | str, value: Any, detail: str) -> Cause:
+    """The value has the wrong type."""
+    return Cause("FieldValueTypeInvalid", _join(f"Invalid value: {format_value(value)}", detail), str(field))
+
+
+def not_supported(field: Path | str, value: Any, supported: Iterable[str]) -> Cause:
+    """The value is none of an enumeration's. ``supported`` is printed in the order given."""
+    choices = ", ".join(map(go_quote, supported))
+    detail = f"supported values: {choices}" if choices else ""
+    return Cause("FieldValueNotSupported", _join(f"Unsupported value: {format_value(value)}", detail), str(field))
+
+
+def forbidden(field: Path | str, detail: str) -> Cause:
+    """The field must not be set, or not be changed so."""
+    return Cause("FieldValueForbidden", _join("Forbidden", detail), str(field))
+
+
+def too_long(field: Path | str, limit: int) -> Cause:
+    """The value has more than ``limit`` bytes. A negative limit says nothing about the limit."""
+    return _too_long(field, limit, "byte")
+
+
+def too_long_characters(field: Path | str, limit: int) -> Cause:
+    """The value has more than ``limit`` characters."""
+    return _too_long(field, limit, "character")
+
+
+def _too_long(field: Path | str, limit: int, unit: str) -> Cause:
+    detail = "value is too long"
+    if limit >= 0:
+        detail = f"may not be more than {limit} {unit}{'' if limit == 1 else 's'}"
+    return Cause("FieldValueTooLong", f"Too long: {detail}", str(field))
+
+
+def too_many(field: Path | str, actual: int, limit: int) -> Cause:
+    """The list or map has ``actual`` items, more than ``limit``. Either may be negative: not known."""
+    detail = "has too many items"
+    if limit >= 0:
+        detail = f"must have at most {limit} item{'' if limit == 1 else 's'}"
+    value = format_value(actual) if actual >= 0 else '"null"'
+    return Cause("FieldValueTooMany", f"Too many: {value}: {detail}", str(field))
+
+
+def internal(field: Path | str, error: str) -> Cause:
+    """The server itself failed while validating the field."""
+    return Cause("InternalError", f"Internal error: {error}", str(field))
+
+
+def aggregate(causes: Iterable[Cause]) -> str:
+    """Return the causes as one text: ``a`` or ``[a, b]``, repetitions left out (apimachinery's Aggregate)."""
+    texts = list(dict.fromkeys(map(str, causes)))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _join(head: str, detail: str) -> str:
+    return f"{head}: {detail}" if detail else head
