@@ -1,0 +1,244 @@
+"""Syntax of names, labels, annotation keys and finalizers, with the words apimachinery's ``util/validation`` has.
+
+Lives here: is this text well-formed? Each check returns the list of what is wrong, empty when nothing is. Not here: in
+which field the text stands (metadata.py), and which kind wants which name (the table at the end names the rule; the
+strategies pick it).
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Final
+
+NameCheck = Callable[[str, bool], list[str]]
+"""``check(name, prefix)``: with ``prefix`` the name is a generateName, which may end in a dash."""
+
+LABEL_MAX: Final = 63
+SUBDOMAIN_MAX: Final = 253
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LABEL_MESSAGE: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character"
+)
+_SUBDOMAIN: Final = _LABEL + "(\\." + _LABEL + ")*"
+_SUBDOMAIN_MESSAGE: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character"
+)
+_LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_LABEL_1035_MESSAGE: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character"
+)
+_QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_QUALIFIED_MESSAGE: Final = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+)
+_LABEL_VALUE: Final = "(" + _QUALIFIED + ")?"
+_LABEL_VALUE_MESSAGE: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
+    "and end with an alphanumeric character"
+)
+_ENV_NAME: Final = "[-._a-zA-Z][-._a-zA-Z0-9]*"
+_CONFIG_KEY: Final = "[-._a-zA-Z0-9]+"
+
+_label_match: Final = re.compile(_LABEL + r"\Z").match
+_subdomain_match: Final = re.compile(_SUBDOMAIN + r"\Z").match
+_label_1035_match: Final = re.compile(_LABEL_1035 + r"\Z").match
+_qualified_match: Final = re.compile(_QUALIFIED + r"\Z").match
+_label_value_match: Final = re.compile(_LABEL_VALUE + r"\Z").match
+_config_key_match: Final = re.compile(_CONFIG_KEY + r"\Z").match
+
+
+def max_length(limit: int) -> str:
+    """Return the words for a text that is too long."""
+    return f"must be no more than {limit} bytes"
+
+
+def regex_message(message: str, pattern: str, *examples: str) -> str:
+    """Return apimachinery's RegexError text."""
+    if not examples:
+        return f"{message} (regex used for validation is '{pattern}')"
+    listed = "".join(f"{' or ' if index else ''}'{text}', " for index, text in enumerate(examples))
+    return f"{message} (e.g. {listed}regex used for validation is '{pattern}')"
+
+
+def dns_label(text: str) -> list[str]:
+    """RFC 1123 label: ``a-b``."""
+    problems = [max_length(LABEL_MAX)] if len(text.encode()) > LABEL_MAX else []
+    if not _label_match(text):
+        if _subdomain_match(text):
+            problems.append("must not contain dots")
+        else:
+            problems.append(regex_message(_LABEL_MESSAGE, _LABEL, "my-name", "123-abc"))
+    return problems
+
+
+@functools.lru_cache(maxsize=1024)
+def _subdomain_ok(text: str) -> bool:
+    return len(text) <= SUBDOMAIN_MAX and _subdomain_match(text) is not None
+
+
+def dns_subdomain(text: str) -> list[str]:
+    """RFC 1123 subdomain: ``example.com``."""
+    if _subdomain_ok(text):
+        return []
+    problems = [max_length(SUBDOMAIN_MAX)] if len(text.encode()) > SUBDOMAIN_MAX else []
+    if not _subdomain_match(text):
+        problems.append(regex_message(_SUBDOMAIN_MESSAGE, _SUBDOMAIN, "example.com"))
+    return problems
+
+
+def dns_1035_label(text: str) -> list[str]:
+    """RFC 1035 label: starts with a letter."""
+    problems = [max_length(LABEL_MAX)] if len(text.encode()) > LABEL_MAX else []
+    if not _label_1035_match(text):
+        problems.append(regex_message(_LABEL_1035_MESSAGE, _LABEL_1035, "my-name", "abc-123"))
+    return problems
+
+
+@functools.lru_cache(maxsize=2048)
+def _qualified_name(text: str) -> tuple[str, ...]:
+    parts = text.split("/")
+    problems: list[str] = []
+    if len(parts) == 1:
+        name = parts[0]
+    elif len(parts) == 2:
+        prefix, name = parts
+        if not prefix:
+            problems.append("prefix part must be non-empty")
+        else:
+            problems += [f"prefix part {problem}" for problem in dns_subdomain(prefix)]
+    else:
+        what = regex_message(_QUALIFIED_MESSAGE, _QUALIFIED, "MyName", "my.name", "123-abc")
+        return (f"a valid label key {what} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
+    if not name:
+        problems.append("name part must be non-empty")
+    elif len(name.encode()) > LABEL_MAX:
+        problems.append(f"name part {max_length(LABEL_MAX)}")
+    if not _qualified_match(name):
+        problems.append("name part " + regex_message(_QUALIFIED_MESSAGE, _QUALIFIED, "MyName", "my.name", "123-abc"))
+    return tuple(problems)
+
+
+def qualified_name(text: str) -> list[str]:
+    """A label or annotation key: ``name`` or ``example.com/name``."""
+    return list(_qualified_name(text))
+
+
+def label_value(text: str) -> list[str]:
+    """A label's value."""
+    if len(text) <= LABEL_MAX and _label_value_match(text):
+        return []
+    problems = [max_length(LABEL_MAX)] if len(text.encode()) > LABEL_MAX else []
+    if not _label_value_match(text):
+        problems.append(regex_message(_LABEL_VALUE_MESSAGE, _LABEL_VALUE, "MyValue", "my_value", "12345"))
+    return problems
+
+
+def config_key(text: str) -> list[str]:
+    """A key of a ConfigMap or Secret: it must be usable as a file name."""
+    problems = [max_length(SUBDOMAIN_MAX)] if len(text.encode()) > SUBDOMAIN_MAX else []
+    if not _config_key_match(text):
+        message = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+        problems.append(regex_message(message, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
+    if text == ".":
+        problems.append("must not be '.'")
+    elif text == "..":
+        problems.append("must not be '..'")
+    elif text.startswith(".."):
+        problems.append("must not start with '..'")
+    return problems
+
+
+def env_var_name(text: str) -> list[str]:
+    """The name of an environment variable: any printable ASCII but '='."""
+    if not text:
+        return ["environment variable name must not be empty"]
+    if all(" " <= character <= "~" and character != "=" for character in text):
+        return []
+    message = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+    return [message]
+
+
+def path_segment(text: str, prefix: bool = False) -> list[str]:
+    """A name that can stand in a URL path, and nothing more is asked of it."""
+    problems: list[str] = []
+    if not prefix and text in (".", ".."):
+        return [f"may not be '{text}'"]
+    problems += [f"may not contain '{character}'" for character in "/%" if character in text]
+    return problems
+
+
+_PORT_NAME: Final = re.compile(r"[-a-z0-9]+\Z")
+
+
+def port_name(text: str) -> list[str]:
+    """The name of a port (IANA service name)."""
+    problems: list[str] = []
+    if len(text) > 15:
+        problems.append("must be no more than 15 characters")
+    if not _PORT_NAME.match(text):
+        problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", text):
+        problems.append("must contain at least one letter (a-z)")
+    if "--" in text:
+        problems.append("must not contain consecutive hyphens")
+    if text and (text[0] == "-" or text[-1] == "-"):
+        problems.append("must not begin or end with a hyphen")
+    return problems
+
+
+def port_number(value: int) -> list[str]:
+    """A port that can be listened on."""
+    return [] if 1 <= value <= 65535 else ["must be between 1 and 65535, inclusive"]
+
+
+def is_ip(text: str) -> bool:
+    """Tell whether the text is an address of either family."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+_SIGNER: Final = re.compile(r"[-a-zA-Z0-9._:/]*\Z")
+
+
+def _masked(name: str, prefix: bool) -> str:
+    # A generateName usually ends in a dash, which no name may: the dash is read as a letter.
+    return f"{name[:-1]}a" if prefix and len(name) > 1 and name.endswith("-") else name
+
+
+def subdomain_name(name: str, prefix: bool) -> list[str]:
+    """Names of most kinds."""
+    return dns_subdomain(_masked(name, prefix))
+
+
+def label_name(name: str, prefix: bool) -> list[str]:
+    """Names that become one part of a DNS name."""
+    return dns_label(_masked(name, prefix))
+
+
+def label_1035_name(name: str, prefix: bool) -> list[str]:
+    """Names of Services."""
+    return dns_1035_label(_masked(name, prefix))
+
+
+def segment_name(name: str, prefix: bool) -> list[str]:
+    """Names that may hold colons and capitals, as RBAC's do."""
+    return path_segment(name, prefix)
+
+
+NAME_CHECKS: Final[dict[str, NameCheck]] = {
+    "subdomain": subdomain_name,
+    "label": label_name,
+    "label1035": label_1035_name,
+    "segment": segment_name,
+}
+"""Rules for names by the word the strategy table uses."""

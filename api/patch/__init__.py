@@ -1,0 +1,1 @@
+"""Patches: pure functions from (document, patch) to the new document."""

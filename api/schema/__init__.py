@@ -1,0 +1,1 @@
+"""Structural types of the built-in kinds, and the one walk that checks a decoded object against them."""

@@ -1,0 +1,192 @@
+"""One walk over a decoded JSON object against its structural type: what Go's typed decoding does to it.
+
+Afterwards the object holds what Kubernetes would write: unknown fields are gone (and reported), nulls and zero values
+that Go leaves out are gone, structs Go always writes are there, times, bytes and quantities have their canonical form.
+The object is changed in place: it was decoded for this request alone.
+
+    check({"metadata": {"label": {}}, "data": {}}, ConfigMap) -> ['metadata.label'], object now {"metadata": {}}
+
+Invariant: checking a checked object changes nothing (what is stored needs no second walk).
+
+This is on the path of every write, so the common leaves (strings, booleans) are judged inline by their class and
+everything else by one call per value; paths are put together only when there is something to report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kubechronicle.api.schema import values
+from kubechronicle.api.schema.types import AnyType, ListType, MapType, ObjectType, Scalar, Type
+from kubechronicle.api.schema.values import DecodeError, json_word
+
+MAX_DEPTH: Final = 200
+"""Deeper objects are refused instead of exhausting the stack; Kubernetes' own limit in Go is 10,000."""
+
+
+class TypeMismatch(ValueError):
+    """A value of a type its field cannot hold. Its text is Go's: ``json: cannot unmarshal number into …``."""
+
+
+class _Mismatch(Exception):
+    """A mismatch on its way up: the names of the fields it stands below are gathered, innermost first."""
+
+    def __init__(self, word: str, go_type: str) -> None:
+        super().__init__(word)
+        self.word = word
+        self.go_type = go_type
+        self.struct = ""
+        self.names: list[str] = []
+
+
+_SCALARS: Final[dict[str, Callable[[Any], Any]]] = {
+    "string": values.string,
+    "boolean": values.boolean,
+    "int32": values.int32,
+    "int64": values.int64,
+    "number": values.number,
+    "bytes": values.data_bytes,
+    "time": values.time,
+    "microtime": values.microtime,
+    "quantity": values.quantity_text,
+    "intorstring": values.int_or_string,
+}
+
+
+def check(value: dict[str, Any], kind: ObjectType) -> list[str]:
+    """Bring ``value`` into the form Kubernetes writes; return the paths of unknown fields in document order.
+
+    Raises TypeMismatch at the first value of a wrong type (a value Go cannot decode either).
+    """
+    unknown: list[str] = []
+    try:
+        _object(value, kind, unknown)
+    except _Mismatch as mismatch:
+        names = ".".join(reversed(mismatch.names))
+        where = f"Go struct field {mismatch.struct}.{names}" if mismatch.struct else "Go value"
+        raise TypeMismatch(f"json: cannot unmarshal {mismatch.word} into {where} of type {mismatch.go_type}") from None
+    except DecodeError as error:
+        raise TypeMismatch(error.text) from None
+    except RecursionError:
+        raise TypeMismatch("exceeded max depth") from None
+    return unknown
+
+
+def _object(value: dict[str, Any], kind: ObjectType, unknown: list[str]) -> None:
+    fields = kind.fields
+    drop: list[str] = []
+    for name, item in value.items():
+        field = fields.get(name)
+        if field is None:
+            unknown.append(name)
+            drop.append(name)
+            continue
+        if item.__class__ is field.leaf:
+            if not item and not field.keep_zero:
+                drop.append(name)
+            continue
+        if item is None:
+            drop.append(name)
+            continue
+        before = len(unknown)
+        try:
+            result = _value(item, field.type, unknown)
+        except _Mismatch as mismatch:
+            mismatch.struct = mismatch.struct or kind.go_name
+            mismatch.names.append(name)
+            raise
+        if len(unknown) > before:
+            _prefix(unknown, before, name)
+        if result is not item:
+            value[name] = result
+        if not result and _dropped(result, field.type, keep_zero=field.keep_zero):
+            drop.append(name)
+    for name in drop:
+        del value[name]
+    for name, make in kind.always:
+        if name not in value:
+            value[name] = make()
+
+
+def _dropped(result: Any, kind: Type, *, keep_zero: bool) -> bool:
+    """Tell whether Go leaves this empty value out: empty lists and maps, zero scalars; never an empty struct."""
+    if isinstance(kind, ObjectType | AnyType):
+        return False
+    if isinstance(kind, ListType | MapType):
+        return True  # written again as null where the field is always written
+    if result is None:
+        return True
+    return not keep_zero and not (isinstance(kind, Scalar) and kind.kind in ("intorstring", "quantity"))
+
+
+def _value(item: Any, kind: Type, unknown: list[str]) -> Any:
+    if kind.__class__ is ObjectType:
+        if item.__class__ is not dict:
+            raise _Mismatch(json_word(item), kind.go_type)
+        _object(item, kind, unknown)  # type: ignore[arg-type]
+        return item
+    if kind.__class__ is Scalar:
+        try:
+            return _SCALARS[kind.kind](item)  # type: ignore[attr-defined]
+        except DecodeError as error:
+            if error.wrong_type:
+                raise _Mismatch(error.wrong_type, kind.go_type) from None
+            raise
+    if kind.__class__ is ListType:
+        if item.__class__ is not list:
+            raise _Mismatch(json_word(item), kind.go_type)
+        _list(item, kind.item, unknown)  # type: ignore[attr-defined]
+        return item
+    if kind.__class__ is MapType:
+        if item.__class__ is not dict:
+            raise _Mismatch(json_word(item), kind.go_type)
+        _map(item, kind.value, unknown)  # type: ignore[attr-defined]
+    return item
+
+
+def _list(items: list[Any], kind: Type, unknown: list[str]) -> None:
+    plain = str if kind.__class__ is Scalar and kind.kind == "string" else None  # type: ignore[attr-defined]
+    for index, item in enumerate(items):
+        if item.__class__ is plain:
+            continue
+        if item is None:
+            items[index] = _null_item(kind)
+            continue
+        before = len(unknown)
+        result = _value(item, kind, unknown)
+        if result is not item:
+            items[index] = result
+        if len(unknown) > before:
+            _prefix(unknown, before, f"[{index}]")
+
+
+def _map(items: dict[str, Any], kind: Type, unknown: list[str]) -> None:
+    plain = str if kind.__class__ is Scalar and kind.kind == "string" else None  # type: ignore[attr-defined]
+    for key, item in items.items():
+        if item.__class__ is plain:
+            continue
+        if item is None:
+            items[key] = _null_item(kind)
+            continue
+        before = len(unknown)
+        result = _value(item, kind, unknown)
+        if result is not item:
+            items[key] = result
+        if len(unknown) > before:
+            _prefix(unknown, before, key)
+
+
+def _prefix(unknown: list[str], start: int, head: str) -> None:
+    for index in range(start, len(unknown)):
+        path = unknown[index]
+        unknown[index] = f"{head}{path}" if path[0] == "[" else f"{head}.{path}"
+
+
+def _null_item(kind: Type) -> Any:
+    """What a null inside a list or map becomes: Go leaves the zero value of its type there."""
+    if isinstance(kind, ObjectType):
+        return kind.zero()
+    if isinstance(kind, Scalar):
+        return {"string": "", "bytes": "", "boolean": False, "int32": 0, "int64": 0, "number": 0}.get(kind.kind)
+    return None

@@ -1,0 +1,311 @@
+"""Structural types of the built-in kinds: which fields there are, of which type, and how lists and maps are merged.
+
+The types come from the published v1.36 definitions (the kubernetes-validate package), whose rewrites are undone here:
+optional types are given as ``[T, null]``, Quantity and IntOrString as ``oneOf``. What definitions do not say, and Go's
+JSON encoder does, stands in ``presence.json``: which zero values are written and which are left out. Its codes:
+
+    p  a pointer to a scalar: a zero value is kept           s  a struct that is always written, at least as {}
+    P  a required pointer or list: written as null           t  a time that is written as null when it is not set
+    a  written although it is optional                       o  left out when empty although it is required
+    q  a quantity that is always written ("0")               i  an IntOrString that is always written (0)
+    r  arbitrary JSON that is always written (null)
+    and, behind a colon, the name of the Go type where it is not the plain one: it stands in decoding errors
+
+Invariant: a type is compiled when it is first asked for, once; compiled types never change. Reading the definitions
+takes about 10 ms, a kind's types well under one; nothing is read at import.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import pathlib
+from collections.abc import Callable
+from importlib import resources
+from typing import Any, Final
+
+import orjson
+
+DEFINITIONS_PACKAGE: Final = "kubernetes_validate"
+DEFINITIONS_FILE: Final = ("kubernetes-json-schema", "v1.36.0-local", "_definitions.json")
+
+META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_PREFIXES: Final = (
+    "io.k8s.api.",
+    "io.k8s.apimachinery.pkg.apis.",
+    "io.k8s.apiextensions-apiserver.pkg.apis.",
+    "io.k8s.kube-aggregator.pkg.apis.",
+)
+
+ATOMIC: Final = "atomic"
+SET: Final = "set"
+MAP: Final = "map"
+GRANULAR: Final = "granular"
+
+
+class Type:
+    """One structural type. ``go_type`` is how Go's reflect prints it in decoding errors."""
+
+    __slots__ = ("go_type",)
+
+    def __init__(self, go_type: str) -> None:
+        self.go_type = go_type
+
+
+class Scalar(Type):
+    """A value without structure. ``kind`` is one of the keys of SCALAR_ZERO."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: str, go_type: str) -> None:
+        super().__init__(go_type)
+        self.kind = kind
+
+
+class AnyType(Type):
+    """Arbitrary JSON. ``deduced``: fields below it are owned one by one; otherwise it is owned as a whole."""
+
+    __slots__ = ("deduced",)
+
+    def __init__(self, go_type: str, *, deduced: bool) -> None:
+        super().__init__(go_type)
+        self.deduced = deduced
+
+
+class MapType(Type):
+    """A map from any string to ``value``."""
+
+    __slots__ = ("atomic", "value")
+
+    def __init__(self, value: Type, go_type: str, *, atomic: bool) -> None:
+        super().__init__(go_type)
+        self.value = value
+        self.atomic = atomic
+
+
+class ListType(Type):
+    """A list. ``list_type`` is atomic, set or map; ``keys`` are the key fields of a map's items.
+
+    ``merge_key`` and ``strategies`` are what strategic merge patch goes by; they may differ from ``keys``.
+    """
+
+    __slots__ = ("item", "keys", "list_type", "merge_key", "strategies")
+
+    def __init__(self, item: Type, go_type: str, schema: dict[str, Any]) -> None:
+        super().__init__(go_type)
+        self.item = item
+        self.list_type: str = schema.get("x-kubernetes-list-type", ATOMIC)
+        self.keys: tuple[str, ...] = tuple(schema.get("x-kubernetes-list-map-keys", ()))
+        self.merge_key: str = schema.get("x-kubernetes-patch-merge-key", "")
+        self.strategies: tuple[str, ...] = _strategies(schema)
+
+
+class Field:
+    """A named field of an object.
+
+    ``leaf`` is the Python class of its value if nothing else has to be checked; ``keep_zero`` says that a zero value
+    stays; ``strategies`` are the patch strategies of the field itself.
+    """
+
+    __slots__ = ("keep_zero", "leaf", "name", "null_stays", "strategies", "type")
+
+    def __init__(self, name: str, kind: Type, *, keep_zero: bool, null_stays: bool, strategies: tuple[str, ...]) -> None:
+        self.name = name
+        self.type = kind
+        self.keep_zero = keep_zero
+        self.null_stays = null_stays
+        self.strategies = strategies
+        self.leaf = _LEAVES.get(kind.kind) if isinstance(kind, Scalar) else None
+
+
+class ObjectType(Type):
+    """An object with named fields, compiled from its definition when ``fields`` or ``always`` is first read.
+
+    ``always`` lists (name, maker of the value) of fields that are written even when they are not set.
+    """
+
+    __slots__ = ("always", "atomic", "definition", "fields", "go_name")
+
+    fields: dict[str, Field]
+    always: tuple[tuple[str, Callable[[], Any]], ...]
+
+    def __init__(self, definition: str, *, atomic: bool = False) -> None:
+        package, _, name = definition.rpartition(".")
+        super().__init__(f"{package.rpartition('.')[2]}.{name}")
+        self.definition = definition
+        self.go_name = name
+        self.atomic = atomic
+
+    def __getattr__(self, name: str) -> Any:
+        # Slots that were never set: the first reader compiles the definition.
+        if name not in ("fields", "always"):
+            raise AttributeError(name)
+        fields, always = _compile_fields(self.definition)
+        self.fields = fields
+        self.always = always
+        return fields if name == "fields" else always
+
+    def zero(self) -> dict[str, Any]:
+        """Return the object Go writes for a struct of which nothing is set."""
+        return {name: make() for name, make in self.always}
+
+
+_LEAVES: Final[dict[str, type]] = {"string": str, "boolean": bool}
+
+SCALAR_ZERO: Final[dict[str, Any]] = {
+    "string": "",
+    "boolean": False,
+    "int32": 0,
+    "int64": 0,
+    "number": 0,
+    "bytes": "",
+    "time": None,
+    "microtime": None,
+    "quantity": "0",
+    "intorstring": 0,
+}
+"""What Go writes for the zero value of each kind of scalar."""
+
+_SPECIAL: Final[dict[str, Callable[[], Type]]] = {
+    META + "Time": lambda: Scalar("time", "v1.Time"),
+    META + "MicroTime": lambda: Scalar("microtime", "v1.MicroTime"),
+    META + "FieldsV1": lambda: AnyType("v1.FieldsV1", deduced=True),
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": lambda: Scalar("quantity", "resource.Quantity"),
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": lambda: Scalar("intorstring", "intstr.IntOrString"),
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": lambda: AnyType("runtime.RawExtension", deduced=True),
+}
+
+
+@functools.cache
+def definitions() -> dict[str, Any]:
+    """Return the published definitions by name, as they stand in the file. About 10 ms the first time."""
+    # Located without importing the package: its validator would cost 130 ms of start-up and is not used.
+    found = importlib.util.find_spec(DEFINITIONS_PACKAGE)
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError(f"{DEFINITIONS_PACKAGE} is not installed")
+    path = pathlib.Path(found.submodule_search_locations[0]).joinpath(*DEFINITIONS_FILE)
+    loaded: dict[str, Any] = orjson.loads(path.read_bytes())["$defs"]
+    return loaded
+
+
+@functools.cache
+def _presence() -> dict[str, dict[str, str]]:
+    file = resources.files("kubechronicle.api").joinpath("schema", "presence.json")
+    loaded: dict[str, dict[str, str]] = orjson.loads(file.read_bytes())
+    return loaded
+
+
+@functools.cache
+def definition_type(definition: str) -> Type:
+    """Return the type of a definition, such as ``io.k8s.api.core.v1.ConfigMap``. KeyError if there is none."""
+    special = _SPECIAL.get(definition)
+    if special is not None:
+        return special()
+    schema = definitions()[definition]
+    if "properties" in schema:
+        return ObjectType(definition, atomic=schema.get("x-kubernetes-map-type") == ATOMIC)
+    package, _, name = definition.rpartition(".")
+    go_type = f"{package.rpartition('.')[2]}.{name}"
+    if "string" in (schema.get("type") or ()):
+        return Scalar("string", go_type)
+    # Definitions without structure: JSON, JSONSchemaPropsOrBool and their like, and objects without fields.
+    return AnyType(go_type, deduced=False)
+
+
+def object_type(definition: str) -> ObjectType:
+    """Return the type of a kind's definition. KeyError if there is none, TypeError if it is no object."""
+    found = definition_type(definition)
+    if not isinstance(found, ObjectType):
+        raise TypeError(f"{definition} is not an object")
+    return found
+
+
+def short_name(definition: str) -> str:
+    """Return the name a definition has in tables: ``io.k8s.api.core.v1.Pod`` is ``core.v1.Pod``."""
+    for prefix in _PREFIXES:
+        if definition.startswith(prefix):
+            return definition[len(prefix) :]
+    return definition
+
+
+def _compile_fields(definition: str) -> tuple[dict[str, Field], tuple[tuple[str, Callable[[], Any]], ...]]:
+    schema = definitions()[definition]
+    presence = _presence().get(short_name(definition), {})
+    required = frozenset(schema.get("required", ()))
+    fields: dict[str, Field] = {}
+    always: list[tuple[str, Callable[[], Any]]] = []
+    for name, property_schema in schema["properties"].items():
+        code, _, go_type = presence.get(name, "").partition(":")
+        kind = _compile(property_schema, go_type)
+        if name == "metadata" and isinstance(kind, ObjectType) and kind.definition == META + "ObjectMeta":
+            code += "s"
+        written = "o" not in code and (name in required or any(letter in code for letter in "satqir"))
+        null = "P" in code or "r" in code or ("p" in code and written)
+        fields[name] = Field(
+            name,
+            kind,
+            keep_zero=written or "p" in code,
+            null_stays=written,
+            strategies=_strategies(property_schema),
+        )
+        if written:
+            always.append((name, _zero_maker(kind, null=null)))
+    return fields, tuple(always)
+
+
+def _zero_maker(kind: Type, *, null: bool) -> Callable[[], Any]:
+    if null or isinstance(kind, ListType | MapType | AnyType):
+        return lambda: None
+    if isinstance(kind, ObjectType):
+        return kind.zero
+    zero = SCALAR_ZERO[kind.kind] if isinstance(kind, Scalar) else None
+    return lambda: zero
+
+
+def _strategies(schema: dict[str, Any]) -> tuple[str, ...]:
+    text: str = schema.get("x-kubernetes-patch-strategy", "")
+    return tuple(filter(None, text.split(",")))
+
+
+def _type_word(schema: dict[str, Any]) -> str:
+    word = schema.get("type", "")
+    if isinstance(word, list):
+        word = next((choice for choice in word if choice != "null"), "")
+    return str(word)
+
+
+def _compile(schema: dict[str, Any], go_type: str = "") -> Type:
+    reference = schema.get("$ref")
+    if reference is not None:
+        found = definition_type(reference.rpartition("/")[2])
+        if isinstance(found, ObjectType) and schema.get("x-kubernetes-map-type") == ATOMIC:
+            return ObjectType(found.definition, atomic=True)
+        return found
+    word = _type_word(schema)
+    if word == "array":
+        item = _compile(schema.get("items", {}))
+        return ListType(item, f"[]{item.go_type}", schema)
+    if word == "object":
+        if "additionalProperties" not in schema:
+            return AnyType("map[string]interface {}", deduced=True)
+        value = _compile(schema["additionalProperties"])
+        atomic = schema.get("x-kubernetes-map-type") == ATOMIC
+        return MapType(value, f"map[string]{value.go_type}", atomic=atomic)
+    if not word:
+        return AnyType("interface {}", deduced=False)
+    kind, plain = _SCALARS[word, schema.get("format", "")]
+    return Scalar(kind, go_type or plain)
+
+
+_SCALARS: Final[dict[tuple[str, str], tuple[str, str]]] = {
+    ("string", ""): ("string", "string"),
+    ("string", "byte"): ("bytes", "[]uint8"),
+    ("string", "int-or-string"): ("intorstring", "intstr.IntOrString"),
+    ("string", "date-time"): ("time", "v1.Time"),
+    ("boolean", ""): ("boolean", "bool"),
+    ("integer", "int32"): ("int32", "int32"),
+    ("integer", "int64"): ("int64", "int64"),
+    ("integer", ""): ("int64", "int"),
+    ("number", "double"): ("number", "float64"),
+    ("number", ""): ("number", "float64"),
+}
