@@ -1,0 +1,1 @@
+"""Between bytes and objects: JSON, YAML, protobuf, and the choice among them."""

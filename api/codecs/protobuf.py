@@ -1,0 +1,174 @@
+"""Protobuf bodies: the envelope, single objects, lists from ready-made parts, watch events.
+
+A body is the four bytes `k8s\\0` followed by runtime.Unknown {1: typeMeta {1: apiVersion, 2: kind}, 2: raw,
+3: contentEncoding, 4: contentType}, whose raw is the message of that apiVersion and kind. Messages themselves are
+compiled from a table, in `wire/`. Everything here is pure; bytes in and out are identical with what Go's client and
+server write of the same object. Objects are in their JSON form: plain dicts, as `json.decode` gives them.
+
+Source: apimachinery pkg/runtime/serializer/protobuf and pkg/runtime/generated.proto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .errors import CodecError, DecodeError, EncodeError
+from .wire.decoders import decoder
+from .wire.encoders import encoder
+from .wire.table import message_for
+from .wire.values import fields_of, varint
+
+__all__ = [
+    "MEDIA_TYPE",
+    "PREFIX",
+    "STREAM_MEDIA_TYPE",
+    "decode",
+    "decode_message",
+    "encode",
+    "encode_list",
+    "encode_message",
+    "encode_raw",
+    "encode_watch_event",
+    "envelope",
+    "supports",
+]
+
+MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
+STREAM_MEDIA_TYPE = MEDIA_TYPE + ";stream=watch"
+PREFIX = b"k8s\0"
+
+# What goes wrong inside a compiled codec when a value has the wrong type, for example a number in a string's place.
+_WRONG_TYPE = (AttributeError, TypeError, ValueError, KeyError, IndexError, OverflowError, RecursionError)
+
+
+def supports(api_version: str, kind: str) -> bool:
+    """True if objects of this apiVersion and kind have a protobuf form; custom resources and Tables have none."""
+    return message_for(api_version, kind) is not None
+
+
+def decode_message(name: str, raw: bytes) -> dict[str, Any]:
+    """The JSON form of a bare message, named as in the table ("meta/v1.WatchEvent"); DecodeError as `decode`."""
+    try:
+        body: dict[str, Any] = decoder(name)(raw, raw.decode("latin-1"), 0, len(raw), 0)
+    except (IndexError, RecursionError):
+        raise DecodeError("unexpected EOF") from None
+    return body
+
+
+def encode_message(name: str, body: Mapping[str, Any]) -> bytes:
+    """The bytes of a message from its JSON form; EncodeError when a value has the wrong type."""
+    try:
+        return encoder(name)(body).encode("latin-1")
+    except CodecError:
+        raise
+    except _WRONG_TYPE as error:
+        raise EncodeError(f"{name} has a value of the wrong type: {error}") from error
+
+
+def decode(data: bytes, *, default_api_version: str = "", default_kind: str = "") -> dict[str, Any]:
+    """The object in an enveloped body, with apiVersion and kind first; the defaults stand in for an unset typeMeta.
+
+    Raises DecodeError for anything that is not a well-formed body of a known kind.
+    """
+    try:
+        return _decode(data, default_api_version, default_kind)
+    except (IndexError, RecursionError):
+        raise DecodeError("unexpected EOF") from None
+
+
+def _decode(data: bytes, default_api_version: str, default_kind: str) -> dict[str, Any]:
+    api_version, kind, at, end = _open_envelope(data)
+    api_version, kind = api_version or default_api_version, kind or default_kind
+    if not kind:
+        raise DecodeError("Object 'Kind' is missing in the protobuf body")
+    if not api_version:
+        raise DecodeError("Object 'apiVersion' is missing in the protobuf body")
+    name = message_for(api_version, kind)
+    if name is None:
+        group, _, version = api_version.rpartition("/")
+        raise DecodeError(f'no kind "{kind}" is registered for version "{group + "/" if group else ""}{version}"')
+    body = decoder(name)(data, data.decode("latin-1"), at, end, 0)
+    return {"apiVersion": api_version, "kind": kind, **body}
+
+
+def _open_envelope(data: bytes) -> tuple[str, str, int, int]:
+    """(apiVersion, kind, start and end of the raw message) of an enveloped body."""
+    if not data:
+        raise DecodeError("empty data")
+    if not data.startswith(PREFIX):
+        raise DecodeError(
+            f"provided data does not appear to be a protobuf message, expected prefix [{' '.join(map(str, PREFIX))}]"
+        )
+    if len(data) == len(PREFIX):
+        raise DecodeError("empty body")
+    api_version = kind = ""
+    at = end = 0
+    for number, wire, start, stop in fields_of(data, len(PREFIX), len(data)):
+        if number > 4:
+            continue
+        if wire != 2:
+            raise DecodeError(f"proto: wrong wireType = {wire} for field {number} of Unknown")
+        if number == 1:
+            for inner, inner_wire, first, last in fields_of(data, start, stop):
+                if inner_wire == 2 and inner == 1:
+                    api_version = data[first:last].decode("utf-8", "replace")
+                elif inner_wire == 2 and inner == 2:
+                    kind = data[first:last].decode("utf-8", "replace")
+        elif number == 2:
+            at, end = start, stop
+    return api_version, kind, at, end
+
+
+def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
+    """A raw message in the envelope."""
+    version, name = api_version.encode(), kind.encode()
+    meta = b"\n%b%b\x12%b%b" % (_size(version), version, _size(name), name)
+    return b"%b\n%b%b\x12%b%b\x1a\0\x22\0" % (PREFIX, _size(meta), meta, _size(raw), raw)
+
+
+def encode_raw(obj: Mapping[str, Any]) -> bytes:
+    """An object's message without the envelope, as `encode_list` takes it.
+
+    Raises EncodeError when the kind has no message or a field has a value of the wrong type.
+    """
+    api_version, kind = obj.get("apiVersion") or "", obj.get("kind") or ""
+    name = message_for(api_version, kind)
+    if name is None:
+        raise EncodeError(
+            f"object of kind {kind} in version {api_version} does not implement the protobuf marshalling interface "
+            "and cannot be encoded to a protobuf message"
+        )
+    return encode_message(name, obj)
+
+
+def encode(obj: Mapping[str, Any]) -> bytes:
+    """An object in the envelope; errors as `encode_raw`."""
+    return envelope(obj["apiVersion"], obj["kind"], encode_raw(obj))
+
+
+def encode_list(api_version: str, kind: str, metadata: Mapping[str, Any], items: Iterable[bytes]) -> bytes:
+    """A list body (`kind` is for example "PodList") of items encoded before with `encode_raw`.
+
+    Every Kubernetes list is the message {1: ListMeta, 2: repeated item}, so the items need not be looked into.
+    """
+    meta = encode_message("meta/v1.ListMeta", metadata)
+    parts = [b"\n", _size(meta), meta]
+    for item in items:
+        parts += (b"\x12", _size(item), item)
+    return envelope(api_version, kind, b"".join(parts))
+
+
+def encode_watch_event(kind: str, enveloped: bytes) -> bytes:
+    """One frame of a watch: a 4-byte big-endian length, then WatchEvent {1: type, 2: RawExtension {1: object}}.
+
+    `kind` is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR; the object is in its envelope, the event itself is not.
+    """
+    name = kind.encode()
+    extension = b"\n%b%b" % (_size(enveloped), enveloped)
+    event = b"\n%b%b\x12%b%b" % (_size(name), name, _size(extension), extension)
+    return len(event).to_bytes(4, "big") + event
+
+
+def _size(data: bytes) -> bytes:
+    return varint(len(data)).encode("latin-1")

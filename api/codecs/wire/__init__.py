@@ -1,0 +1,1 @@
+"""Kubernetes' protobuf messages: the field table, and the functions compiled from it on first use."""

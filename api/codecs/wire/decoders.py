@@ -1,0 +1,314 @@
+"""Compiles a message of the table into a function from its bytes to its JSON form.
+
+Writers emit fields in ascending number, so the function is one pass of `if tag == ...` over the fields; when a tag
+does not match any more the pass starts again, and a tag unknown to the message is skipped. The result is what Go's
+JSON encoder prints of the decoded struct: a zero value is left out where the field is omitempty, null stands for an
+unset list without omitempty, a struct that is not a pointer is always there. A field met twice counts as in Go: the
+last scalar wins, messages are merged, lists joined.
+
+A decoder is called as (data, text, start, end, depth, into=None): `text` is `data` as latin-1, of which strings are
+cut without copying bytes first. It is compiled when first called. Truncated data raises DecodeError or IndexError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import DecodeError
+from . import values
+from .table import SCALARS, Field, Message, message_named
+
+__all__ = ["decoder"]
+
+Decoder = Callable[..., Any]
+
+# Types which are one value in JSON -> (decoder, source of the zero value, "" when the field is then left unset).
+_VALUES: dict[str, tuple[Decoder, str]] = {
+    "time": (values.read_time, "None"),
+    "microtime": (values.read_microtime, "None"),
+    "quantity": (values.read_quantity, "'0'"),
+    "intorstring": (values.read_intorstring, "0"),
+    "rawextension": (values.read_raw, "None"),
+    "rawjson": (values.read_raw, "None"),
+    "fieldsv1": (values.read_raw, "None"),
+    "strings": (values.read_strings, ""),
+}
+_ZEROS = {"string": "''", "bool": "False", "double": "0", "int32": "0", "int64": "0", "bytes": "None"}
+
+
+def _union(zero: Any, list_of_strings: bool) -> Decoder:  # noqa: FBT001
+    """A union of a schema (field 1, or 2 where 1 is a bool) and a list (field 2), as its JSON form."""
+
+    def decode(data: bytes, text: str, at: int, end: int, depth: int) -> Any:
+        if depth > values.MAX_DEPTH:
+            raise DecodeError("exceeded max depth")
+        read = _namespace["D_apiextensions_v1_JSONSchemaProps"]
+        result, items = zero, []
+        for number, wire, start, stop in values.fields_of(data, at, end):
+            if number == 1 and wire == 0:
+                result = data[start] != 0 if result.__class__ is bool else result
+            elif wire == 2 and (number == 1 or (number == 2 and zero is False)):
+                result = read(data, text, start, stop, depth + 1)
+            elif wire == 2 and number == 2 and list_of_strings:
+                items.append(data[start:stop].decode("utf-8", "replace"))
+            elif wire == 2 and number == 2:
+                items.append(read(data, text, start, stop, depth + 1))
+        return items or result
+
+    return decode
+
+
+_UNIONS: dict[str, Decoder] = {
+    f"apiextensions/{version}.JSONSchemaPropsOr{name}": function
+    for version in ("v1", "v1beta1")
+    for name, function in (
+        ("Bool", _union(False, False)),
+        ("Array", _union(None, False)),
+        ("StringArray", _union(None, True)),
+    )
+}
+
+
+def _entry(data: bytes, text: str, at: int, end: int, depth: int, read: Decoder, zero: Any) -> tuple[str, Any]:
+    """One entry of a map, the message {1: key, 2: value}."""
+    key, value = "", zero
+    for number, wire, start, stop in values.fields_of(data, at, end):
+        if wire != 2 or number > 2:
+            continue
+        if number == 1:
+            key = data[start:stop].decode("utf-8", "replace")
+        else:
+            value = read(data, text, start, stop, depth)
+    return key, value() if callable(value) else value
+
+
+def _string_entry(data: bytes, text: str, at: int, end: int) -> tuple[str, str]:
+    """`_entry` of a string to a string, quick when both are short and plain."""
+    middle = at + 2 + data[at + 1]
+    if data[at] == 10 and middle + 2 <= end and data[middle] == 18 and middle + 2 + data[middle + 1] == end:
+        key, value = text[at + 2 : middle], text[middle + 2 : end]
+        if key.isascii() and value.isascii() and data[at + 1] < 0x80 and data[middle + 1] < 0x80:
+            return key, value
+    return _entry(data, text, at, end, 0, _read_string, "")
+
+
+def _read_string(data: bytes, text: str, at: int, end: int, depth: int) -> str:
+    return data[at:end].decode("utf-8", "replace")
+
+
+def _read_bytes(data: bytes, text: str, at: int, end: int, depth: int) -> str:
+    return values.base64_text(data[at:end])
+
+
+def _unexpected(data: bytes, at: int, end: int, fields: dict[int, Field]) -> tuple[int, bytes]:
+    """A tag the pass did not take: (index after the field, the field in its usual form or b"").
+
+    Three cases are left to it: a field we don't have (skipped), a packed list of numbers, and a tag or wire type
+    that is written unusually.
+    """
+    for number, wire, start, stop in values.fields_of(data, at, end):
+        field = fields.get(number)
+        if field is None:
+            return stop, b""
+        tag = values.varint(field.tag).encode("latin-1")
+        if wire == 2 and field.repeated and field.type in SCALARS:
+            return stop, _unpacked(tag, data, start, stop, field)
+        if wire != field.wire_type:
+            name = field.name[:1].upper() + field.name[1:]
+            raise DecodeError(f"proto: wrong wireType = {wire} for field {name}")
+        size = values.varint(stop - start).encode("latin-1") if wire == 2 else b""
+        return stop, tag + size + data[start:stop]
+    raise values.truncated()
+
+
+def _unpacked(tag: bytes, data: bytes, at: int, end: int, field: Field) -> bytes:
+    out = bytearray()
+    while at < end:
+        start = at
+        if field.wire_type == 1:
+            at += 8
+        else:
+            while data[at] > 0x7F:
+                at += 1
+            at += 1
+        out += tag + data[start:at]
+    if at > end:
+        raise values.truncated()
+    return bytes(out)
+
+
+_namespace: dict[str, Any] = {
+    "L": values.length,
+    "int32": values.int32,
+    "int64": values.int64,
+    "bool_": values.length,
+    "F": values.double_at,
+    "U": values.utf8_text,
+    "B": values.base64_text,
+    "MAX": values.MAX_DEPTH,
+    "entry": _entry,
+    "string_entry": _string_entry,
+    "unexpected": _unexpected,
+    "truncated": values.truncated,
+    "DecodeError": DecodeError,
+    "D_string": _read_string,
+    "D_bytes": _read_bytes,
+    **{f"D_{name}": function for name, (function, _) in _VALUES.items()},
+}
+
+
+def decoder(name: str) -> Decoder:
+    """The decoder of the message of this name."""
+    function: Decoder = _namespace[_reference(name)]
+    return function
+
+
+def _reference(kind: str) -> str:
+    reference = "D_" + kind.replace("/", "_").replace(".", "_")
+    if reference not in _namespace:
+        _namespace[reference] = _UNIONS.get(kind) or _on_first_call(kind, reference)
+    return reference
+
+
+def _on_first_call(name: str, reference: str) -> Decoder:
+    def compile_and_decode(*arguments: Any) -> Any:
+        message = message_named(name)
+        _namespace["fields_" + reference] = {field.number: field for field in message.fields}
+        _namespace["known_" + reference] = frozenset(_first_bytes(field) for field in message.fields)
+        exec(compile(_source(message, reference), f"<decoder of {name}>", "exec"), _namespace)
+        return _namespace[reference](*arguments)
+
+    return compile_and_decode
+
+
+def _first_bytes(field: Field) -> int:
+    """A tag as the pass reads it: its one byte, or its two bytes as a little-endian number."""
+    return int.from_bytes(values.varint(field.tag).encode("latin-1"), "little")
+
+
+def _source(message: Message, reference: str) -> str:
+    wide = any(field.tag > 0x7F for field in message.fields)
+    advance = ["k = d[i]; i += 1", *(["if k > 127: k |= d[i] << 8; i += 1"] if wide else [])]
+    zeros = ", ".join(f"{f.name!r}: {zero}" for f in message.fields if (zero := _scalar_zero(f)))
+    lines = [
+        f"def {reference}(d, t, i, e, z, o=None):",
+        ' if z > MAX: raise DecodeError("exceeded max depth")',
+        f" if o is None: o = {{{zeros}}}",
+    ]
+    if zeros:
+        lines += [" else:", f"  for k, v in {{{zeros}}}.items(): o.setdefault(k, v)"]
+    lines += [" while i < e:", *_indent(advance, 2)]
+    for field in message.fields:
+        lines += _indent(_step(field, advance), 2)
+    lines += [
+        f"  i -= {'2 if k > 127 else 1' if wide else '1'}",
+        f"  if k in known_{reference}: continue",
+        f"  i, again = unexpected(d, i, e, fields_{reference})",
+        f"  if again: {reference}(again, again.decode('latin-1'), 0, len(again), z, o)",
+        " if i > e: raise truncated()",
+    ]
+    for field in message.fields:
+        lines += _indent(_struct_zero(field), 1)
+    lines.append(" return o")
+    return "\n".join(lines)
+
+
+def _scalar_zero(field: Field) -> str:
+    """Source of what JSON shows of an unset field, "" when nothing or when it is a struct."""
+    if field.omitempty or not field.name:
+        return ""
+    if field.repeated or field.map or field.pointer:
+        return "None"
+    if field.type in _VALUES:
+        return _VALUES[field.type][1] or "None"
+    return _ZEROS.get(field.type, "")
+
+
+def _struct_zero(field: Field) -> list[str]:
+    """Source that adds a struct the data left out; Go prints it although omitempty."""
+    if field.repeated or field.map or field.pointer or field.omitzero or field.type in _ZEROS:
+        return []
+    if field.type in _VALUES:
+        zero = _VALUES[field.type][1]
+        if field.omitempty and zero:
+            return [f"if {field.name!r} not in o: o[{field.name!r}] = {zero}"]
+        return []
+    empty = f'{_reference(field.type)}(b"", "", 0, 0, z + 1'
+    if not field.name:
+        return [f"{empty}, o)"] if _has_zeros(field.type) else []
+    return [f"if {field.name!r} not in o: o[{field.name!r}] = {empty})"]
+
+
+def _has_zeros(name: str) -> bool:
+    return any(_scalar_zero(field) or _struct_zero(field) for field in message_named(name).fields)
+
+
+def _step(field: Field, advance: list[str]) -> list[str]:
+    """The source for one field: take it if the tag `k` is its own, then read the next tag."""
+    tag = _first_bytes(field)
+    if field.repeated or field.map:
+        first = f"x = o.get({field.name!r})"
+        make = f"if x is None: x = o[{field.name!r}] = {'{}' if field.map else '[]'}"
+        again = ["if i >= e: k = -1; break", *advance]
+        body = _take_entry(field) if field.map else [*_take(field), "x.append(v)"]
+        return [
+            f"if k == {tag}:",
+            *_indent([first, make, f"while k == {tag}:", *_indent([*body, *again], 1), "if k < 0: break"], 1),
+        ]
+    body = _merge(field) if _is_message(field) else [*_take(field), *_keep(field)]
+    return [f"if k == {tag}:", *_indent([*body, "if i >= e: break", *advance], 1)]
+
+
+def _is_message(field: Field) -> bool:
+    return field.type not in _ZEROS and field.type not in _VALUES and field.type not in _UNIONS
+
+
+def _keep(field: Field) -> list[str]:
+    """The source that puts the value `v` into the object, or not when Go would omit it."""
+    put = f"o[{field.name!r}] = v"
+    if field.pointer or (not field.omitempty and not field.omitzero):
+        return [put]
+    if field.type in _VALUES and not field.omitzero and field.type != "strings":
+        return [put]
+    return [f"if v: {put}", f"else: o.pop({field.name!r}, None)"]
+
+
+_SIZE = ["n = d[i]; i += 1", "if n > 127: n, i = L(d, i, n)", "j = i + n", "if j > e: raise truncated()"]
+
+
+def _take(field: Field) -> list[str]:
+    """The source that reads one value into `v` and moves `i` behind it."""
+    match field.type:
+        case "string":
+            return [*_SIZE, "v = t[i:j]", "if not v.isascii(): v = U(v)", "i = j"]
+        case "bytes":
+            return [*_SIZE, "v = B(d[i:j])", "i = j"]
+        case "int32" | "int64":
+            return ["v = d[i]; i += 1", f"if v > 127: v, i = {field.type}(d, i, v)"]
+        case "bool":
+            return ["v = d[i]; i += 1", "if v > 127: v, i = L(d, i, v)", "v = v != 0"]
+        case "double":
+            return ["v = F(d, i); i += 8"]
+        case _:
+            return [*_SIZE, f"v = {_reference(field.type)}(d, t, i, j, z + 1)", "i = j"]
+
+
+def _merge(field: Field) -> list[str]:
+    """The source that reads a message into the object, into what is there already if it comes a second time."""
+    call = f"{_reference(field.type)}(d, t, i, j, z + 1"
+    if not field.name:
+        return [*_SIZE, f"{call}, o)", "i = j"]
+    return [*_SIZE, f"o[{field.name!r}] = {call}, o.get({field.name!r}))", "i = j"]
+
+
+def _take_entry(field: Field) -> list[str]:
+    if field.type == "string":
+        return [*_SIZE, "k, v = string_entry(d, t, i, j)", "x[k] = v", "i = j"]
+    zero = {"bytes": "None"}.get(field.type) or (_VALUES[field.type][1] or "list" if field.type in _VALUES else "dict")
+    read = _reference(field.type)
+    return [*_SIZE, f"k, v = entry(d, t, i, j, z + 1, {read}, {zero})", "x[k] = v", "i = j"]
+
+
+def _indent(lines: list[str], by: int) -> list[str]:
+    return [" " * by + line for line in lines]

@@ -1,0 +1,200 @@
+"""Compiles a message of the table into a function from its JSON form to its bytes.
+
+The function is straight-line Python source, one step per field in ascending number, as Go's generated marshallers
+write them: a scalar or struct that is not a pointer is always written, even when zero; a pointer, list, map or []byte
+only when there is something. Map keys are sorted by their bytes. For `name 1 string; port 2 *int32?` it is
+
+    def encode(o):
+        g = o.get
+        a = []
+        p = a.append
+        v = g("name")
+        if v: ... p(f"\\n{S[n]}{v}")
+        else: p("\\n\\0")
+        v = g("port")
+        if v is not None: p(f"\\x10{S[v] if 0 <= v < 2048 else I(v)}")
+        return "".join(a)
+
+It is compiled when first called: a message costs nothing until one of its kind is met.
+Bytes are latin-1 text (see values.py). Keys the message does not have are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import values
+from .table import SCALARS, Field, Message, message_named
+
+__all__ = ["encoder"]
+
+# A message's JSON form -> its bytes as latin-1 text.
+Encoder = Callable[[Any], str]
+
+# Types which are one value in JSON -> (function, written although the Go field is unset).
+_VALUES: dict[str, tuple[Encoder, bool]] = {
+    "time": (values.write_time, True),
+    "microtime": (values.write_microtime, True),
+    "quantity": (values.write_quantity, True),
+    "intorstring": (values.write_intorstring, True),
+    "rawextension": (values.write_raw, True),
+    "rawjson": (values.write_raw, True),
+    "fieldsv1": (values.write_raw, True),
+    "strings": (values.write_strings, False),
+}
+
+
+def _schema_or_bool(value: Any) -> str:
+    if value.__class__ is bool:
+        return "\x08\x01" if value else "\x08\0"
+    schema = _namespace["E_apiextensions_v1_JSONSchemaProps"](value)
+    return f"\x08\x01\x12{values.varint(len(schema))}{schema}"
+
+
+def _schema_or_array(value: Any) -> str:
+    encode = _namespace["E_apiextensions_v1_JSONSchemaProps"]
+    if value.__class__ is list:
+        return "".join(f"\x12{values.varint(len(text))}{text}" for text in map(encode, value))
+    schema = encode(value)
+    return f"\n{values.varint(len(schema))}{schema}"
+
+
+def _schema_or_strings(value: Any) -> str:
+    if value.__class__ is list:
+        texts = [item if item.isascii() else values.utf8(item) for item in value]
+        return "".join(f"\x12{values.varint(len(text))}{text}" for text in texts)
+    return _schema_or_array(value)
+
+
+# Unions which JSON tells apart by the shape of the value. The two versions of apiextensions have the same fields.
+_UNIONS: dict[str, Encoder] = {
+    f"apiextensions/{version}.JSONSchemaPropsOr{name}": function
+    for version in ("v1", "v1beta1")
+    for name, function in (
+        ("Bool", _schema_or_bool),
+        ("Array", _schema_or_array),
+        ("StringArray", _schema_or_strings),
+    )
+}
+
+_namespace: dict[str, Any] = {
+    "S": values.SMALL,
+    "V": values.varint,
+    "I": values.integer,
+    "U": values.utf8,
+    "B": values.bytes_text,
+    "F": values.double_text,
+    "sorted": sorted,
+    **{f"E_{name}": function for name, (function, _) in _VALUES.items()},
+}
+
+
+def encoder(name: str) -> Encoder:
+    """The encoder of the message of this name."""
+    function: Encoder = _namespace[_reference(name)]
+    return function
+
+
+def _reference(kind: str) -> str:
+    """The name under which a type's encoder is found in the namespace; put there on first mention."""
+    reference = "E_" + kind.replace("/", "_").replace(".", "_")
+    if reference not in _namespace:
+        _namespace[reference] = _UNIONS.get(kind) or _on_first_call(kind, reference)
+    return reference
+
+
+def _on_first_call(name: str, reference: str) -> Encoder:
+    def compile_and_encode(value: Any) -> str:
+        exec(compile(_source(message_named(name), reference), f"<encoder of {name}>", "exec"), _namespace)
+        function: Encoder = _namespace[reference]
+        return function(value)
+
+    return compile_and_encode
+
+
+def _source(message: Message, reference: str) -> str:
+    lines = [f"def {reference}(o):", " g = o.get", " a = []", " p = a.append"]
+    for field in message.fields:
+        lines += [f" {line}" for line in _step(field)]
+    lines.append(' return "".join(a)')
+    return "\n".join(lines)
+
+
+def _step(field: Field) -> list[str]:
+    """The source for one field."""
+    tag = _tag(field)
+    if not field.name:
+        return [f"s = {_reference(field.type)}(o)", *_put_sized(tag, "s")]
+    get = f"v = g({field.name!r})"
+    if field.map:
+        return [get, "if v:", " for k in sorted(v):", "  v_ = v[k]", *_indent(_map_entry(field, tag), 2)]
+    if field.repeated:
+        return [get, "if v:", " for v in v:", *_indent(_put(field, tag), 2)]
+    if field.pointer or not _always(field):
+        return [get, "if v is not None:", *_indent(_put(field, tag), 1)]
+    if field.type in SCALARS or field.type == "string":
+        zero = tag + "\0" * (8 if field.type == "double" else 1)
+        return [get, "if v:", *_indent(_put(field, tag), 1), f"else: p({zero!r})"]
+    if field.type in _VALUES:
+        return [get, *_put(field, tag)]
+    return [get, "if v is None: v = {}", *_put(field, tag)]
+
+
+def _always(field: Field) -> bool:
+    if field.type in _VALUES:
+        return _VALUES[field.type][1]
+    return field.type != "bytes"
+
+
+def _put(field: Field, tag: str) -> list[str]:
+    """The source that writes the value `v`, which is set."""
+    match field.type:
+        case "string":
+            return ["if not v.isascii(): v = U(v)", *_put_sized(tag, "v")]
+        case "bool":
+            return [f"p({tag + chr(1)!r} if v else {tag + chr(0)!r})"]
+        case "int32" | "int64":
+            return [f'p(f"{_literal(tag)}{{S[v] if 0 <= v < 2048 else I(v)}}")']
+        case "double":
+            return [f'p(f"{_literal(tag)}{{F(v)}}")']
+        case "bytes":
+            return ["v = B(v)", *_put_sized(tag, "v")]
+        case _ if field.repeated and field.type not in _VALUES:
+            return ["if v is None: v = {}", f"s = {_reference(field.type)}(v)", *_put_sized(tag, "s")]
+        case _:
+            return [f"s = {_reference(field.type)}(v)", *_put_sized(tag, "s")]
+
+
+def _put_sized(tag: str, name: str) -> list[str]:
+    return [f"n = len({name})", f'p(f"{_literal(tag)}{{S[n] if n < 2048 else V(n)}}{{{name}}}")']
+
+
+def _map_entry(field: Field, tag: str) -> list[str]:
+    """The source that writes the entry of key `k` and value `v_`: the message {1: key, 2: value}."""
+    match field.type:
+        case "string":
+            value = ["if not v_.isascii(): v_ = U(v_)"]
+        case "bytes":
+            value = ['v_ = B(v_ or "")']
+        case _:
+            value = [f"v_ = {_reference(field.type)}(v_)"]
+    return [
+        "if not k.isascii(): k = U(k)",
+        *value,
+        's = f"\\n{V(len(k))}{k}\\x12{V(len(v_))}{v_}"',
+        *_put_sized(tag, "s"),
+    ]
+
+
+def _tag(field: Field) -> str:
+    return values.varint(field.tag)
+
+
+def _literal(text: str) -> str:
+    """Latin-1 text as the inside of a double-quoted f-string."""
+    return "".join(f"\\x{ord(character):02x}" for character in text)
+
+
+def _indent(lines: list[str], by: int) -> list[str]:
+    return [" " * by + line for line in lines]
