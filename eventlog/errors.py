@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from kubechronicle.eventlog.records import Refused
+
 
 class LogError(Exception):
     """Base of all errors of the log."""
@@ -45,3 +47,16 @@ class LogCorrupt(LogError):
 
 class SetupError(LogError):
     """The operator's mistake (wrong URL, schema not migrated, too old Postgres): one line, with how to mend it."""
+
+
+class RefusedError(LogError):
+    """The transaction did not commit: a key did not have the expected revision. The local views show why by now."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(f"{refused.key} is at revision {refused.actual}, not at {refused.expected}")
+        self.refused = refused
+
+
+class OutcomeUnknownForNow(LogError):
+    """The caller's deadline passed while it is not known whether the change commits, or before it was applied here.
+    Neither success nor failure: settling goes on without the caller, and a later read shows what happened."""

@@ -1,0 +1,246 @@
+"""The appender: puts transactions that wait at the same time into one batch, and answers when it is safe to.
+
+No decisions about objects and no views here: the log checks expectations, the tail applies. While a batch is under way
+the next one gathers, so the busier the server, the larger its batches. A batch never has a key twice: a transaction
+that touches a key of an earlier one waiting goes to a later batch, and so does everything behind it on the same keys:
+
+    waiting: T1(a) T2(b) T3(a) T4(a,c) T5(c)      batch: T1 T2      next: T3      next: T4      next: T5
+
+Every transaction ends in exactly one of these, and never in a guess:
+
+    committed and applied to the local views   its Records
+    refused by the log                         RefusedError
+    certainly not committed                    LogUnavailable
+    not known by the caller's deadline         OutcomeUnknownForNow; settling goes on without the caller
+
+Invariant: a batch whose outcome is unknown is settled before anything else is sent; its transactions are sent again (in
+a new batch) only when the log has promised that the lost one can never commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from uuid import uuid4
+
+import trio
+
+from kubechronicle.eventlog.backoff import delays
+from kubechronicle.eventlog.errors import (
+    LogError,
+    LogUnavailable,
+    OutcomeUnknown,
+    OutcomeUnknownForNow,
+    RefusedError,
+)
+from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Transaction
+from kubechronicle.eventlog.tail import Tail
+
+BATCH_TRANSACTIONS = 256
+"""15,000 to 34,000 changes per second at this size; more gained little, and each waits for the slowest."""
+
+BATCH_BYTES = 4 * 1024 * 1024
+"""Of object JSON in one batch, if it has more than one transaction: bounds a round trip and the copies made for it."""
+
+WAITING_TRANSACTIONS = 4096
+"""Beyond these, callers wait to get in line: they hold their objects in memory anyway, but gathering stays cheap."""
+
+LOOK_AHEAD = 4 * BATCH_TRANSACTIONS
+"""How far to look for transactions on other keys, so that a long line on one key is not gone through for each batch."""
+
+ATTEMPTS = 6
+"""To reach a database that refuses, with pauses of 0.05 to 0.8 s: a failover of 1.5 s goes unnoticed; a longer outage
+is told to the callers, who know best whether to try again."""
+
+SHUTDOWN_GRACE = 10.0
+"""Seconds for the batch under way when the server stops: its outcome should be known and answered."""
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A transaction in line. ``outcome`` is set once; ``sent`` while the log may have it."""
+
+    transaction: Transaction
+    deadline: float
+    size: int
+    sent: bool = False
+    outcome: tuple[Record, ...] | LogError | None = None
+    done: trio.Event = field(default_factory=trio.Event)
+
+    def finish(self, outcome: tuple[Record, ...] | LogError) -> None:
+        if self.outcome is None:
+            self.outcome = outcome
+            self.done.set()
+
+
+def gather(waiting: Iterable[Pending]) -> list[Pending]:
+    """Of those in line, in order: what the next batch may hold."""
+    taken: list[Pending] = []
+    keys: set[Key] = set()  # of those taken and of those passed over
+    size = 0
+    for pending in islice(waiting, LOOK_AHEAD):
+        if len(taken) == BATCH_TRANSACTIONS or (taken and size + pending.size > BATCH_BYTES):
+            break
+        own = {change.key for change in pending.transaction.changes}
+        if keys.isdisjoint(own):
+            taken.append(pending)
+            size += pending.size
+        keys |= own
+    return taken
+
+
+class Appender:
+    """See the head of this file. ``run`` must be running; it may be started again after it ended."""
+
+    def __init__(self, log: RevisionLog, tail: Tail) -> None:
+        self._log = log
+        self._tail = tail
+        self._waiting: dict[Pending, None] = {}  # in order; a dict, because some leave from the middle
+        self._under_way: list[Pending] = []
+        self._room = trio.Semaphore(WAITING_TRANSACTIONS)
+        self._kicked = trio.Event()
+        self._closing = True
+
+    async def append(self, transaction: Transaction, *, deadline: float) -> tuple[Record, ...]:
+        """Commit the changes together. Returns their Records once they are durable and in the local views.
+
+        ``deadline``: trio's clock. Raises RefusedError (the views show the reason by then), LogUnavailable (certainly
+        not committed), OutcomeUnknownForNow. Cancelled before its batch is sent, the transaction is withdrawn;
+        cancelled later, it takes its course.
+        """
+        if self._closing:
+            raise LogUnavailable("the server is not taking changes")
+        pending = Pending(transaction, deadline, sum(len(change.body) for change in transaction.changes))
+        with trio.move_on_at(deadline):
+            await self._room.acquire()
+            try:
+                await self._stand_in_line(pending)
+            finally:
+                self._room.release()
+        outcome = pending.outcome
+        if isinstance(outcome, LogError):
+            raise outcome
+        if outcome is not None:
+            return outcome
+        if pending.sent:
+            raise OutcomeUnknownForNow("the deadline passed before the outcome was known")
+        raise LogUnavailable("the deadline passed before the change was sent")
+
+    async def _stand_in_line(self, pending: Pending) -> None:
+        if self._closing:  # while waiting for room
+            raise LogUnavailable("the server is not taking changes")
+        self._waiting[pending] = None
+        self._kicked.set()
+        try:
+            await pending.done.wait()
+        finally:
+            self._waiting.pop(pending, None)
+            if not pending.sent:
+                pending.finish(LogUnavailable("the deadline passed before the change was sent"))
+
+    # The one task
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Send batches until cancelled; then finish the one under way, within SHUTDOWN_GRACE, and refuse the rest."""
+        self._closing = False
+        try:
+            async with trio.open_nursery() as nursery:
+                with trio.CancelScope(shield=True) as shielded:
+                    nursery.start_soon(self._close_when_cancelled, shielded)
+                    task_status.started()
+                    while not self._closing:
+                        await self._kicked.wait()
+                        self._kicked = trio.Event()
+                        await self._send_waiting()
+        finally:
+            self._closing = True
+            self._abandon()
+
+    async def _close_when_cancelled(self, shielded: trio.CancelScope) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._closing = True
+            self._kicked.set()
+            shielded.deadline = trio.current_time() + SHUTDOWN_GRACE
+
+    def _abandon(self) -> None:
+        """Nobody will send or settle any more: tell those who wait."""
+        for pending in self._under_way:
+            pending.finish(OutcomeUnknownForNow("the server stopped before the outcome was known"))
+        for pending in self._waiting:
+            pending.finish(LogUnavailable("the server stopped before the change was sent"))
+        self._under_way = []
+        self._waiting.clear()
+
+    async def _send_waiting(self) -> None:
+        while self._waiting and not self._closing:
+            taken = gather(self._waiting)
+            for pending in taken:
+                del self._waiting[pending]
+            self._under_way = _in_time(taken)
+            if self._under_way:
+                await self._send()
+            self._under_way = []
+
+    async def _send(self) -> None:
+        """Send what is under way until its outcome is known; attempts are only made while callers wait for them."""
+        for pause in self._pauses():
+            for pending in self._under_way:
+                pending.sent = True
+            batch = Batch(id=uuid4(), transactions=tuple(each.transaction for each in self._under_way))
+            result = await self._outcome(batch)
+            if isinstance(result, BatchResult):
+                await self._tail.apply(result)
+                _answer(self._under_way, result)
+                return
+            for pending in self._under_way:
+                pending.sent = False
+            if pause is None or self._closing:
+                break
+            await trio.sleep(pause)
+            self._under_way = _in_time(self._under_way)
+            if not self._under_way:
+                return
+        for pending in self._under_way:
+            pending.finish(LogUnavailable(str(result)))
+
+    def _pauses(self) -> Iterator[float | None]:
+        """The pause after each attempt; None after the last."""
+        yield from islice(delays(), ATTEMPTS - 1)
+        yield None
+
+    async def _outcome(self, batch: Batch) -> BatchResult | LogUnavailable:
+        """What became of the batch, for certain: its result, or why it never committed and never will."""
+        try:
+            return await self._log.append(batch)
+        except LogUnavailable as error:
+            return error
+        except OutcomeUnknown as error:
+            result = await self._settled(batch)
+            return LogUnavailable(f"{error}; it did not commit") if result is None else result
+
+    async def _settled(self, batch: Batch) -> BatchResult | None:
+        """Ask until the log tells; nothing else is sent meanwhile, because it may stand on this batch."""
+        for pause in delays():
+            try:
+                return await self._log.settle(batch)
+            except (LogUnavailable, OutcomeUnknown):
+                await trio.sleep(pause)
+        raise AssertionError("delays() is endless")
+
+
+def _in_time(pendings: Sequence[Pending]) -> list[Pending]:
+    """Those whose caller still waits; the others are told, or have gone, and certainly have not been sent."""
+    now = trio.current_time()
+    for pending in pendings:
+        if pending.deadline <= now:
+            pending.finish(LogUnavailable("the deadline passed before the change was sent"))
+    return [pending for pending in pendings if pending.outcome is None]
+
+
+def _answer(pendings: Sequence[Pending], result: BatchResult) -> None:
+    for pending, outcome in zip(pendings, result.outcomes, strict=True):
+        pending.finish(outcome if isinstance(outcome, tuple) else RefusedError(outcome))

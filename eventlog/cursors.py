@@ -1,0 +1,161 @@
+"""WatchCursor: one watcher's place in the history of a resource.
+
+No queue and no task: a cursor is a revision and a scope. It takes what follows from the shared recent events, from the
+log where those have scrolled out, and sleeps when there is nothing (waking.py). A slow client costs nothing but the
+distance it has to read.
+
+    memory holds 40..90, applied 95       cursor at 12: log 13..40 in chunks; then memory 41..90; then revision = 95
+
+Invariant: every event in scope with revision <= ``revision`` has been delivered, once, in order; none above has.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from kubechronicle.eventlog.entries import Event
+from kubechronicle.eventlog.errors import LogUnavailable
+from kubechronicle.eventlog.records import Record
+from kubechronicle.eventlog.waking import EVERYTHING, Interest
+
+if TYPE_CHECKING:
+    from kubechronicle.eventlog.views import View, Views
+
+CURSOR_BATCH = 500
+"""Events handed out at once: bounds what a watcher encodes before it writes to its connection."""
+
+HISTORY_CHUNK = 500
+"""Records read from the log at once: usually a few megabytes, and a query of milliseconds."""
+
+
+class ReadHistory(Protocol):
+    """``RevisionLog.read_resource``."""
+
+    async def __call__(
+        self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
+    ) -> list[tuple[Record, Record | None]]: ...
+
+
+class WatchCursor:
+    """Made by ``Views.watch``. One task uses it at a time; there is nothing to close."""
+
+    __slots__ = ("_asleep", "_field", "_name", "_namespace", "_revision", "_scoped", "_view", "_views", "interest")
+
+    def __init__(
+        self, view: View, views: Views, *, after: int, namespace: str, name: str, field: tuple[str, str] | None
+    ) -> None:
+        self.interest: Interest = _interest(namespace, name, field)
+        self._view = view
+        self._views = views
+        self._revision = after
+        self._namespace = namespace
+        self._name = name
+        self._field = field
+        self._scoped = bool(namespace or name or field)
+        self._asleep = False
+
+    @property
+    def revision(self) -> int:
+        """Everything in scope up to and including this revision has been delivered (for bookmarks)."""
+        return max(self._revision, self._view.applied) if self._asleep else self._revision
+
+    async def next_batch(self, deadline: float | None = None) -> list[Event]:
+        """The next events of this scope, at least one, at most CURSOR_BATCH; [] when ``deadline`` (trio's clock) comes
+        first. Yields to other tasks only where it has to wait: events at hand are handed out at once.
+
+        Raises Compacted if the history that follows ``revision`` is gone, LogUnavailable if it cannot be read now (the
+        cursor may be asked again). Cancelled, it loses and repeats nothing.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while True:
+            if self._revision < self._view.held_since:
+                with trio.move_on_at(math.inf if deadline is None else deadline) as waited:
+                    events = await self._read_history()
+                if waited.cancelled_caught:
+                    return []
+            else:
+                events = self._collect()
+            if events:
+                return events
+            if self._revision >= self._view.applied:
+                with trio.move_on_at(math.inf if deadline is None else deadline) as waited:
+                    await self._sleep()
+                if waited.cancelled_caught:
+                    return []
+
+    def concerns(self, event: Event) -> bool:
+        """Whether the event is in this cursor's scope."""
+        _, namespace, name = event.entry.key
+        if (self._name and name != self._name) or (self._namespace and namespace != self._namespace):
+            return False
+        if self._field is None:
+            return True
+        path, value = self._field
+        return event.entry.fields.get(path, "") == value or (
+            event.previous is not None and event.previous.fields.get(path, "") == value
+        )
+
+    def _collect(self) -> list[Event]:
+        """Events from memory; moves ``_revision`` over what was looked at."""
+        events, start = self._view.window.events, self._view.window.after(self._revision)
+        if not self._scoped:
+            found = events[start : start + CURSOR_BATCH]
+        else:
+            found = []
+            for index in range(start, len(events)):
+                if self.concerns(events[index]):
+                    found.append(events[index])
+                    if len(found) == CURSOR_BATCH:
+                        break
+        if len(found) == CURSOR_BATCH:
+            self._revision = found[-1].revision
+        else:
+            self._revision = max(self._revision, self._view.applied)
+        return found
+
+    async def _read_history(self) -> list[Event]:
+        """A chunk from the log; moves ``_revision`` over it."""
+        view, read = self._view, self._views.read_history
+        if read is None:
+            raise LogUnavailable("the views are not connected to a log yet")
+        after, until = self._revision, view.held_since
+        rows = await read(
+            view.resource, after=after, until=until, limit=HISTORY_CHUNK, namespace=self._namespace, name=self._name
+        )
+        describe = self._views.describe_record
+        found = [
+            Event(
+                record.revision,
+                record.operation,
+                describe(record),
+                describe(previous) if previous is not None else None,
+            )
+            for record, previous in rows
+        ]
+        self._revision = rows[-1][0].revision if len(rows) >= HISTORY_CHUNK else until
+        return [event for event in found if self.concerns(event)]
+
+    async def _sleep(self) -> None:
+        self._asleep = True
+        await self._view.waiting.park(self)
+
+    # Called by Waiting
+
+    def wake(self, revision: int) -> None:
+        self._revision = max(self._revision, revision)
+        self._asleep = False
+
+    def interrupt(self) -> None:
+        self.wake(self._view.applied)
+
+
+def _interest(namespace: str, name: str, field: tuple[str, str] | None) -> Interest:
+    """What to sleep under: a name is more selective than a field's value, and that than a namespace."""
+    if name:
+        return ("name", namespace, name)
+    if field is not None and field[1]:
+        return ("field", *field)
+    return ("namespace", namespace) if namespace else EVERYTHING
