@@ -1,0 +1,257 @@
+"""Every resource the server serves by itself: the surface of Kubernetes v1.36 with its default API groups.
+
+A table and the records its rows are made of; registry.py makes ResourceTypes of them. Order is meaning: groups stand in
+the order /apis lists them, versions in the order of preference, resources and subresources by name.
+
+    GROUPS["apps"]["v1"] -> (Row("controllerrevisions", "ControllerRevision"), Row("daemonsets", "DaemonSet", …), …)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+FULL: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+CREATE: Final = ("create",)
+READ_LIST: Final = ("get", "list")
+CHANGE: Final = ("get", "patch", "update")
+CONNECT: Final = ("create", "get")
+PROXY: Final = ("create", "delete", "get", "patch", "update")
+# A namespace's deletion is a process; many at once are not offered.
+NO_COLLECTION: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
+
+ALL: Final = ("all",)
+EXTENSIONS: Final = ("api-extensions",)
+
+
+@dataclass(frozen=True, slots=True)
+class Sub:
+    """A subresource. ``kind`` is what it takes and answers, "" for the resource's own; ``group_version`` is set where
+    that kind is of another group."""
+
+    name: str
+    verbs: tuple[str, ...]
+    kind: str = ""
+    group_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A resource in one version. ``stored`` is False for kinds that are only asked about, never kept."""
+
+    plural: str
+    kind: str
+    subs: tuple[Sub, ...] = ()
+    namespaced: bool = True
+    short: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = FULL
+    stored: bool = True
+
+
+STATUS: Final = Sub("status", CHANGE)
+SCALE: Final = Sub("scale", CHANGE, "Scale", "autoscaling/v1")
+
+
+def _cluster(
+    plural: str,
+    kind: str,
+    *subs: Sub,
+    short: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+    verbs: tuple[str, ...] = FULL,
+) -> Row:
+    return Row(plural, kind, subs, namespaced=False, short=short, categories=categories, verbs=verbs)
+
+
+def _spaced(
+    plural: str,
+    kind: str,
+    *subs: Sub,
+    short: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+) -> Row:
+    return Row(plural, kind, subs, short=short, categories=categories)
+
+
+def _review(plural: str, kind: str, *, namespaced: bool = False) -> Row:
+    return Row(plural, kind, namespaced=namespaced, verbs=CREATE, stored=False)
+
+
+_POD_SUBRESOURCES = (
+    Sub("attach", CONNECT, "PodAttachOptions"),
+    Sub("binding", CREATE, "Binding"),
+    Sub("ephemeralcontainers", CHANGE),
+    Sub("eviction", CREATE, "Eviction", "policy/v1"),
+    Sub("exec", CONNECT, "PodExecOptions"),
+    Sub("log", ("get",)),
+    Sub("portforward", CONNECT, "PodPortForwardOptions"),
+    Sub("proxy", PROXY, "PodProxyOptions"),
+    Sub("resize", CHANGE),
+    STATUS,
+)
+
+_CORE = (
+    _review("bindings", "Binding", namespaced=True),
+    Row("componentstatuses", "ComponentStatus", namespaced=False, short=("cs",), verbs=READ_LIST, stored=False),
+    _spaced("configmaps", "ConfigMap", short=("cm",)),
+    _spaced("endpoints", "Endpoints", short=("ep",)),
+    _spaced("events", "Event", short=("ev",)),
+    _spaced("limitranges", "LimitRange", short=("limits",)),
+    _cluster("namespaces", "Namespace", Sub("finalize", ("update",)), STATUS, short=("ns",), verbs=NO_COLLECTION),
+    _cluster("nodes", "Node", Sub("proxy", PROXY, "NodeProxyOptions"), STATUS, short=("no",)),
+    _spaced("persistentvolumeclaims", "PersistentVolumeClaim", STATUS, short=("pvc",)),
+    _cluster("persistentvolumes", "PersistentVolume", STATUS, short=("pv",)),
+    _spaced("pods", "Pod", *_POD_SUBRESOURCES, short=("po",), categories=ALL),
+    _spaced("podtemplates", "PodTemplate"),
+    _spaced("replicationcontrollers", "ReplicationController", SCALE, STATUS, short=("rc",), categories=ALL),
+    _spaced("resourcequotas", "ResourceQuota", STATUS, short=("quota",)),
+    _spaced("secrets", "Secret"),
+    _spaced(
+        "serviceaccounts",
+        "ServiceAccount",
+        Sub("token", CREATE, "TokenRequest", "authentication.k8s.io/v1"),
+        short=("sa",),
+    ),
+    _spaced("services", "Service", Sub("proxy", PROXY, "ServiceProxyOptions"), STATUS, short=("svc",), categories=ALL),
+)
+
+_HPA = _spaced("horizontalpodautoscalers", "HorizontalPodAutoscaler", STATUS, short=("hpa",), categories=ALL)
+
+GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
+    "": {"v1": _CORE},
+    "apiregistration.k8s.io": {"v1": (_cluster("apiservices", "APIService", STATUS, categories=EXTENSIONS),)},
+    "apps": {
+        "v1": (
+            _spaced("controllerrevisions", "ControllerRevision"),
+            _spaced("daemonsets", "DaemonSet", STATUS, short=("ds",), categories=ALL),
+            _spaced("deployments", "Deployment", SCALE, STATUS, short=("deploy",), categories=ALL),
+            _spaced("replicasets", "ReplicaSet", SCALE, STATUS, short=("rs",), categories=ALL),
+            _spaced("statefulsets", "StatefulSet", SCALE, STATUS, short=("sts",), categories=ALL),
+        )
+    },
+    "events.k8s.io": {"v1": (_spaced("events", "Event", short=("ev",)),)},
+    "authentication.k8s.io": {
+        "v1": (
+            _review("selfsubjectreviews", "SelfSubjectReview"),
+            _review("tokenreviews", "TokenReview"),
+        )
+    },
+    "authorization.k8s.io": {
+        "v1": (
+            _review("localsubjectaccessreviews", "LocalSubjectAccessReview", namespaced=True),
+            _review("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+            _review("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+            _review("subjectaccessreviews", "SubjectAccessReview"),
+        )
+    },
+    "autoscaling": {"v2": (_HPA,), "v1": (_HPA,)},
+    "batch": {
+        "v1": (
+            _spaced("cronjobs", "CronJob", STATUS, short=("cj",), categories=ALL),
+            _spaced("jobs", "Job", STATUS, categories=ALL),
+        )
+    },
+    "certificates.k8s.io": {
+        "v1": (
+            _cluster(
+                "certificatesigningrequests",
+                "CertificateSigningRequest",
+                Sub("approval", CHANGE),
+                STATUS,
+                short=("csr",),
+            ),
+        )
+    },
+    "networking.k8s.io": {
+        "v1": (
+            _cluster("ingressclasses", "IngressClass"),
+            _spaced("ingresses", "Ingress", STATUS, short=("ing",)),
+            _cluster("ipaddresses", "IPAddress", short=("ip",)),
+            _spaced("networkpolicies", "NetworkPolicy", short=("netpol",)),
+            _cluster("servicecidrs", "ServiceCIDR", STATUS),
+        )
+    },
+    "policy": {"v1": (_spaced("poddisruptionbudgets", "PodDisruptionBudget", STATUS, short=("pdb",)),)},
+    "rbac.authorization.k8s.io": {
+        "v1": (
+            _cluster("clusterrolebindings", "ClusterRoleBinding"),
+            _cluster("clusterroles", "ClusterRole"),
+            _spaced("rolebindings", "RoleBinding"),
+            _spaced("roles", "Role"),
+        )
+    },
+    "storage.k8s.io": {
+        "v1": (
+            _cluster("csidrivers", "CSIDriver"),
+            _cluster("csinodes", "CSINode"),
+            _spaced("csistoragecapacities", "CSIStorageCapacity"),
+            _cluster("storageclasses", "StorageClass", short=("sc",)),
+            _cluster("volumeattachments", "VolumeAttachment", STATUS),
+            _cluster("volumeattributesclasses", "VolumeAttributesClass", short=("vac",)),
+        )
+    },
+    "admissionregistration.k8s.io": {
+        "v1": (
+            _cluster("mutatingadmissionpolicies", "MutatingAdmissionPolicy", categories=EXTENSIONS),
+            _cluster("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", categories=EXTENSIONS),
+            _cluster("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", categories=EXTENSIONS),
+            _cluster("validatingadmissionpolicies", "ValidatingAdmissionPolicy", STATUS, categories=EXTENSIONS),
+            _cluster("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", categories=EXTENSIONS),
+            _cluster("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", categories=EXTENSIONS),
+        )
+    },
+    "apiextensions.k8s.io": {
+        "v1": (
+            _cluster(
+                "customresourcedefinitions",
+                "CustomResourceDefinition",
+                STATUS,
+                short=("crd", "crds"),
+                categories=EXTENSIONS,
+            ),
+        )
+    },
+    "scheduling.k8s.io": {"v1": (_cluster("priorityclasses", "PriorityClass", short=("pc",)),)},
+    "coordination.k8s.io": {"v1": (_spaced("leases", "Lease"),)},
+    "node.k8s.io": {"v1": (_cluster("runtimeclasses", "RuntimeClass"),)},
+    "discovery.k8s.io": {"v1": (_spaced("endpointslices", "EndpointSlice"),)},
+    "resource.k8s.io": {
+        "v1": (
+            _cluster("deviceclasses", "DeviceClass"),
+            _spaced("resourceclaims", "ResourceClaim", STATUS),
+            _spaced("resourceclaimtemplates", "ResourceClaimTemplate"),
+            _cluster("resourceslices", "ResourceSlice"),
+        )
+    },
+    "flowcontrol.apiserver.k8s.io": {
+        "v1": (
+            _cluster("flowschemas", "FlowSchema", STATUS),
+            _cluster("prioritylevelconfigurations", "PriorityLevelConfiguration", STATUS),
+        )
+    },
+}
+
+STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
+    # The two Event APIs are two views of one stored resource, kept as the older of them.
+    ("events.k8s.io", "events"): ("", "v1"),
+}
+"""(group, plural) -> (group, version) under which it is stored, where that is not the group's preferred version."""
+
+_DEFINITION_PACKAGES: Final[Mapping[str, str]] = {
+    "": "io.k8s.api.core",
+    "apiextensions.k8s.io": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
+    "apiregistration.k8s.io": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
+}
+
+
+def definition_name(group: str, version: str, kind: str) -> str:
+    """Return the OpenAPI definition of a built-in kind, such as ``io.k8s.api.apps.v1.Deployment``."""
+    package = _DEFINITION_PACKAGES.get(group) or f"io.k8s.api.{group.partition('.')[0]}"
+    return f"{package}.{version}.{kind}"
+
+
+def message_name(group: str, version: str, kind: str) -> str:
+    """Return the protobuf message of a built-in kind as the wire tables name it, such as ``apps/v1.Deployment``."""
+    return f"{group.partition('.')[0] or 'core'}/{version}.{kind}"

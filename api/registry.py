@@ -1,0 +1,231 @@
+"""Which resources are served: the types, and the immutable registry that finds them.
+
+Lives here: ResourceType, Subresource, Registry. Not here: the table of built-in resources (builtin/resources.py), the
+documents made of it (discovery.py), schemas.
+
+A *resource type* is one resource in one served version. Several may share one *storage resource*: ``autoscaling/v1``
+and ``autoscaling/v2`` HorizontalPodAutoscalers are both kept as ``horizontalpodautoscalers.autoscaling`` in form v2, and
+the Events of ``v1`` and ``events.k8s.io/v1`` are both kept as ``events`` in form v1. A key of the log names the storage
+resource.
+
+Invariant: a Registry never changes. Custom resources make a new one with ``builtin_registry().with_types(…)``; whoever
+holds the old one sees a consistent picture of a moment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.builtin import resources as table
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Subresource:
+    """A subresource; group, version and kind are those of what it takes and answers."""
+
+    name: str
+    group: str
+    version: str
+    kind: str
+    verbs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ResourceType:
+    """One resource in one served version. Compared by identity: there is one per Registry.
+
+    ``resource`` names where objects are kept ("pods", "deployments.apps"), ``storage_api_version`` and ``storage_kind``
+    the form they are kept in. ``stored`` is False for virtual kinds (reviews, bindings, component statuses).
+    ``message`` and ``definition`` are empty for custom resources without them. The last three fields come from a
+    CustomResourceDefinition's version: additional printer columns, selectable field paths, and the version itself.
+    """
+
+    group: str
+    version: str
+    plural: str
+    singular: str
+    kind: str
+    list_kind: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+    resource: str
+    storage_api_version: str
+    storage_kind: str
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: Mapping[str, Subresource] = field(default_factory=lambda: _NONE)
+    stored: bool = True
+    message: str = ""
+    definition: str = ""
+    deprecated: bool = False
+    printer_columns: tuple[Mapping[str, Any], ...] = ()
+    selectable_fields: tuple[str, ...] = ()
+    custom: Any = None
+
+    @property
+    def api_version(self) -> str:
+        """The apiVersion of its objects: "v1", "apps/v1"."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_resource(self) -> str:
+        """What errors and authorization call it: "pods", "deployments.apps"."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def is_storage_version(self) -> bool:
+        """Whether objects are kept in this very form."""
+        return self.api_version == self.storage_api_version
+
+    def __repr__(self) -> str:
+        return f"<ResourceType {self.api_version} {self.plural}>"
+
+
+class Registry:
+    """All served resource types, by every name they are asked for. Immutable."""
+
+    __slots__ = ("_by_kind", "_by_path", "_by_resource", "_storage", "_tree")
+
+    def __init__(self, types: Iterable[ResourceType]) -> None:
+        """Groups and versions keep the order in which ``types`` first names them."""
+        tree: dict[str, dict[str, list[ResourceType]]] = {}
+        by_resource: dict[str, list[ResourceType]] = {}
+        self._by_path: dict[tuple[str, str, str], ResourceType] = {}
+        self._by_kind: dict[tuple[str, str, str], ResourceType] = {}
+        self._storage: dict[str, ResourceType] = {}
+        for rt in types:
+            path = (rt.group, rt.version, rt.plural)
+            if path in self._by_path:
+                raise ValueError(f"{rt.api_version} {rt.plural} is there twice")
+            self._by_path[path] = rt
+            self._by_kind.setdefault((rt.group, rt.version, rt.kind), rt)
+            tree.setdefault(rt.group, {}).setdefault(rt.version, []).append(rt)
+            by_resource.setdefault(rt.resource, []).append(rt)
+            if rt.stored and (rt.is_storage_version or rt.resource not in self._storage):
+                self._storage[rt.resource] = rt
+        self._tree = {
+            group: {version: tuple(sorted(found, key=_plural)) for version, found in versions.items()}
+            for group, versions in tree.items()
+        }
+        self._by_resource = {resource: tuple(found) for resource, found in by_resource.items()}
+
+    def __iter__(self) -> Iterator[ResourceType]:
+        return iter(self._by_path.values())
+
+    def __len__(self) -> int:
+        return len(self._by_path)
+
+    def lookup(self, group: str, version: str, plural: str) -> ResourceType | None:
+        """Return the type served at /apis/GROUP/VERSION/PLURAL, or /api/VERSION/PLURAL for group ""."""
+        return self._by_path.get((group, version, plural))
+
+    def by_kind(self, group: str, version: str, kind: str) -> ResourceType | None:
+        """Return the type whose objects have this apiVersion and kind."""
+        return self._by_kind.get((group, version, kind))
+
+    def by_api_version(self, api_version: str, kind: str) -> ResourceType | None:
+        """Return the type of an object by its own apiVersion and kind."""
+        group, _, version = api_version.rpartition("/")
+        return self._by_kind.get((group, version, kind))
+
+    def groups(self) -> tuple[str, ...]:
+        """Return the groups in the order of discovery; "" is the core group."""
+        return tuple(self._tree)
+
+    def versions(self, group: str) -> tuple[str, ...]:
+        """Return a group's versions, the preferred first; none for an unknown group."""
+        return tuple(self._tree.get(group, ()))
+
+    def resources(self, group: str, version: str) -> tuple[ResourceType, ...]:
+        """Return the types of a group version by name; none for an unknown one."""
+        return self._tree.get(group, {}).get(version, ())
+
+    def storage(self, resource: str) -> ResourceType | None:
+        """Return the type in whose form the storage resource's objects are kept."""
+        return self._storage.get(resource)
+
+    def stored(self) -> tuple[ResourceType, ...]:
+        """Return the storage type of every stored resource."""
+        return tuple(self._storage.values())
+
+    def served_as(self, resource: str) -> tuple[ResourceType, ...]:
+        """Return every served type of a storage resource."""
+        return self._by_resource.get(resource, ())
+
+    def with_types(self, types: Iterable[ResourceType]) -> Registry:
+        """Return a registry that serves ``types`` too. New groups follow the present ones by name, versions within
+        a group by Kubernetes' version priority (GA first, then beta, then alpha, newest first)."""
+        known = {group: position for position, group in enumerate(self._tree)}
+        present = list(self._by_path.values())
+        added = sorted(types, key=lambda rt: (rt.group, version_priority(rt.version), rt.plural))
+        order = {id(rt): position for position, rt in enumerate(present)}
+
+        def rank(rt: ResourceType) -> tuple[int, str, int]:
+            return (known.get(rt.group, len(known)), rt.group, order.get(id(rt), len(order)))
+
+        return Registry(sorted([*present, *added], key=rank))
+
+
+def _plural(rt: ResourceType) -> str:
+    return rt.plural
+
+
+_VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+_STAGES: Final = {None: 0, "beta": 1, "alpha": 2}
+
+
+def version_priority(version: str) -> tuple[int, int, int, str]:
+    """Return the sort key of Kubernetes' version order: v10, v2, v1, v11beta2, v3beta1, v12alpha1, then any others by
+    name (apimachinery ``version.CompareKubeAwareVersionStrings``, highest first)."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return (3, 0, 0, version)
+    major, stage, minor = match.groups()
+    return (_STAGES[stage], -int(major), -int(minor or 0), "")
+
+
+@cache
+def builtin_registry() -> Registry:
+    """Return the registry of everything the server serves by itself."""
+    return Registry(
+        _resource_type(group, version, row, preferred=next(iter(versions)))
+        for group, versions in table.GROUPS.items()
+        for version, rows in versions.items()
+        for row in rows
+    )
+
+
+def _resource_type(group: str, version: str, row: table.Row, *, preferred: str) -> ResourceType:
+    storage_group, storage_version = table.STORED_AS.get((group, row.plural), (group, preferred))
+    return ResourceType(
+        group=group,
+        version=version,
+        plural=row.plural,
+        singular=row.kind.lower(),
+        kind=row.kind,
+        list_kind=f"{row.kind}List",
+        namespaced=row.namespaced,
+        verbs=row.verbs,
+        resource=f"{row.plural}.{storage_group}" if storage_group else row.plural,
+        storage_api_version=f"{storage_group}/{storage_version}" if storage_group else storage_version,
+        storage_kind=row.kind,
+        short_names=row.short,
+        categories=row.categories,
+        subresources=MappingProxyType({sub.name: _subresource(group, version, row, sub) for sub in row.subs}),
+        stored=row.stored,
+        message=table.message_name(group, version, row.kind),
+        definition=table.definition_name(group, version, row.kind),
+    )
+
+
+def _subresource(group: str, version: str, row: table.Row, sub: table.Sub) -> Subresource:
+    if sub.group_version:
+        group, _, version = sub.group_version.rpartition("/")
+    return Subresource(name=sub.name, group=group, version=version, kind=sub.kind or row.kind, verbs=sub.verbs)
