@@ -11,13 +11,14 @@ Source: apimachinery pkg/runtime/serializer/protobuf and pkg/runtime/generated.p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from .errors import CodecError, DecodeError, EncodeError
 from .wire.decoders import decoder
 from .wire.encoders import encoder
 from .wire.table import message_for
-from .wire.values import fields_of, varint
+from .wire.values import fields_of, length, varint
 
 __all__ = [
     "MEDIA_TYPE",
@@ -37,6 +38,8 @@ __all__ = [
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 STREAM_MEDIA_TYPE = MEDIA_TYPE + ";stream=watch"
 PREFIX = b"k8s\0"
+# contentEncoding and contentType, always written and always empty.
+_TAIL = b"\x1a\0\x22\0"
 
 # What goes wrong inside a compiled codec when a value has the wrong type, for example a number in a string's place.
 _WRONG_TYPE = (AttributeError, TypeError, ValueError, KeyError, IndexError, OverflowError, RecursionError)
@@ -102,29 +105,51 @@ def _open_envelope(data: bytes) -> tuple[str, str, int, int]:
         )
     if len(data) == len(PREFIX):
         raise DecodeError("empty body")
+    at, end = _usual_raw(data)
+    if end:
+        return *_type_meta(data[6 : 6 + data[5]]), at, end
     api_version = kind = ""
-    at = end = 0
     for number, wire, start, stop in fields_of(data, len(PREFIX), len(data)):
         if number > 4:
             continue
         if wire != 2:
             raise DecodeError(f"proto: wrong wireType = {wire} for field {number} of Unknown")
         if number == 1:
-            for inner, inner_wire, first, last in fields_of(data, start, stop):
-                if inner_wire == 2 and inner == 1:
-                    api_version = data[first:last].decode("utf-8", "replace")
-                elif inner_wire == 2 and inner == 2:
-                    kind = data[first:last].decode("utf-8", "replace")
+            api_version, kind = _type_meta(data[start:stop])
         elif number == 2:
             at, end = start, stop
     return api_version, kind, at, end
+
+
+def _usual_raw(data: bytes) -> tuple[int, int]:
+    """Where raw is in an envelope as everybody writes it: {1: short, 2: raw, 3: "", 4: ""}; (0, 0) in any other."""
+    if len(data) < 10 or data[4] != 10 or data[5] > 0x7F:
+        return 0, 0
+    at = 6 + data[5]
+    if data[at : at + 1] != b"\x12":
+        return 0, 0
+    size, at = data[at + 1], at + 2
+    if size > 0x7F:
+        size, at = length(data, at, size)
+    end = at + size
+    return (at, end) if data[end:] == _TAIL and end <= len(data) else (0, 0)
+
+
+@lru_cache(maxsize=1024)  # a client sends the same few kinds again and again
+def _type_meta(data: bytes) -> tuple[str, str]:
+    """(apiVersion, kind) of the message TypeMeta."""
+    found = {1: "", 2: ""}
+    for number, wire, start, stop in fields_of(data, 0, len(data)):
+        if number in found and wire == 2:
+            found[number] = data[start:stop].decode("utf-8", "replace")
+    return found[1], found[2]
 
 
 def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
     """A raw message in the envelope."""
     version, name = api_version.encode(), kind.encode()
     meta = b"\n%b%b\x12%b%b" % (_size(version), version, _size(name), name)
-    return b"%b\n%b%b\x12%b%b\x1a\0\x22\0" % (PREFIX, _size(meta), meta, _size(raw), raw)
+    return b"%b\n%b%b\x12%b%b%b" % (PREFIX, _size(meta), meta, _size(raw), raw, _TAIL)
 
 
 def encode_raw(obj: Mapping[str, Any]) -> bytes:

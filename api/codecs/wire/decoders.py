@@ -34,6 +34,8 @@ _VALUES: dict[str, tuple[Decoder, str]] = {
     "fieldsv1": (values.read_raw, "None"),
     "strings": (values.read_strings, ""),
 }
+# Fields in a run (see `_groups`): near the square root of the largest messages.
+_RUN = 6
 _ZEROS = {"string": "''", "bool": "False", "double": "0", "int32": "0", "int64": "0", "bytes": "None"}
 
 
@@ -43,7 +45,7 @@ def _union(zero: Any, list_of_strings: bool) -> Decoder:  # noqa: FBT001
     def decode(data: bytes, text: str, at: int, end: int, depth: int) -> Any:
         if depth > values.MAX_DEPTH:
             raise DecodeError("exceeded max depth")
-        read = _namespace["D_apiextensions_v1_JSONSchemaProps"]
+        read = decoder(_SCHEMA)
         result, items = zero, []
         for number, wire, start, stop in values.fields_of(data, at, end):
             if number == 1 and wire == 0:
@@ -59,6 +61,8 @@ def _union(zero: Any, list_of_strings: bool) -> Decoder:  # noqa: FBT001
     return decode
 
 
+# The schema of apiextensions/v1 serves v1beta1 too: their messages have the same fields.
+_SCHEMA = "apiextensions/v1.JSONSchemaProps"
 _UNIONS: dict[str, Decoder] = {
     f"apiextensions/{version}.JSONSchemaPropsOr{name}": function
     for version in ("v1", "v1beta1")
@@ -91,6 +95,23 @@ def _string_entry(data: bytes, text: str, at: int, end: int) -> tuple[str, str]:
         if key.isascii() and value.isascii() and data[at + 1] < 0x80 and data[middle + 1] < 0x80:
             return key, value
     return _entry(data, text, at, end, 0, _read_string, "")
+
+
+def _quantity_entry(data: bytes, text: str, at: int, end: int) -> tuple[str, str]:
+    """`_entry` of a string to a Quantity, quick when both are short and plain."""
+    middle = at + 2 + data[at + 1]
+    if (
+        data[at] == 10
+        and middle + 4 <= end < middle + 0x7F
+        and data[middle] == 18
+        and middle + 2 + data[middle + 1] == end
+        and data[middle + 2] == 10
+        and middle + 4 + data[middle + 3] == end
+    ):
+        key, value = text[at + 2 : middle], text[middle + 4 : end]
+        if key.isascii() and value.isascii() and data[at + 1] < 0x80:
+            return key, value
+    return _entry(data, text, at, end, 0, values.read_quantity, "0")
 
 
 def _read_string(data: bytes, text: str, at: int, end: int, depth: int) -> str:
@@ -142,12 +163,13 @@ _namespace: dict[str, Any] = {
     "L": values.length,
     "int32": values.int32,
     "int64": values.int64,
-    "bool_": values.length,
     "F": values.double_at,
     "U": values.utf8_text,
     "B": values.base64_text,
     "MAX": values.MAX_DEPTH,
     "entry": _entry,
+    "quantity_entry": _quantity_entry,
+    "time_": values.time,
     "string_entry": _string_entry,
     "unexpected": _unexpected,
     "truncated": values.truncated,
@@ -175,21 +197,16 @@ def _on_first_call(name: str, reference: str) -> Decoder:
     def compile_and_decode(*arguments: Any) -> Any:
         message = message_named(name)
         _namespace["fields_" + reference] = {field.number: field for field in message.fields}
-        _namespace["known_" + reference] = frozenset(_first_bytes(field) for field in message.fields)
+        _namespace["known_" + reference] = frozenset(field.tag for field in message.fields)
         exec(compile(_source(message, reference), f"<decoder of {name}>", "exec"), _namespace)
         return _namespace[reference](*arguments)
 
     return compile_and_decode
 
 
-def _first_bytes(field: Field) -> int:
-    """A tag as the pass reads it: its one byte, or its two bytes as a little-endian number."""
-    return int.from_bytes(values.varint(field.tag).encode("latin-1"), "little")
-
-
 def _source(message: Message, reference: str) -> str:
     wide = any(field.tag > 0x7F for field in message.fields)
-    advance = ["k = d[i]; i += 1", *(["if k > 127: k |= d[i] << 8; i += 1"] if wide else [])]
+    advance = ["h = i; k = d[i]; i += 1", *(["if k > 127: k += (d[i] << 7) - 128; i += 1"] if wide else [])]
     zeros = ", ".join(f"{f.name!r}: {zero}" for f in message.fields if (zero := _scalar_zero(f)))
     lines = [
         f"def {reference}(d, t, i, e, z, o=None):",
@@ -199,10 +216,13 @@ def _source(message: Message, reference: str) -> str:
     if zeros:
         lines += [" else:", f"  for k, v in {{{zeros}}}.items(): o.setdefault(k, v)"]
     lines += [" while i < e:", *_indent(advance, 2)]
-    for field in message.fields:
-        lines += _indent(_step(field, advance), 2)
+    for group in _groups(message.fields):
+        steps = [line for field in group for line in _step(field, advance)]
+        if len(group) > 1:
+            steps = [f"if k <= {group[-1].tag}:", *_indent(steps, 1)]
+        lines += _indent(steps, 2)
     lines += [
-        f"  i -= {'2 if k > 127 else 1' if wide else '1'}",
+        "  i = h",
         f"  if k in known_{reference}: continue",
         f"  i, again = unexpected(d, i, e, fields_{reference})",
         f"  if again: {reference}(again, again.decode('latin-1'), 0, len(again), z, o)",
@@ -212,6 +232,13 @@ def _source(message: Message, reference: str) -> str:
         lines += _indent(_struct_zero(field), 1)
     lines.append(" return o")
     return "\n".join(lines)
+
+
+def _groups(fields: tuple[Field, ...]) -> list[tuple[Field, ...]]:
+    """The fields in runs which one comparison can pass over: most fields of a large message are not set."""
+    if len(fields) <= _RUN:
+        return [(field,) for field in fields]
+    return [fields[at : at + _RUN] for at in range(0, len(fields), _RUN)]
 
 
 def _scalar_zero(field: Field) -> str:
@@ -246,7 +273,7 @@ def _has_zeros(name: str) -> bool:
 
 def _step(field: Field, advance: list[str]) -> list[str]:
     """The source for one field: take it if the tag `k` is its own, then read the next tag."""
-    tag = _first_bytes(field)
+    tag = field.tag
     if field.repeated or field.map:
         first = f"x = o.get({field.name!r})"
         make = f"if x is None: x = o[{field.name!r}] = {'{}' if field.map else '[]'}"
@@ -274,7 +301,8 @@ def _keep(field: Field) -> list[str]:
     return [f"if v: {put}", f"else: o.pop({field.name!r}, None)"]
 
 
-_SIZE = ["n = d[i]; i += 1", "if n > 127: n, i = L(d, i, n)", "j = i + n", "if j > e: raise truncated()"]
+# A length beyond the message is not looked at here: it leaves `i` behind the end, which is checked once, after the pass.
+_SIZE = ["n = d[i]; i += 1", "if n > 127: n, i = L(d, i, n)", "j = i + n"]
 
 
 def _take(field: Field) -> list[str]:
@@ -282,6 +310,8 @@ def _take(field: Field) -> list[str]:
     match field.type:
         case "string":
             return [*_SIZE, "v = t[i:j]", "if not v.isascii(): v = U(v)", "i = j"]
+        case "time" | "microtime":
+            return [*_SIZE, f"v = time_(d[i:j], {field.type == 'microtime'})", "i = j"]
         case "bytes":
             return [*_SIZE, "v = B(d[i:j])", "i = j"]
         case "int32" | "int64":
@@ -303,8 +333,8 @@ def _merge(field: Field) -> list[str]:
 
 
 def _take_entry(field: Field) -> list[str]:
-    if field.type == "string":
-        return [*_SIZE, "k, v = string_entry(d, t, i, j)", "x[k] = v", "i = j"]
+    if field.type in ("string", "quantity"):
+        return [*_SIZE, f"k, v = {field.type}_entry(d, t, i, j)", "x[k] = v", "i = j"]
     zero = {"bytes": "None"}.get(field.type) or (_VALUES[field.type][1] or "list" if field.type in _VALUES else "dict")
     read = _reference(field.type)
     return [*_SIZE, f"k, v = entry(d, t, i, j, z + 1, {read}, {zero})", "x[k] = v", "i = j"]

@@ -45,15 +45,19 @@ _VALUES: dict[str, tuple[Encoder, bool]] = {
 }
 
 
+# Serves apiextensions/v1beta1 too: the messages of the two versions have the same fields.
+_SCHEMA = "apiextensions/v1.JSONSchemaProps"
+
+
 def _schema_or_bool(value: Any) -> str:
     if value.__class__ is bool:
         return "\x08\x01" if value else "\x08\0"
-    schema = _namespace["E_apiextensions_v1_JSONSchemaProps"](value)
+    schema = encoder(_SCHEMA)(value)
     return f"\x08\x01\x12{values.varint(len(schema))}{schema}"
 
 
 def _schema_or_array(value: Any) -> str:
-    encode = _namespace["E_apiextensions_v1_JSONSchemaProps"]
+    encode = encoder(_SCHEMA)
     if value.__class__ is list:
         return "".join(f"\x12{values.varint(len(text))}{text}" for text in map(encode, value))
     schema = encode(value)
@@ -67,7 +71,7 @@ def _schema_or_strings(value: Any) -> str:
     return _schema_or_array(value)
 
 
-# Unions which JSON tells apart by the shape of the value. The two versions of apiextensions have the same fields.
+# Unions which JSON tells apart by the shape of the value.
 _UNIONS: dict[str, Encoder] = {
     f"apiextensions/{version}.JSONSchemaPropsOr{name}": function
     for version in ("v1", "v1beta1")

@@ -249,7 +249,8 @@ def write_microtime(value: str | None) -> str:
 
 
 @lru_cache(maxsize=_TIMES)
-def _time(payload: bytes, micro: bool) -> str | None:  # noqa: FBT001 - the cache wants positional arguments
+def time(payload: bytes, micro: bool, /) -> str | None:
+    """RFC 3339 text of a Time or MicroTime message, None when it is empty: positional for the cache's sake."""
     if not payload:
         return None
     fields = _sub(payload, 0, len(payload))
@@ -265,11 +266,11 @@ def _time(payload: bytes, micro: bool) -> str | None:  # noqa: FBT001 - the cach
 
 
 def read_time(data: bytes, text: str, at: int, end: int, depth: int) -> str | None:
-    return _time(data[at:end], False)
+    return time(data[at:end], False)
 
 
 def read_microtime(data: bytes, text: str, at: int, end: int, depth: int) -> str | None:
-    return _time(data[at:end], True)
+    return time(data[at:end], True)
 
 
 # -- quantity, int-or-string -----------------------------------------------------------------------------------------
