@@ -1,0 +1,230 @@
+package main
+
+// A plain watch on every resource the server serves, as JSON over HTTP, beginning at one revision. Revisions are one
+// gapless sequence for the whole server, so the events of all watches together are exactly the revisions from that one
+// to the end: each once. The watches end every few seconds (timeoutSeconds) and resume where they stopped; they resume
+// after a broken connection in the same way.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+type plainWatch struct {
+	path string
+	last int64 // resume after this revision
+}
+
+type plainWatches struct {
+	sync.Mutex
+	all     []*plainWatch
+	client  kubernetes.Interface
+	from    int64 // revisions above this are expected
+	to      int64 // and up to this
+	seen    map[int64]int
+	missing []int64
+
+	events, bookmarks, resumed, broken int
+	problems                           []string
+}
+
+func startWatches(ctx context.Context, kubeconfig string, seconds int) (*plainWatches, error) {
+	config, err := configFor(kubeconfig, jsonType)
+	if err != nil {
+		return nil, err
+	}
+	w := &plainWatches{client: must(kubernetes.NewForConfig(config)), seen: map[int64]int{}, problems: []string{}}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
+	if err != nil {
+		return nil, err
+	}
+	if w.from, err = w.head(ctx); err != nil {
+		return nil, err
+	}
+	for _, list := range lists {
+		base := "/apis/" + list.GroupVersion
+		if list.GroupVersion == "v1" {
+			base = "/api/v1"
+		}
+		for _, resource := range list.APIResources {
+			// events.k8s.io serves the events of the core group a second time.
+			if !slices.Contains(resource.Verbs, "watch") || list.GroupVersion == "events.k8s.io/v1" {
+				continue
+			}
+			w.all = append(w.all, &plainWatch{path: base + "/" + resource.Name, last: w.from})
+		}
+	}
+	for _, one := range w.all {
+		go w.follow(ctx, httpClient, config.Host, one, seconds)
+	}
+	return w, nil
+}
+
+// head reads the newest revision: a consistent read of anything tells it.
+func (w *plainWatches) head(ctx context.Context) (int64, error) {
+	list, err := w.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(list.ResourceVersion, 10, 64)
+}
+
+func (w *plainWatches) follow(ctx context.Context, client *http.Client, host string, one *plainWatch, seconds int) {
+	for ctx.Err() == nil {
+		url := fmt.Sprintf("%s%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=%d&resourceVersion=%d", host, one.path, seconds, one.last)
+		request := must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))
+		request.Header.Set("Accept", jsonType)
+		answer, err := client.Do(request)
+		if err == nil && answer.StatusCode == http.StatusOK {
+			err = w.read(one, answer.Body)
+		} else if err == nil {
+			detail, _ := io.ReadAll(answer.Body)
+			err = fmt.Errorf("status %d", answer.StatusCode)
+			if answer.StatusCode < 500 && answer.StatusCode != http.StatusTooManyRequests {
+				w.problem("%s: status %d: %.300s", one.path, answer.StatusCode, detail)
+			}
+		}
+		if answer != nil {
+			answer.Body.Close()
+		}
+		w.Lock()
+		if err == nil {
+			w.resumed++
+		} else {
+			w.broken++
+		}
+		w.Unlock()
+		if err != nil {
+			time.Sleep(retryPause)
+		}
+	}
+}
+
+type watchEvent struct {
+	Type   string `json:"type"`
+	Object struct {
+		Code     int    `json:"code"`
+		Message  string `json:"message"`
+		Metadata struct {
+			Namespace       string `json:"namespace"`
+			Name            string `json:"name"`
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	} `json:"object"`
+}
+
+// read takes one answer apart. nil: it ended as a watch ends; an error: the connection broke.
+func (w *plainWatches) read(one *plainWatch, body io.Reader) error {
+	decoder := json.NewDecoder(body)
+	for {
+		var event watchEvent
+		if err := decoder.Decode(&event); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if event.Type == "ERROR" {
+			w.problem("%s after %d: ERROR event %d %s", one.path, one.last, event.Object.Code, event.Object.Message)
+			return nil
+		}
+		revision, err := strconv.ParseInt(event.Object.Metadata.ResourceVersion, 10, 64)
+		if err != nil {
+			w.problem("%s: an event without a revision: %s %s", one.path, event.Type, event.Object.Metadata.Name)
+			continue
+		}
+		w.take(one, event, revision)
+	}
+}
+
+func (w *plainWatches) take(one *plainWatch, event watchEvent, revision int64) {
+	if event.Type == "BOOKMARK" {
+		if revision < one.last {
+			w.problem("%s: a bookmark at %d after %d", one.path, revision, one.last)
+		}
+		one.last = max(one.last, revision)
+		w.Lock()
+		w.bookmarks++
+		w.Unlock()
+		return
+	}
+	if revision <= one.last {
+		w.problem("%s: %s %s/%s at %d after %d", one.path, event.Type, event.Object.Metadata.Namespace, event.Object.Metadata.Name, revision, one.last)
+	}
+	one.last = max(one.last, revision)
+	w.Lock()
+	defer w.Unlock()
+	w.events++
+	w.seen[revision]++
+}
+
+func (w *plainWatches) problem(format string, args ...any) {
+	w.Lock()
+	defer w.Unlock()
+	if len(w.problems) < listed {
+		w.problems = append(w.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// complete waits until every revision up to the head as of now has been seen, at most settleTimeout.
+func (w *plainWatches) complete(ctx context.Context) (err error) {
+	if w.to, err = w.head(ctx); err != nil {
+		return err
+	}
+	for end := time.Now().Add(settleTimeout); ; time.Sleep(comparePause) {
+		w.Lock()
+		w.missing = []int64{}
+		for revision := w.from + 1; revision <= w.to; revision++ {
+			if w.seen[revision] == 0 {
+				w.missing = append(w.missing, revision)
+			}
+		}
+		w.Unlock()
+		if len(w.missing) == 0 || time.Now().After(end) {
+			return nil
+		}
+	}
+}
+
+func (w *plainWatches) report() map[string]any {
+	w.Lock()
+	defer w.Unlock()
+	repeated := []int64{}
+	for revision, times := range w.seen {
+		if times > 1 {
+			repeated = append(repeated, revision)
+		}
+	}
+	return map[string]any{
+		"resources": len(w.all), "from": w.from, "to": w.to, "events": w.events, "bookmarks": w.bookmarks,
+		"resumed": w.resumed, "broken": w.broken, "problems": w.problems, "missed": len(w.missing), "repeated": len(repeated),
+		"missing": w.missing[:min(len(w.missing), listed)], "repeatedRevisions": repeated[:min(len(repeated), listed)],
+	}
+}
+
+// revisions lists everything seen, for comparison with what the writers were told.
+func (w *plainWatches) revisions() []int64 {
+	w.Lock()
+	defer w.Unlock()
+	all := make([]int64, 0, len(w.seen))
+	for revision := range w.seen {
+		all = append(all, revision)
+	}
+	slices.Sort(all)
+	return all
+}
