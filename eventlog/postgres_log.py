@@ -1,0 +1,238 @@
+"""PostgresLog: the calls of log.py as statements on sessions, and the judgement of their answers.
+
+Three kinds of connection: one for appends, owned by whoever appends (one at a time); a small pool for reads; one that
+listens. No asyncpg here (postgres.py), no SQL (postgres_sql.py).
+
+Invariants: an answer is complete or an error, never a shortened list; a lost connection means OutcomeUnknown once a batch
+was sent and LogUnavailable otherwise, and is never reported as a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from datetime import datetime
+
+import trio
+
+from kubechronicle.eventlog import postgres_rows as rows
+from kubechronicle.eventlog import postgres_sql as sql
+from kubechronicle.eventlog import retention, verify
+from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogCorrupt, LogUnavailable, OutcomeUnknown
+from kubechronicle.eventlog.postgres_listener import Listener
+from kubechronicle.eventlog.postgres_session import ConnectionLost, Pool, Row, Session, UniqueViolation
+from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Operation, Record
+
+APPEND_BOUND = 40.0  # seconds: more than the server's statement timeout, so usually Postgres says what became of it
+APPEND_GRACE = 5.0  # seconds a cancelled append still waits for its answer
+LOAD_CHUNK = 1000  # objects at a time: some 4 MB of typical ones
+
+_AFTER_HEAD = 3  # columns of a reading statement before those of the record
+_RECORD_WIDTH = 11
+
+
+class PostgresLog:
+    """A RevisionLog in Postgres. Made by postgres.open_postgres_log."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Session]]) -> None:
+        self._connect = connect
+        self._pool = Pool(connect)
+        self._appending: Session | None = None
+        self._append_lock = trio.Lock()
+        self._listener = Listener(connect, self._pool, own_pid=lambda: self._appending.backend_pid if self._appending else 0)
+        self._short: tuple[str, ...] | None = None  # the resources of the class 'short'; never changes under a server
+
+    @property
+    def notifications_work(self) -> bool:
+        """False behind a pooler in transaction mode, or while the listener has no connection: then it polls faster."""
+        return self._listener.works
+
+    async def run_listener(self, *, task_status: trio.TaskStatus[None]) -> None:
+        await self._listener.run(task_status=task_status)
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+        if self._appending is not None:
+            await self._appending.close()
+
+    # Appending
+
+    async def append(self, batch: Batch) -> BatchResult:
+        arguments = rows.batch_arguments(batch)
+        async with self._append_lock:
+            session = await self._append_session()
+            try:
+                answer = await session.fetch_uninterrupted(
+                    sql.APPEND, *arguments, bound=APPEND_BOUND, grace=APPEND_GRACE
+                )
+            except ConnectionLost as lost:
+                raise OutcomeUnknown(batch.id) from lost
+            except UniqueViolation as twice:  # this batch has been here before: it committed, or it was given up
+                settled = await self._settle(session, batch)
+                if settled is None:
+                    raise LogUnavailable(f"batch {batch.id} was given up") from twice
+                return settled
+        return rows.batch_result(batch, answer[0])
+
+    async def settle(self, batch: Batch) -> BatchResult | None:
+        async with self._append_lock:
+            return await self._settle(await self._append_session(), batch)
+
+    async def _settle(self, session: Session, batch: Batch) -> BatchResult | None:
+        """Set a fence, or find that something stands there: the batch, or the fence of an earlier attempt to settle."""
+        if await session.fetch(sql.FENCE, batch.id):
+            return None
+        found = await session.fetch(sql.BATCH, batch.id)
+        if not found or found[0]["first_revision"] is None:
+            return None
+        settled = found[0]
+        first, head = settled["first_revision"], settled["head"]
+        appended = await session.fetch(sql.BATCH_ROWS, first, head)
+        if len(appended) != head - first + 1:
+            raise LogCorrupt(f"batch {batch.id} took revisions {first} to {head}, but not all of them are in the log")
+        return rows.settled_result(batch, settled, appended)
+
+    async def _append_session(self) -> Session:
+        if self._appending is None or self._appending.closed:
+            self._appending = None
+            self._appending = await self._connect()
+        return self._appending
+
+    # Reading
+
+    async def head(self) -> Head:
+        return rows.head((await self._pool.fetch(sql.HEAD))[0], await self._short_resources())
+
+    async def read(self, *, after: int, limit: int) -> list[Record]:
+        head, found = await self._found(sql.READ, after, limit)
+        newest_mark = max(head.compacted, *head.compacted_of.values(), 0)
+        if after < newest_mark:
+            raise Compacted(after, newest_mark)
+        records = [rows.record(row, _AFTER_HEAD) for row in found]
+        expected = range(after + 1, min(after + limit, head.revision) + 1)
+        if [record.revision for record in records] != list(expected):
+            raise LogCorrupt(f"the log has not exactly the revisions {expected.start} to {expected.stop - 1}")
+        return records
+
+    async def read_resource(
+        self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
+    ) -> list[tuple[Record, Record | None]]:
+        statement = sql.read_resource(await self._class_of(resource), namespace=bool(namespace), name=bool(name))
+        scope = [part for part in (namespace, name) if part]
+        head, found = await self._found(statement, resource, after, until, limit, *scope)
+        self._check_retained(resource, after, head)
+        return [(rows.record(row, _AFTER_HEAD), _previous(row)) for row in found]
+
+    async def get_at(self, key: Key, *, revision: int) -> Record | None:
+        statement = sql.get_at(await self._class_of(key.resource))
+        head, found = await self._found(statement, key.resource, key.namespace, key.name, revision)
+        self._check_within(key.resource, revision, head)
+        if not found:
+            return None
+        record = rows.record(found[0], _AFTER_HEAD)
+        return None if record.operation is Operation.DELETE else record
+
+    async def list_at(
+        self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None, limit: int
+    ) -> list[Record]:
+        statement = sql.list_at(await self._class_of(resource), namespace=bool(namespace))
+        scope = [namespace] if namespace else []
+        head, found = await self._found(statement, resource, revision, *(after or ("", "")), limit, *scope)
+        self._check_within(resource, revision, head)
+        if any(row["revision"] is None for row in found):
+            raise LogCorrupt(f"an object of {resource} at revision {revision} is not in the log")
+        return [rows.record(row, _AFTER_HEAD + 1) for row in found]
+
+    async def load(self) -> AsyncGenerator[tuple[Head, Sequence[Record]], None]:
+        short = await self._short_resources()
+        async with self._pool.session() as session, session.snapshot():
+            await session.execute(sql.LOCK_LOG)
+            head = rows.head((await session.fetch(sql.HEAD))[0], short)
+            empty = True
+            for statement in sql.LOAD.values():
+                async with aclosing(session.rows(statement, list(short), chunk=LOAD_CHUNK)) as chunks:
+                    async for chunk in chunks:
+                        if missing := next((row["live"] for row in chunk if row["revision"] is None), None):
+                            raise LogCorrupt(f"revision {missing} of a live object is not in the log")
+                        empty = False
+                        yield head, [rows.record(row, 1) for row in chunk]
+            if empty:
+                yield head, []
+
+    async def wait_notified(self) -> None:
+        await self._listener.wait_notified()
+
+    async def first_revision_since(self, moment: datetime) -> int:
+        """The first revision committed at or after the moment; one above the newest if there is none yet."""
+        return int((await self._pool.fetch(sql.FIRST_REVISION_SINCE, moment))[0][0])
+
+    # Maintenance
+
+    async def compact(self, revision: int) -> Head:
+        """Forget history below the revision, of all resources. FutureRevision, Compacted (it is forgotten already)."""
+        async with self._maintenance() as session:
+            return await retention.compact(session, revision)
+
+    async def retain(self, policies: Sequence[retention.RetentionPolicy] = retention.DEFAULT_POLICIES) -> retention.Retained:
+        """Apply the retention policies once: compact by age, drop partitions, make new ones ahead, prune batches."""
+        async with self._maintenance() as session:
+            return await retention.retain(session, policies)
+
+    async def verify(self) -> verify.Verdict:
+        """Recompute the whole hash chain. Costs a read of all history."""
+        async with self._maintenance() as session:
+            return await verify.verify(session)
+
+    def _maintenance(self) -> _Dedicated:
+        return _Dedicated(self._connect)
+
+    # Helpers
+
+    async def _found(self, statement: str, *arguments: object) -> tuple[Head, list[Row]]:
+        """The head and the rows found in one snapshot with it."""
+        short = await self._short_resources()
+        answer = await self._pool.fetch(statement, *arguments)
+        return rows.head(answer[0], short), [row for row in answer if row[_AFTER_HEAD] is not None]
+
+    async def _short_resources(self) -> tuple[str, ...]:
+        if self._short is None:
+            self._short = tuple(row[0] for row in await self._pool.fetch(sql.SHORT_RESOURCES))
+        return self._short
+
+    async def _class_of(self, resource: str) -> str:
+        return "short" if resource in await self._short_resources() else "long"
+
+    @staticmethod
+    def _check_retained(resource: str, revision: int, head: Head) -> None:
+        compacted = head.compacted_for(resource)
+        if revision < compacted:
+            raise Compacted(revision, compacted)
+
+    def _check_within(self, resource: str, revision: int, head: Head) -> None:
+        self._check_retained(resource, revision, head)
+        if revision > head.revision:
+            raise FutureRevision(revision, head.revision)
+
+
+class _Dedicated:
+    """A connection for one piece of maintenance, which may take long and hold session-level locks."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Session]]) -> None:
+        self._connect = connect
+        self._session: Session | None = None
+
+    async def __aenter__(self) -> Session:
+        self._session = await self._connect()
+        return self._session
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+
+def _previous(row: Row) -> Record | None:
+    if row[_AFTER_HEAD + 7] == 0:
+        return None
+    if row[_AFTER_HEAD + _RECORD_WIDTH] is None:
+        raise LogCorrupt(f"revision {row[_AFTER_HEAD]} replaced revision {row[_AFTER_HEAD + 7]}, which is not in the log")
+    return rows.record(row, _AFTER_HEAD + _RECORD_WIDTH)

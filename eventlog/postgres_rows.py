@@ -1,0 +1,169 @@
+"""Rows of Postgres to records and back. Pure: no connection, no statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from kubechronicle.eventlog.records import Batch, BatchResult, Change, Head, Key, Operation, Record, Refused, Who
+
+_OPERATIONS = {int(operation): operation for operation in Operation}
+
+
+def storable(text: str) -> str:
+    """What a client sent, as Postgres can hold it: it knows neither NUL nor lone surrogates, and one such user agent must
+    not fail the whole batch."""
+    if text.isascii():
+        return text.replace("\0", "�") if "\0" in text else text
+    return text.encode("utf-8", "replace").decode().replace("\0", "�")
+
+
+def _groups(groups: Sequence[str]) -> str:
+    """As an array literal, since arrays of arrays must be rectangular."""
+    quoted = ('"' + storable(group).replace("\\", "\\\\").replace('"', '\\"') + '"' for group in groups)
+    return "{" + ",".join(quoted) + "}"
+
+
+def _extra(extra: Mapping[str, tuple[str, ...]]) -> str | None:
+    if not extra:
+        return None
+    return orjson.dumps({storable(key): [storable(value) for value in values] for key, values in extra.items()}).decode()
+
+
+def _who_columns(who: Who) -> tuple[str | None, ...]:
+    """In the order of the arguments of append()."""
+    texts = (who.impersonator, who.verb, who.request_uri, who.user_agent, who.source_address, who.field_manager, who.audit_id)
+    return (storable(who.user), storable(who.uid), _groups(who.groups), _extra(who.extra), *map(storable, texts))
+
+
+def batch_arguments(batch: Batch) -> tuple[object, ...]:
+    """The arguments of append(): the batch id, then one list per column with one element per change."""
+    changes = [change for transaction in batch.transactions for change in transaction.changes]
+    if len({change.key for change in changes}) != len(changes):
+        raise ValueError("a key occurs twice in a batch")
+    numbers: list[int] = []
+    who: list[tuple[str | None, ...]] = []
+    for number, transaction in enumerate(batch.transactions, 1):
+        columns = _who_columns(transaction.who)
+        for _ in transaction.changes:
+            numbers.append(number)
+            who.append(columns)
+    return (
+        batch.id,
+        numbers,
+        [change.expected for change in changes],
+        [int(change.operation) for change in changes],
+        [change.key.resource for change in changes],
+        [change.key.namespace for change in changes],
+        [change.key.name for change in changes],
+        [change.uid for change in changes],
+        *(list(column) for column in zip(*who, strict=True)),
+        [change.body.decode() for change in changes],
+    )
+
+
+def batch_result(batch: Batch, row: Any) -> BatchResult:
+    """From the answer of append()."""
+    outcomes: list[tuple[Record, ...] | Refused] = []
+    revisions, actual, created, versions = row["revisions"], row["actual"], row["create_revisions"], row["versions"]
+    committed_at: datetime = row["committed_at"]
+    index = 0
+    for transaction in batch.transactions:
+        records: list[Record] = []
+        refused: Refused | None = None
+        for change in transaction.changes:
+            if revisions[index] is not None:
+                create = change.operation is Operation.CREATE
+                records.append(
+                    _appended(
+                        change,
+                        transaction.who,
+                        revision=revisions[index],
+                        create_revision=revisions[index] if create else created[index],
+                        version=1 if create else versions[index] + 1,
+                        committed_at=committed_at,
+                    )
+                )
+            elif refused is None and actual[index] != change.expected:
+                refused = Refused(key=change.key, expected=change.expected, actual=actual[index])
+            index += 1
+        outcomes.append(refused or tuple(records))
+    return BatchResult(outcomes=tuple(outcomes), first=row["first"], head=row["head"])
+
+
+def settled_result(batch: Batch, settled: Any, rows: Sequence[Any]) -> BatchResult:
+    """From the row in batches and the (revision, create_revision, version) rows of the log it names."""
+    outcomes: list[tuple[Record, ...] | Refused] = []
+    found = iter(rows)
+    actual: Sequence[int] | None = settled["actual"]
+    index = 0
+    for transaction in batch.transactions:
+        refused = None
+        for offset, change in enumerate(transaction.changes):
+            if actual is not None and actual[index + offset] != change.expected:
+                refused = Refused(key=change.key, expected=change.expected, actual=actual[index + offset])
+                break
+        index += len(transaction.changes)
+        if refused:
+            outcomes.append(refused)
+            continue
+        records: list[Record] = []
+        for change in transaction.changes:
+            revision, create_revision, version = next(found)
+            records.append(
+                _appended(
+                    change,
+                    transaction.who,
+                    revision=revision,
+                    create_revision=create_revision,
+                    version=version,
+                    committed_at=settled["committed_at"],
+                )
+            )
+        outcomes.append(tuple(records))
+    return BatchResult(outcomes=tuple(outcomes), first=settled["first_revision"], head=settled["head"])
+
+
+def _appended(
+    change: Change, who: Who, *, revision: int, create_revision: int, version: int, committed_at: datetime
+) -> Record:
+    return Record(
+        revision=revision,
+        key=change.key,
+        uid=change.uid,
+        create_revision=create_revision,
+        version=version,
+        previous_revision=change.expected,
+        operation=change.operation,
+        body=change.body,
+        committed_at=committed_at,
+        who=who,
+        decoded=change.decoded,
+    )
+
+
+def record(row: Any, at: int) -> Record:
+    """From the RECORD_COLUMNS of a row, beginning at column ``at``."""
+    columns = row[at : at + 11]
+    revision, resource, namespace, name, uid, create_revision, version, previous, operation, body, committed_at = columns
+    return Record(
+        revision=revision,
+        key=Key(resource, namespace, name),
+        uid=uid,
+        create_revision=create_revision,
+        version=version,
+        previous_revision=previous,
+        operation=_OPERATIONS[operation],
+        body=body.encode(),
+        committed_at=committed_at,
+    )
+
+
+def head(row: Any, short: Sequence[str]) -> Head:
+    """From the HEAD_COLUMNS of a row. ``short``: the resources of the class 'short'."""
+    revision, compacted_long, compacted_short = row[:3]
+    of = dict.fromkeys(short, compacted_short) if compacted_short > compacted_long else {}
+    return Head(revision=revision, compacted=compacted_long, compacted_of=of)

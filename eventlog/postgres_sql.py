@@ -1,0 +1,141 @@
+"""The statements of PostgresLog, each with what it costs. SQL only; parameters are numbered as each comment says.
+
+Every reading statement joins the head row, so that the answer and the compaction marks it is checked against are of one
+snapshot; it answers at least one row, whose other columns are null if nothing was found. ``{log}`` stands for the
+partitioned table of the resource's retention class (a resource never changes its class), so that only its partitions
+are planned for.
+"""
+
+from __future__ import annotations
+
+HEAD_COLUMNS = "h.revision as head, h.compacted_long, h.compacted_short"
+RECORD_COLUMNS = (
+    "revision, resource, namespace, name, uid, create_revision, version, previous_revision, operation, object, committed_at"
+)
+
+HEAD = f"select {HEAD_COLUMNS} from kubechronicle.head h"
+
+SHORT_RESOURCES = "select resource from kubechronicle.resource_classes where class = 'short'"
+
+# One argument per column of the batch, see postgres_rows.batch_arguments.
+APPEND = (
+    "select * from kubechronicle.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,"
+    " $19, $20)"
+)
+
+# $1 batch id. Answers a row if the fence was set. Waits for a transaction that has inserted the id and not ended.
+FENCE = (
+    "insert into kubechronicle.batches (id, committed_at) values ($1, clock_timestamp()) on conflict do nothing returning id"
+)
+
+# $1 batch id.
+BATCH = "select committed_at, first_revision, head, actual from kubechronicle.batches where id = $1"
+
+# $1 first, $2 last revision.
+BATCH_ROWS = (
+    "select revision, create_revision, version from kubechronicle.log where revision between $1 and $2 order by revision"
+)
+
+# $1 after, $2 limit. One index range: revisions are gapless, so the range is bounded on both sides.
+READ = f"""
+select {HEAD_COLUMNS}, r.* from kubechronicle.head h left join lateral (
+    select {RECORD_COLUMNS} from kubechronicle.log
+    where revision > $1::bigint and revision <= $1::bigint + $2::bigint order by revision) r on true
+order by r.revision
+"""
+
+# $1 resource, $2 after, $3 until, $4 limit, $5 namespace, $6 name (the last two only where the scope has them).
+# Costs by the rows returned, in a namespace by the rows of the resource in the range.
+_READ_RESOURCE = f"""
+select {HEAD_COLUMNS}, r.*, p.* from kubechronicle.head h left join lateral (
+    select {RECORD_COLUMNS} from {{log}}
+    where resource = $1 and revision > $2::bigint and revision <= $3::bigint {{scope}}
+    order by revision limit $4) r on true
+left join lateral (
+    select {RECORD_COLUMNS} from {{log}} where revision = r.previous_revision
+    union all
+    select {RECORD_COLUMNS} from kubechronicle.kept where revision = r.previous_revision limit 1) p
+    on r.previous_revision > 0
+order by r.revision
+"""
+
+# $1 resource, $2 namespace, $3 name, $4 revision. One index descent per partition until the newest row is found.
+_GET_AT = f"""
+select {HEAD_COLUMNS}, r.* from kubechronicle.head h left join lateral (
+    select * from (
+        (select {RECORD_COLUMNS} from {{log}}
+         where resource = $1 and namespace = $2 and name = $3 and revision <= $4::bigint order by revision desc limit 1)
+        union all
+        (select {RECORD_COLUMNS} from kubechronicle.kept
+         where resource = $1 and namespace = $2 and name = $3 and revision <= $4::bigint order by revision desc limit 1)
+    ) newest order by revision desc limit 1) r on true
+"""
+
+# $1 resource, $2 revision, $3 and $4 namespace and name to begin after, $5 limit, $6 namespace.
+# Whatever existed at the revision exists still, or was deleted since; so the cost is by the objects returned and by the
+# resource's deletions since the revision, not by its changes.
+_LIST_AT = f"""
+with chosen as (
+    select * from (
+        (select namespace, name, revision as last, create_revision from kubechronicle.live
+         where resource = $1 and (namespace, name) > ($3, $4) and create_revision <= $2::bigint {{scope}}
+         order by namespace, name limit $5)
+        union all
+        (select namespace, name, previous_revision, create_revision from {{log}}
+         where resource = $1 and operation = 3 and revision > $2::bigint and create_revision <= $2::bigint
+            and (namespace, name) > ($3, $4) {{scope}}
+         order by namespace, name limit $5)
+    ) candidates order by namespace, name limit $5)
+select {HEAD_COLUMNS}, c.last, r.* from kubechronicle.head h left join (
+    chosen c left join lateral (
+        select * from (
+            select {RECORD_COLUMNS} from {{log}} where c.last <= $2 and revision = c.last
+            union all
+            select {RECORD_COLUMNS} from kubechronicle.kept where c.last <= $2 and revision = c.last
+            union all
+            (select {RECORD_COLUMNS} from {{log}}
+             where c.last > $2 and resource = $1 and namespace = c.namespace and name = c.name
+                and revision between c.create_revision and $2 order by revision desc limit 1)
+            union all
+            (select {RECORD_COLUMNS} from kubechronicle.kept
+             where c.last > $2 and resource = $1 and namespace = c.namespace and name = c.name
+                and revision between c.create_revision and $2 order by revision desc limit 1)
+        ) found order by revision desc limit 1) r on true) on true
+order by c.namespace, c.name
+"""
+
+# $1 the resources of class 'short'. One index descent per live object; in revision order for the disk's sake.
+_LOAD = f"""
+select l.revision as live, r.* from (
+    select revision from kubechronicle.live where {{scope}} order by revision) l
+left join lateral (
+    select {RECORD_COLUMNS} from {{log}} where revision = l.revision
+    union all
+    select {RECORD_COLUMNS} from kubechronicle.kept where revision = l.revision limit 1) r on true
+"""
+LOAD = {
+    "short": _LOAD.format(log="kubechronicle.log_short", scope="resource = any ($1::text[])"),
+    "long": _LOAD.format(log="kubechronicle.log_long", scope="resource <> all ($1::text[])"),
+}
+
+# Keeps partitions from being dropped under a snapshot that does not see their survivors yet. Before the first query.
+LOCK_LOG = "lock table kubechronicle.log in access share mode"
+
+FIRST_REVISION_SINCE = "select kubechronicle.first_revision_since($1)"
+
+
+def log_table(retention_class: str) -> str:
+    return f"kubechronicle.log_{retention_class}"
+
+
+def read_resource(retention_class: str, *, namespace: bool, name: bool) -> str:
+    scope = ("and namespace = $5 " if namespace else "") + ((f"and name = ${6 if namespace else 5}") if name else "")
+    return _READ_RESOURCE.format(log=log_table(retention_class), scope=scope)
+
+
+def get_at(retention_class: str) -> str:
+    return _GET_AT.format(log=log_table(retention_class))
+
+
+def list_at(retention_class: str, *, namespace: bool) -> str:
+    return _LIST_AT.format(log=log_table(retention_class), scope="and namespace = $6" if namespace else "")
