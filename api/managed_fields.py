@@ -1,0 +1,208 @@
+"""Who owns which field: ``metadata.managedFields``, after apimachinery's ``util/managedfields``.
+
+Lives here: what a create, update or patch (operation Update) does to the entries. Not here: the field sets themselves
+(field_sets.py) and server-side apply, which owns by intent instead of by difference.
+
+The writer takes what it added or changed from everybody; what vanished is owned by nobody. An entry is one (manager,
+operation, apiVersion, subresource); its time moves only when it takes fields. Example, manager ``b`` changing
+``data.k`` that ``a`` had created along with ``data.l``:
+
+    a: {f:data: {.: {}, f:k: {}, f:l: {}}}   ->   a: {f:data: {.: {}, f:l: {}}},  b: {f:data: {f:k: {}}}
+
+Invariant: an object that was created without any tracked field never gets entries by a mere update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubechronicle.api import field_sets
+from kubechronicle.api.field_sets import FieldSet, NoPathElement
+from kubechronicle.api.schema.types import ObjectType
+
+MAX_UPDATE_MANAGERS: Final = 10
+"""Entries of operation Update kept apart; older ones are merged, per apiVersion, into one."""
+
+ANCIENT: Final = "ancient-changes"
+
+Paths = tuple[tuple[str, ...], ...]
+
+UNTRACKED: Final[Paths] = (
+    ("apiVersion",),
+    ("kind",),
+    *(
+        ("metadata", name)
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
+)
+"""Fields nobody owns: they name the object or are the server's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """Who writes: the key of an entry. ``now`` is the time of the write, whole seconds."""
+
+    manager: str
+    api_version: str
+    subresource: str = ""
+    now: str
+
+
+Entry = dict[str, Any]
+
+
+def track(
+    kind: ObjectType, old: Mapping[str, Any] | None, new: dict[str, Any], *, writer: Writer, reset: Paths = ()
+) -> None:
+    """Set ``new``'s managedFields to what they are after this write. ``old`` is None on create.
+
+    ``reset`` are the fields this endpoint ignores, such as status on the main resource.
+    """
+    metadata = new["metadata"]
+    given = metadata.pop("managedFields", None)
+    held = list(old["metadata"].get("managedFields", ())) if old is not None else []
+    entries = _entries_to_start_from(given, held, subresource=writer.subresource)
+    if old is not None and not entries:
+        return
+    try:
+        changed, removed = field_sets.compare(kind.zero() if old is None else _plain(old), new, kind)
+    except NoPathElement:
+        return  # no entries rather than wrong ones
+    changed = field_sets.without_paths(changed, (*UNTRACKED, *reset))
+    removed = field_sets.without_paths(removed, reset)
+    result = _take(entries, changed, removed, writer)
+    if result:
+        metadata["managedFields"] = result
+
+
+def _plain(old: Mapping[str, Any]) -> dict[str, Any]:
+    return old if isinstance(old, dict) else dict(old)
+
+
+def _entries_to_start_from(given: list[Entry] | None, held: list[Entry], *, subresource: str) -> list[Entry]:
+    """Return the client's entries if it may set them and they are readable, otherwise those of the stored object.
+
+    One empty entry, ``[{}]``, resets; an empty list does not, since it comes from clients that know no managedFields.
+    """
+    if subresource or not given:
+        return held
+    if given == [{}]:
+        return []
+    return given if all(map(_readable, given)) else held
+
+
+def _readable(entry: Entry) -> bool:
+    return (
+        entry.get("operation") in ("Apply", "Update")
+        and entry.get("fieldsType") == "FieldsV1"
+        and _well_formed(entry.get("fieldsV1") or {})
+    )
+
+
+def _well_formed(fields: Any) -> bool:
+    return isinstance(fields, dict) and all(
+        (name == "." or name[:2] in ("f:", "k:", "v:", "i:")) and _well_formed(below) for name, below in fields.items()
+    )
+
+
+def _take(entries: list[Entry], changed: FieldSet, removed: FieldSet, writer: Writer) -> list[Entry]:
+    result: list[Entry] = []
+    own: Entry | None = None
+    for entry in entries:
+        fields = entry.get("fieldsV1") or {}
+        mine = (
+            entry.get("manager", "") == writer.manager
+            and entry["operation"] == "Update"
+            and entry.get("apiVersion") == writer.api_version
+            and entry.get("subresource", "") == writer.subresource
+        )
+        left = field_sets.difference(fields, removed)
+        left = field_sets.union(left, changed) if mine else field_sets.difference(left, changed)
+        left = _strip(left)
+        if not left:
+            continue
+        kept = entry if left == fields else {**entry, "fieldsV1": left}
+        if mine:
+            own = kept = {**kept, "time": writer.now} if changed else kept
+        result.append(kept)
+    if own is None and changed:
+        result.append(_entry(writer, changed))
+    return _ordered(_capped(result))
+
+
+def _strip(fields: FieldSet) -> FieldSet:
+    if "f:metadata" in fields or "f:kind" in fields or "f:apiVersion" in fields:
+        return field_sets.without_paths(fields, UNTRACKED)
+    return fields
+
+
+def _entry(writer: Writer, fields: FieldSet) -> Entry:
+    entry: Entry = {
+        "manager": writer.manager,
+        "operation": "Update",
+        "apiVersion": writer.api_version,
+        "time": writer.now,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+    if writer.subresource:
+        entry["subresource"] = writer.subresource
+    return entry
+
+
+def _sort_key(entry: Entry) -> tuple[str, str, str, str, str]:
+    return (
+        entry["operation"],
+        entry.get("time") or "",
+        entry.get("manager", ""),
+        entry.get("apiVersion", ""),
+        entry.get("subresource", ""),
+    )
+
+
+def _ordered(entries: list[Entry]) -> list[Entry]:
+    return sorted(entries, key=_sort_key) if len(entries) > 1 else entries
+
+
+def _capped(entries: list[Entry]) -> list[Entry]:
+    """Merge the oldest Update entries while there are more than MAX_UPDATE_MANAGERS."""
+    updates = [entry for entry in entries if entry["operation"] == "Update"]
+    surplus = len(updates) - MAX_UPDATE_MANAGERS
+    if surplus <= 0:
+        return entries
+    updates.sort(key=_sort_key)
+    merged: dict[str, Entry] = {}
+    rest: list[Entry] = []
+    for entry in updates:
+        version = entry.get("apiVersion", "")
+        bucket = merged.get(version)
+        if bucket is None and entry.get("manager") == ANCIENT:
+            merged[version] = entry
+        elif surplus > 0:
+            fields = field_sets.union((bucket or {}).get("fieldsV1") or {}, entry.get("fieldsV1") or {})
+            merged[version] = {**entry, "manager": ANCIENT, "fieldsV1": fields}
+            merged[version].pop("subresource", None)
+            if bucket is not None:
+                surplus -= 1
+        else:
+            rest.append(entry)
+    applied = (entry for entry in entries if entry["operation"] != "Update")
+    return [*applied, *merged.values(), *rest]
+
+
+def equal_but_times(one: Iterable[Entry], other: Iterable[Entry]) -> bool:
+    """Tell whether two lists of entries differ at most in their times."""
+    strip = [[{name: value for name, value in entry.items() if name != "time"} for entry in each] for each in (one, other)]
+    return strip[0] == strip[1]
