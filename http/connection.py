@@ -1,0 +1,245 @@
+"""One client's connection: handshake, protocol, deadlines and end, under a guard.
+
+Lives here: the life of a connection and the order of its writes. Not here: accepting (listener.py), TLS itself
+(tls.py), what the bytes mean (http1.py, http2.py).
+
+    handshake → [h2 | http/1.1] reading until: the client's end, our Closed, a deadline, an error → farewell → closed
+
+Invariant: nothing that happens on a connection leaves `run`, except cancellation from outside. A task that sends is
+never interrupted half-way: sends are shielded, and bounded by the reaper, which aborts the socket under them.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from typing import Any, Protocol
+
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.trio.worker_context import WorkerContext
+
+from kubechronicle.http.asgi import Exchange
+from kubechronicle.http.http1 import Http1Protocol
+from kubechronicle.http.http2 import Http2Protocol
+from kubechronicle.http.messages import Application
+from kubechronicle.http.serve_config import Limits
+from kubechronicle.http.tls import TLSStream
+
+
+class ServerFace(Protocol):
+    """What connections need of their server."""
+
+    app: Application
+    limits: Limits
+    draining: trio.Event
+    context: WorkerContext
+    handshakes_failed: int
+    requests: int
+    running_requests: int
+    cut_off_slow: int
+    timed_out: int
+    protocol_errors: int
+
+    @property
+    def hypercorn_config(self) -> Config: ...
+
+    def report(self, where: str, error: BaseException) -> None: ...
+
+
+class Connection:
+    def __init__(self, server: ServerFace, stream: TLSStream, client: tuple[str, int], local: tuple[str, int]) -> None:
+        self.app = server.app
+        self.limits = server.limits
+        self.draining = server.draining
+        self.client = client
+        self.server = local
+        self.peer_certificate: bytes | None = None
+        self.deadline = trio.current_time() + server.limits.handshake
+        self._server = server
+        self._stream = stream
+        self._protocol: Http1Protocol | Http2Protocol | None = None
+        self._nursery: trio.Nursery
+        self._exchanges: set[Exchange] = set()
+        self._send_lock = trio.Lock()
+        self._reading = trio.CancelScope()
+        self._closing = False  # we said Closed: the farewell may wait for the client to have read our last bytes
+        self._lost = False
+
+    # --- life ---
+
+    async def run(self) -> None:
+        try:
+            await self._stream.do_handshake()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._server.handshakes_failed += 1
+            self._stream.close_nowait()
+            return
+        try:
+            async with trio.open_nursery() as self._nursery:
+                await self._serve()
+        except Exception as error:
+            # The guard: whatever a client provoked ends its own connection only.
+            self._server.report(f"connection of {self.client[0]}", error)
+        except BaseExceptionGroup as group:
+            rest = group.subgroup(lambda error: not isinstance(error, trio.Cancelled))
+            if rest is None:
+                raise
+            self._server.report(f"connection of {self.client[0]}", rest)
+            await trio.lowlevel.checkpoint_if_cancelled()
+        finally:
+            self.lost()
+
+    async def _serve(self) -> None:
+        self.peer_certificate = self._stream.peer_certificate()
+        if self._stream.alpn_protocol() == "h2":
+            self._protocol = Http2Protocol(self, self._server.hypercorn_config, self._server.context)
+            self.deadline = trio.current_time() + self.limits.idle
+        else:
+            self._protocol = Http1Protocol(self, self._server.hypercorn_config, self._server.context)
+            self.deadline = trio.current_time() + self.limits.header_wait
+        protocol = self._protocol
+        await protocol.initiate()
+        with self._reading:
+            await self._read(protocol)
+        if not self._lost:
+            await protocol.handle(Closed())
+            await self._farewell()
+
+    async def _read(self, protocol: Http1Protocol | Http2Protocol) -> None:
+        awaiting = False
+        while not self._closing:
+            try:
+                data = await self._stream.receive_some()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self.lost()
+                return
+            if not data:
+                return
+            await protocol.handle(RawData(data))
+            if not protocol.awaits_header:
+                awaiting = False
+            elif not awaiting:
+                awaiting = True
+                self.deadline = trio.current_time() + self.limits.header_wait
+
+    async def _farewell(self) -> None:
+        """close_notify, then wait a little for the client's end: closing while it sends would reset our last answer."""
+        self._stream.send_eof_nowait()
+        with trio.move_on_after(self.limits.linger):
+            await self._stream.discard_to_end()
+        self._stream.close_nowait()
+
+    def lost(self) -> None:
+        """The client is gone, or is treated as if: everything that waits for it is told, at once."""
+        if self._lost:
+            return
+        self._lost = True
+        self._stream.close_nowait()
+        self._tell_exchanges()
+        if self._protocol is not None:
+            self._protocol.disconnected()
+        self._reading.cancel()
+
+    def _tell_exchanges(self) -> None:
+        for exchange in list(self._exchanges):
+            exchange.disconnected()
+
+    def reap(self, now: float) -> None:
+        """Called by the server's reaper: ends the connection if one of its bounds has passed."""
+        blocked = self._stream.blocked_since
+        if now >= self.deadline:
+            self._server.timed_out += 1
+        elif blocked is not None and self._send_lock.locked() and now - blocked >= self.limits.send_wait:
+            self._server.cut_off_slow += 1
+        else:
+            return
+        self._stream.abort()
+        self.lost()
+
+    async def drain(self) -> None:
+        if self._protocol is not None:
+            await self._protocol.drain()
+
+    # --- what the protocols call (ConnectionHost) ---
+
+    async def send(self, event: Event) -> None:
+        if isinstance(event, RawData):
+            await self._send_bytes(event.data)
+        elif isinstance(event, Updated):
+            self.deadline = trio.current_time() + self.limits.idle if event.idle else math.inf
+        elif isinstance(event, Closed):
+            self._closing = True
+            self._reading.cancel()
+
+    async def _send_bytes(self, data: bytes) -> None:
+        if self._lost:
+            return
+        rest = memoryview(data)
+        try:
+            if not self._send_lock.locked():
+                rest = rest[self._stream.send_nowait(data) :]
+                if not rest:
+                    return
+                self._send_lock.acquire_nowait()
+                with trio.CancelScope(shield=True):
+                    await self._send_rest(rest)
+                return
+            with trio.CancelScope(shield=True):
+                await self._send_lock.acquire()
+                await self._send_rest(rest)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.lost()
+
+    async def _send_rest(self, rest: memoryview) -> None:
+        try:
+            await self._stream.send_all(rest)
+        finally:
+            self._send_lock.release()
+
+    def start_exchange(self, exchange: Exchange) -> None:
+        self._exchanges.add(exchange)
+        self._server.requests += 1
+        self._server.running_requests += 1
+        self._nursery.start_soon(exchange.run)
+
+    def finish_exchange(self, exchange: Exchange) -> None:
+        self._exchanges.discard(exchange)
+        self._server.running_requests -= 1
+        if isinstance(self._protocol, Http2Protocol):
+            self._protocol.exchange_finished()
+
+    def report(self, where: str, error: BaseException) -> None:
+        self._server.report(where, error)
+
+    def count_cut_off(self) -> None:
+        self._server.cut_off_slow += 1
+
+    def count_protocol_error(self) -> None:
+        self._server.protocol_errors += 1
+
+
+def socket_address(address: Any) -> tuple[str, int]:
+    """(host, port) of an IPv4 or IPv6 socket address; IPv4 clients of a dual-stack socket in their own notation."""
+    host = str(address[0])
+    return host.removeprefix("::ffff:") if "." in host else host, int(address[1])
+
+
+KEEPALIVE = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
+    # A client whose machine vanished says nothing: found out after 30 + 3 × 15 s, also while it only listens.
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 15),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+)
+
+
+def prepare_socket(raw: socket.socket) -> None:
+    """Non-blocking, answers not delayed, dead peers found out."""
+    raw.setblocking(False)
+    for level, name, value in KEEPALIVE:
+        option = getattr(socket, name, None)  # the last three are not on every system
+        if option is not None:
+            raw.setsockopt(level, option, value)

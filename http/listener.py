@@ -1,0 +1,275 @@
+"""The server: accepts TLS connections, keeps their number and their deadlines, drains.
+
+Lives here: `serve`, the sockets it listens on, the reaper that applies every connection's bounds, the counters.
+
+    async with trio.open_nursery() as nursery:
+        server = await nursery.start(partial(serve, app, config))
+        print(server.port)
+        ...
+        await server.drain(grace=60)      # serve returns, too
+
+Invariant: an accepted connection counts against `Limits.connections` until its task has ended; beyond the limit nothing
+is accepted and the kernel's backlog holds (or refuses) new clients.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import ssl
+import time
+from wsgiref.handlers import format_date_time
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio.worker_context import WorkerContext
+
+from kubechronicle.http.connection import Connection, prepare_socket, socket_address
+from kubechronicle.http.messages import Application
+from kubechronicle.http.serve_config import Limits, ServeConfig, ServerStatistics
+from kubechronicle.http.tls import ReloadingContext, TLSFiles, TLSStream
+
+logger = logging.getLogger(__name__)
+
+ACCEPT_BURST = 64
+"""Connections accepted without letting other tasks run."""
+EXHAUSTED_PAUSE = 0.1
+"""Seconds without accepting when the process is out of descriptors or memory: long enough for one to be freed."""
+REPORTED_KINDS = 256
+"""Distinct errors remembered as logged already; beyond it the memory starts anew."""
+
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_AGAIN = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
+
+
+class WireConfig(Config):
+    """Hypercorn's settings: no logs of its own, no server field, a date that is written once a second."""
+
+    include_server_header = False
+    accesslog = None
+    errorlog = None
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__()
+        self.h11_max_incomplete_size = limits.header_bytes
+        self.websocket_max_message_size = limits.websocket_message
+        self._second = -1
+        self._date: tuple[bytes, bytes] = (b"date", b"")
+
+    def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
+        second = int(time.time())
+        if second != self._second:
+            self._second = second
+            self._date = (b"date", format_date_time(second).encode("ascii"))
+        return [self._date]
+
+
+class Server:
+    """What `serve` hands out when it listens."""
+
+    def __init__(self, app: Application, config: ServeConfig) -> None:
+        self.app = app
+        self.config = config
+        self.limits = config.limits
+        self.draining = trio.Event()
+        self.addresses: list[tuple[str, int]] = []
+        self.hypercorn_config = WireConfig(config.limits)
+        self.context = WorkerContext(None)
+        self.accepted = 0
+        self.handshakes_failed = 0
+        self.requests = 0
+        self.running_requests = 0
+        self.cut_off_slow = 0
+        self.timed_out = 0
+        self.protocol_errors = 0
+        self.guarded_errors = 0
+        self._connections: set[Connection] = set()
+        self._changed = trio.Event()
+        self._stop = trio.CancelScope()
+        self._accepting = trio.CancelScope()
+        self._finished = trio.Event()
+        self._reported: set[tuple[str, ...]] = set()
+
+    @property
+    def port(self) -> int:
+        return self.addresses[0][1]
+
+    def statistics(self) -> ServerStatistics:
+        return ServerStatistics(
+            open_connections=len(self._connections),
+            running_requests=self.running_requests,
+            accepted=self.accepted,
+            handshakes_failed=self.handshakes_failed,
+            requests=self.requests,
+            cut_off_slow=self.cut_off_slow,
+            timed_out=self.timed_out,
+            protocol_errors=self.protocol_errors,
+            guarded_errors=self.guarded_errors,
+        )
+
+    async def drain(self, grace: float) -> None:
+        """Stop accepting, tell every request (`draining`), let answers under way finish for `grace` seconds, then cut.
+
+        Returns when all connections are closed; `serve` returns then as well. A second call waits for the first.
+        """
+        if not self.draining.is_set():
+            self.draining.set()
+            await self.context.terminated.set()
+            self._accepting.cancel()
+            with trio.move_on_after(grace):
+                for connection in list(self._connections):
+                    await connection.drain()
+                while self._connections:
+                    await self._changed.wait()
+            self._stop.cancel()
+        await self._finished.wait()
+
+    def report(self, where: str, error: BaseException) -> None:
+        """Log an error that ended a request or connection with its traceback, once for each kind; count all."""
+        self.guarded_errors += 1
+        kind = _kind(error)
+        if kind in self._reported:
+            return
+        if len(self._reported) >= REPORTED_KINDS:
+            self._reported.clear()
+        self._reported.add(kind)
+        logger.error("%s: %r (logged once for this kind)", where, error, exc_info=error)
+
+    # --- the tasks ---
+
+    async def run(self, task_status: trio.TaskStatus[Server]) -> None:
+        config = self.config
+        files = TLSFiles(config.tls_cert_file, config.tls_private_key_file, config.client_ca_file)
+        tls = ReloadingContext(files)
+        sockets = await bind(config.host, config.port, backlog=config.limits.backlog)
+        try:
+            self.addresses = [socket_address(sock.getsockname()) for sock in sockets]
+            with self._stop:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._reap)
+                    task_status.started(self)
+                    with self._accepting:
+                        async with trio.open_nursery() as acceptors:
+                            for sock in sockets:
+                                acceptors.start_soon(self._accept, sock, tls, nursery)
+                    _close_all(sockets)
+        finally:
+            _close_all(sockets)
+            self._finished.set()
+
+    async def _accept(self, listener: socket.socket, tls: ReloadingContext, nursery: trio.Nursery) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(listener)
+            for _ in range(ACCEPT_BURST):
+                while len(self._connections) >= self.limits.connections:
+                    await self._changed.wait()
+                try:
+                    raw, address = listener.accept()
+                except OSError as error:
+                    if error.errno in _EXHAUSTED:
+                        self.report("accept", error)
+                        await trio.sleep(EXHAUSTED_PAUSE)
+                    if error.errno in _AGAIN or error.errno in _EXHAUSTED:
+                        break
+                    continue  # the client left before it was accepted
+                self._start(raw, address, tls.current(), nursery)
+
+    def _start(self, raw: socket.socket, address: object, context: ssl.SSLContext, nursery: trio.Nursery) -> None:
+        self.accepted += 1
+        try:
+            prepare_socket(raw)
+            local = socket_address(raw.getsockname())
+            stream = TLSStream.wrap(raw, context)
+        except (OSError, ValueError):
+            self.handshakes_failed += 1
+            raw.close()
+            return
+        connection = Connection(self, stream, socket_address(address), local)
+        self._connections.add(connection)
+        nursery.start_soon(self._run_connection, connection)
+
+    async def _run_connection(self, connection: Connection) -> None:
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+            changed, self._changed = self._changed, trio.Event()
+            changed.set()
+
+    async def _reap(self) -> None:
+        while True:
+            await trio.sleep(self.limits.reap_interval)
+            now = trio.current_time()
+            for connection in list(self._connections):
+                connection.reap(now)
+
+
+async def serve(
+    app: Application, config: ServeConfig, *, task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Serves until drained or cancelled; reports the `Server` when its sockets listen.
+
+    Raises OSError (an address that cannot be bound, a file that cannot be read) and ssl.SSLError (a file that is not
+    what it should be) before that.
+    """
+    await Server(app, config).run(task_status)
+
+
+async def bind(host: str, port: int, *, backlog: int) -> list[socket.socket]:
+    """Listening, non-blocking sockets for every address of `host`; all on the same port, also if 0 was asked for."""
+    found = await trio.socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, _, _, _, address in found:
+            taken = sockets[0].getsockname()[1] if sockets else port
+            sock = _listen(family, (address[0], taken), backlog)
+            if sock is not None:
+                sockets.append(sock)
+    except OSError:
+        _close_all(sockets)
+        raise
+    if not sockets:
+        raise OSError(errno.EADDRNOTAVAIL, f"no address of {host} can be listened on")
+    return sockets
+
+
+def _listen(family: int, address: tuple[object, int], backlog: int) -> socket.socket | None:
+    """None when the machine does not have this family (a name may resolve to IPv6 without there being any)."""
+    try:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        if error.errno == errno.EAFNOSUPPORT:
+            return None
+        raise
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+        sock.listen(backlog)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        if family == socket.AF_INET6 and error.errno == errno.EADDRNOTAVAIL:
+            return None
+        raise
+    return sock
+
+
+def _close_all(sockets: list[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
+
+
+def _kind(error: BaseException) -> tuple[str, ...]:
+    """Types, through groups, with the place that raised: what makes two errors the same one for the log."""
+    if isinstance(error, BaseExceptionGroup):
+        return tuple(part for inner in error.exceptions for part in _kind(inner))
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else ""
+    return (type(error).__qualname__, place)
