@@ -1,4 +1,4 @@
-"""Bringing the database schema up to date: numbered SQL files, applied in order, each once and in a transaction of its own.
+"""Bringing the database schema up to date: numbered SQL files, applied in order, each in a transaction of its own.
 
 Invariant: whatever number of servers starts at once, every migration is applied exactly once (an advisory lock is held
 while looking and applying); a migration that was applied never changes (its digest is recorded and compared).
@@ -54,10 +54,11 @@ def migrations() -> list[Migration]:
 
 
 def pending(known: list[Migration], applied: dict[int, str]) -> list[Migration]:
-    """What is to be applied, given the digests of what was, by number. SetupError where the two cannot belong together."""
+    """What is to be applied, given the digests of what was, by number. SetupError where the two do not fit."""
     if newer := [number for number in applied if number > len(known)]:
         raise SetupError(
-            f"the database was migrated by a newer kubechronicle (to {max(newer)}, known here: {len(known)}); upgrade this one"
+            f"the database was migrated by a newer kubechronicle (to {max(newer)}, known here: {len(known)}); "
+            "upgrade this one"
         )
     for migration in known:
         if migration.number in applied and applied[migration.number] != migration.sha256:
@@ -101,7 +102,8 @@ async def check_version(session: Session) -> None:
     version = int((await session.fetch("select current_setting('server_version_num')::int"))[0][0])
     if version < OLDEST_POSTGRES * 10000:
         raise SetupError(
-            f"Postgres {version // 10000} is too old: kubechronicle needs {OLDEST_POSTGRES} or newer; upgrade the database"
+            f"Postgres {version // 10000} is too old: kubechronicle needs {OLDEST_POSTGRES} or newer; "
+            "upgrade the database"
         )
     encoding = (await session.fetch("select current_setting('server_encoding')"))[0][0]
     if encoding != "UTF8":

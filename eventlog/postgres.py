@@ -5,8 +5,8 @@ imports asyncpg and trio_asyncio; the log's calls are in postgres_log.py, its st
     async with open_session("postgresql://…") as session:                     # for migrate, verify and compact
 
 How cancellation works: asyncpg's coroutines run as asyncio tasks of a trio-asyncio loop. Cancelling a reading Trio task
-cancels its asyncio task, and the connection is dropped, since a half-read result may still arrive on it. An append is not
-cancelled: its caller waits on (bounded), because its answer is worth more than the time.
+cancels its asyncio task, and the connection is dropped, since a half-read result may still arrive on it. An append is
+not cancelled: its caller waits on (bounded), because its answer is worth more than the time.
 """
 
 from __future__ import annotations
@@ -88,11 +88,12 @@ def _translated(error: Exception) -> LogError:
     """What an error of asyncpg or of the network means."""
     if isinstance(error, asyncpg.PostgresError):
         sqlstate = error.sqlstate or ""
-        kind = _by_sqlstate(_SQLSTATES, sqlstate) or LogError
+        kind: type[LogError] = _by_sqlstate(_SQLSTATES, sqlstate) or LogError
         mending = _by_sqlstate(_MENDING, sqlstate)
-        return kind(f"Postgres: {error} ({sqlstate})" + (f"; {mending}" if mending else ""))  # type: ignore[no-any-return]
+        return kind(f"Postgres: {error} ({sqlstate})" + (f"; {mending}" if mending else ""))
     if isinstance(error, asyncpg.exceptions.ClientConfigurationError):
-        return SetupError(f"the database URL is wrong: {error}; it should look like postgresql://user:password@host/database")
+        shape = "postgresql://user:password@host/database"
+        return SetupError(f"the database URL is wrong: {error}; it should look like {shape}")
     if isinstance(error, OSError | EOFError | TimeoutError | asyncpg.InterfaceError):
         return ConnectionLost(f"no connection to Postgres: {str(error) or type(error).__name__}")
     return LogError(f"{type(error).__name__}: {error}")
@@ -113,7 +114,7 @@ class AsyncpgSession:
 
     @property
     def closed(self) -> bool:
-        return self._connection.is_closed()
+        return bool(self._connection.is_closed())
 
     async def fetch(self, sql: str, *arguments: object) -> Sequence[Row]:
         return await self._run(self._connection.fetch, sql, *arguments)
@@ -168,7 +169,7 @@ class AsyncpgSession:
 
     def terminate(self) -> None:
         if not self._connection.is_closed():
-            with _naming(self._loop):
+            with _Naming(self._loop):
                 self._connection.terminate()
         self._lost.set()
 
@@ -191,7 +192,7 @@ class AsyncpgSession:
             raise _translated(error) from error
 
 
-class _naming:  # noqa: N801 - reads as a word: with _naming(loop)
+class _Naming:
     """asyncio code finds its loop in a context variable; with several logs in one process it must be the right one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -210,7 +211,7 @@ def _started(
     async def call() -> T:
         return await function(*arguments)
 
-    with _naming(loop):
+    with _Naming(loop):
         return loop.create_task(call())
 
 

@@ -29,9 +29,7 @@ NOTIFY = "select pg_notify($1, $2)"
 
 
 class Listener:
-    def __init__(
-        self, connect: Callable[[], Awaitable[Session]], senders: Pool, *, own_pid: Callable[[], int]
-    ) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Session]], senders: Pool, *, own_pid: Callable[[], int]) -> None:
         self._connect = connect
         self._senders = senders
         self._own_pid = own_pid
@@ -48,8 +46,8 @@ class Listener:
         self._woken = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Keep listening, reconnecting for ever. Started once it is known whether notifications arrive, or that the first
-        attempt failed."""
+        """Keep listening, reconnecting for ever. Started once it is known whether notifications arrive, or that the
+        first attempt failed."""
         failures = 0
         started = False
         while True:
@@ -93,8 +91,8 @@ class Listener:
         if not self.works and not self._warned:
             self._warned = True
             logger.warning(
-                "Postgres notifications do not arrive, probably because of a connection pooler in transaction mode: changes "
-                "made by other servers are seen by polling every %g s. Connect directly or in session mode to mend it.",
+                "Postgres notifications do not arrive, probably because of a connection pooler in transaction mode: "
+                "changes made by other servers are seen by polling every %g s. Connect directly or in session mode.",
                 POLL_WITHOUT_NOTIFICATIONS_SECONDS,
             )
 

@@ -3,8 +3,8 @@
 Three kinds of connection: one for appends, owned by whoever appends (one at a time); a small pool for reads; one that
 listens. No asyncpg here (postgres.py), no SQL (postgres_sql.py).
 
-Invariants: an answer is complete or an error, never a shortened list; a lost connection means OutcomeUnknown once a batch
-was sent and LogUnavailable otherwise, and is never reported as a refusal.
+Invariants: an answer is complete or an error, never a shortened list; a lost connection means OutcomeUnknown once a
+batch was sent and LogUnavailable otherwise, and is never reported as a refusal.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ class PostgresLog:
         self._pool = Pool(connect)
         self._appending: Session | None = None
         self._append_lock = trio.Lock()
-        self._listener = Listener(connect, self._pool, own_pid=lambda: self._appending.backend_pid if self._appending else 0)
+        self._listener = Listener(connect, self._pool, own_pid=self._own_pid)
         self._short: tuple[str, ...] | None = None  # the resources of the class 'short'; never changes under a server
 
     @property
     def notifications_work(self) -> bool:
         """False behind a pooler in transaction mode, or while the listener has no connection: then it polls faster."""
         return self._listener.works
+
+    def _own_pid(self) -> int:
+        return self._appending.backend_pid if self._appending is not None else 0
 
     async def run_listener(self, *, task_status: trio.TaskStatus[None]) -> None:
         await self._listener.run(task_status=task_status)
@@ -173,10 +176,12 @@ class PostgresLog:
         async with self._maintenance() as session:
             return await retention.compact(session, revision)
 
-    async def retain(self, policies: Sequence[retention.RetentionPolicy] = retention.DEFAULT_POLICIES) -> retention.Retained:
+    async def retain(
+        self, policies: Sequence[retention.RetentionPolicy] = retention.DEFAULT_POLICIES, *, now: datetime | None = None
+    ) -> retention.Retained:
         """Apply the retention policies once: compact by age, drop partitions, make new ones ahead, prune batches."""
         async with self._maintenance() as session:
-            return await retention.retain(session, policies)
+            return await retention.retain(session, policies, now=now)
 
     async def verify(self) -> verify.Verdict:
         """Recompute the whole hash chain. Costs a read of all history."""
@@ -234,5 +239,5 @@ def _previous(row: Row) -> Record | None:
     if row[_AFTER_HEAD + 7] == 0:
         return None
     if row[_AFTER_HEAD + _RECORD_WIDTH] is None:
-        raise LogCorrupt(f"revision {row[_AFTER_HEAD]} replaced revision {row[_AFTER_HEAD + 7]}, which is not in the log")
+        raise LogCorrupt(f"revision {row[_AFTER_HEAD]} replaced {row[_AFTER_HEAD + 7]}, which is not in the log")
     return rows.record(row, _AFTER_HEAD + _RECORD_WIDTH)

