@@ -1,0 +1,72 @@
+"""Fixtures of the real-client tests. See harness.py for what they yield."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from harness import BINARIES, Cluster, Kubectl, Server, cluster_in, home, prepare, server_in
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """One server on its embedded Postgres, shared by the tests that leave it as they find it: in good health."""
+    with home("server") as directory:
+        server = server_in(directory / "data")
+        try:
+            yield server.start()
+        finally:
+            server.close()
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server for one test, not started: for tests that kill it."""
+    with home("own") as directory:
+        server = server_in(directory / "data")
+        try:
+            yield server
+        finally:
+            server.close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """Two servers on one Postgres, for one test."""
+    with home("cluster") as directory, cluster_in(directory) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def informers() -> Path:
+    prepare("informers")
+    return BINARIES / "informers"
+
+
+@pytest.fixture(scope="session", params=["kubectl 1.36", "kubectl on PATH"])
+def kubectl_binary(request: pytest.FixtureRequest) -> str:
+    """The kubectl of the API version served, and the one users happen to have."""
+    if request.param == "kubectl 1.36":
+        prepare("kubectl")
+        return str(BINARIES / "kubectl")
+    found = shutil.which("kubectl", path=os.environ.get("PATH", os.defpath))
+    if found is None or Path(found).parent == BINARIES:
+        pytest.skip("no kubectl on PATH")
+    return found
+
+
+@pytest.fixture(scope="session")
+def kubectl(kubectl_binary: str, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    """kubectl with a namespace of its own. What cluster-scoped objects tests make, they remove."""
+    api = server.api()
+    name = "kubectl-136" if str(BINARIES) in kubectl_binary else "kubectl-path"
+    api.namespace(name)
+    yield Kubectl(kubectl_binary, server, tmp_path_factory.mktemp("kubectl-home"), name)
+    api.close()
