@@ -1,0 +1,1 @@
+"""Composition root, command line, settings, certificates, embedded Postgres, logs. Nobody imports this folder."""
