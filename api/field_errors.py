@@ -117,11 +117,9 @@ def go_json(value: Any) -> str:
 def format_value(value: Any) -> str:
     """Return a bad value as field errors print it.
 
-    Strings are quoted, and so is the word "null" for an absent value (apimachinery replaces nil by that string before
-    it prints); numbers and booleans stand bare, everything else is JSON.
+    Strings are quoted; numbers and booleans stand bare; everything else is JSON, so that None, an absent map or list,
+    is ``null``. (For a nil pointer apimachinery prints ``"null"`` with quotes: give it the string.)
     """
-    if value is None:
-        return '"null"'
     if isinstance(value, str):
         return go_quote(value)
     if isinstance(value, bool):
@@ -201,7 +199,7 @@ def too_many(field: Path | str, actual: int, limit: int) -> Cause:
     detail = "has too many items"
     if limit >= 0:
         detail = f"must have at most {limit} item{'' if limit == 1 else 's'}"
-    value = format_value(actual) if actual >= 0 else '"null"'
+    value = str(actual) if actual >= 0 else '"null"'
     return Cause("FieldValueTooMany", f"Too many: {value}: {detail}", str(field))
 
 

@@ -4,8 +4,8 @@ Lives here: ResourceType, Subresource, Registry. Not here: the table of built-in
 documents made of it (discovery.py), schemas.
 
 A *resource type* is one resource in one served version. Several may share one *storage resource*: ``autoscaling/v1``
-and ``autoscaling/v2`` HorizontalPodAutoscalers are both kept as ``horizontalpodautoscalers.autoscaling`` in form v2, and
-the Events of ``v1`` and ``events.k8s.io/v1`` are both kept as ``events`` in form v1. A key of the log names the storage
+and ``autoscaling/v2`` HorizontalPodAutoscalers are both kept as ``horizontalpodautoscalers.autoscaling`` in form v2,
+the Events of ``v1`` and ``events.k8s.io/v1`` both as ``events`` in form v1. A key of the log names the storage
 resource.
 
 Invariant: a Registry never changes. Custom resources make a new one with ``builtin_registry().with_types(…)``; whoever
@@ -150,6 +150,10 @@ class Registry:
     def storage(self, resource: str) -> ResourceType | None:
         """Return the type in whose form the storage resource's objects are kept."""
         return self._storage.get(resource)
+
+    def all_types(self) -> tuple[ResourceType, ...]:
+        """Return every served type, in the order of discovery."""
+        return tuple(self._by_path.values())
 
     def stored(self) -> tuple[ResourceType, ...]:
         """Return the storage type of every stored resource."""
