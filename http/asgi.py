@@ -201,6 +201,8 @@ class HttpExchange:
             await self._answer(await self._ask())
         except ClientDisconnected:
             pass
+        except Exception as error:  # an answer that cannot be sent ends this request, not its connection's others
+            self._host.report(f"answer to {self.request.method} {self.request.raw_path}", error)
         finally:
             self._answered = True
             self._host.finish_exchange(self)

@@ -182,7 +182,8 @@ class Http1Protocol(H11Protocol):
             headers = event.headers + self.config.response_headers("h11")
             if self.context.terminated.is_set():
                 headers.append(CLOSE)
-            head = self._encode(h11.Response(headers=headers, status_code=event.status_code, reason=PHRASES.get(event.status_code, b"")))
+            phrase = PHRASES.get(event.status_code, b"")
+            head = self._encode(h11.Response(headers=headers, status_code=event.status_code, reason=phrase))
             if any(name == b"content-length" for name, _ in event.headers):
                 self._held = head
             else:

@@ -190,6 +190,8 @@ class WebSocketExchange:
                 await self._finish(response)
         except (WebSocketClosed, ClientDisconnected):
             pass
+        except Exception as error:  # an answer that cannot be sent
+            self._host.report(f"answer to WebSocket {self.request.raw_path}", error)
         finally:
             self._host.finish_exchange(self)
         await self._send(None)
