@@ -19,8 +19,8 @@ a new batch) only when the log has promised that the lost one can never commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from uuid import uuid4
 
@@ -32,10 +32,11 @@ from kubechronicle.eventlog.errors import (
     LogUnavailable,
     OutcomeUnknown,
     OutcomeUnknownForNow,
+    QueueFull,
     RefusedError,
 )
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Transaction
+from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Refused, Transaction
 from kubechronicle.eventlog.tail import Tail
 
 BATCH_TRANSACTIONS = 256
@@ -60,19 +61,19 @@ SHUTDOWN_GRACE = 10.0
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A transaction in line. ``outcome`` is set once; ``sent`` while the log may have it."""
+    """A transaction in line. ``outcome`` is set once, and told by ``tell``; ``sent`` while the log may have it."""
 
     transaction: Transaction
     deadline: float
     size: int
+    tell: Callable[[tuple[Record, ...] | LogError], None]
     sent: bool = False
     outcome: tuple[Record, ...] | LogError | None = None
-    done: trio.Event = field(default_factory=trio.Event)
 
     def finish(self, outcome: tuple[Record, ...] | LogError) -> None:
         if self.outcome is None:
             self.outcome = outcome
-            self.done.set()
+            self.tell(outcome)
 
 
 def gather(waiting: Iterable[Pending]) -> list[Pending]:
@@ -112,11 +113,12 @@ class Appender:
         """
         if self._closing:
             raise LogUnavailable("the server is not taking changes")
-        pending = Pending(transaction, deadline, sum(len(change.body) for change in transaction.changes))
+        done = trio.Event()
+        pending = Pending(transaction, deadline, _size(transaction), lambda _: done.set())
         with trio.move_on_at(deadline):
             await self._room.acquire()
             try:
-                await self._stand_in_line(pending)
+                await self._stand_in_line(pending, done)
             finally:
                 self._room.release()
         outcome = pending.outcome
@@ -128,13 +130,37 @@ class Appender:
             raise OutcomeUnknownForNow("the deadline passed before the outcome was known")
         raise LogUnavailable("the deadline passed before the change was sent")
 
-    async def _stand_in_line(self, pending: Pending) -> None:
+    def submit(
+        self,
+        transaction: Transaction,
+        done: Callable[[tuple[Record, ...] | Refused | Exception], None],
+        *,
+        deadline: float,
+    ) -> None:
+        """As ``append``, for a caller that must not wait: takes its place in line now, and ``done`` is called once,
+        from the appender's task, with the Records, the refusal, or the error that tells what is known by then.
+
+        Raises QueueFull at the bound, LogUnavailable when the server stops; then nothing has happened. ``deadline``
+        bounds the sending, not the answer: a batch that was sent is waited for until its outcome is known.
+        """
+        if self._closing:
+            raise LogUnavailable("the server is not taking changes")
+        if len(self._waiting) >= WAITING_TRANSACTIONS:
+            raise QueueFull(WAITING_TRANSACTIONS)
+
+        def tell(outcome: tuple[Record, ...] | LogError) -> None:
+            done(outcome.refused if isinstance(outcome, RefusedError) else outcome)
+
+        self._waiting[Pending(transaction, deadline, _size(transaction), tell)] = None
+        self._kicked.set()
+
+    async def _stand_in_line(self, pending: Pending, done: trio.Event) -> None:
         if self._closing:  # while waiting for room
             raise LogUnavailable("the server is not taking changes")
         self._waiting[pending] = None
         self._kicked.set()
         try:
-            await pending.done.wait()
+            await done.wait()
         finally:
             self._waiting.pop(pending, None)
             if not pending.sent:
@@ -180,14 +206,16 @@ class Appender:
             taken = gather(self._waiting)
             for pending in taken:
                 del self._waiting[pending]
-            self._under_way = _in_time(taken)
-            if self._under_way:
-                await self._send()
+            self._under_way = taken
+            await self._send()
             self._under_way = []
 
     async def _send(self) -> None:
         """Send what is under way until its outcome is known; attempts are only made while callers wait for them."""
         for pause in self._pauses():
+            self._under_way = _in_time(self._under_way)
+            if not self._under_way:
+                return
             for pending in self._under_way:
                 pending.sent = True
             batch = Batch(id=uuid4(), transactions=tuple(each.transaction for each in self._under_way))
@@ -198,12 +226,9 @@ class Appender:
                 return
             for pending in self._under_way:
                 pending.sent = False
-            if pause is None or self._closing:
+            if pause is None or self._closing or not _in_time(self._under_way):
                 break
             await trio.sleep(pause)
-            self._under_way = _in_time(self._under_way)
-            if not self._under_way:
-                return
         for pending in self._under_way:
             pending.finish(LogUnavailable(str(result)))
 
@@ -230,6 +255,10 @@ class Appender:
             except (LogUnavailable, OutcomeUnknown):
                 await trio.sleep(pause)
         raise AssertionError("delays() is endless")
+
+
+def _size(transaction: Transaction) -> int:
+    return sum(len(change.body) for change in transaction.changes)
 
 
 def _in_time(pendings: Sequence[Pending]) -> list[Pending]:

@@ -52,7 +52,7 @@ class Tail:
         return self._loaded and self.last_error is None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Load, report started, and follow the log until cancelled. Raises LogCorrupt."""
+        """Load, report started, and follow the log until cancelled. Raises LogCorrupt, in an exception group."""
         await self._load()
         task_status.started()
         async with trio.open_nursery() as nursery:

@@ -1,0 +1,347 @@
+"""The appender: grouping, the four outcomes, lost connections, deadlines, cancelling, stopping."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import wait_all_tasks_blocked
+
+from kubechronicle.eventlog import appender
+from kubechronicle.eventlog.appender import Appender, Pending, gather
+from kubechronicle.eventlog.errors import LogCorrupt, LogUnavailable, OutcomeUnknownForNow, RefusedError
+from kubechronicle.eventlog.memory import Fault, MemoryLog, MemoryStore
+from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Transaction
+from kubechronicle.eventlog.tail import Tail
+from kubechronicle.eventlog.testing import commit, describe_simply, open_stack, put, transaction
+from kubechronicle.eventlog.views import Views
+
+SOON = 30.0  # a request's deadline, on a clock that jumps
+
+
+def pod(name: str) -> Key:
+    return Key("pods", "a", name)
+
+
+def create(*names: str, expected: int = 0, text: str = "") -> Transaction:
+    return transaction(*(put(pod(name), expected=expected, text=text) for name in names))
+
+
+class Outcomes:
+    """What several callers were told, by name."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, tuple[Record, ...] | str] = {}
+
+    async def ask(self, name: str, call: Callable[[], Awaitable[tuple[Record, ...]]]) -> None:
+        try:
+            self.told[name] = await call()
+        except (RefusedError, LogUnavailable, OutcomeUnknownForNow) as error:
+            self.told[name] = type(error).__name__
+
+    def append(self, on: Appender, name: str, *, deadline: float = math.inf) -> Callable[[], Awaitable[Any]]:
+        return lambda: self.ask(name, lambda: on.append(create(name), deadline=deadline))
+
+
+async def test_an_answer_means_durable_and_applied() -> None:
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        (record,) = await stack.appender.append(create("x"), deadline=math.inf)
+        assert record.revision == log.store.revision == stack.views.applied == 1
+        assert stack.views["pods"].get("a", "x") is not None
+        assert log.calls["read"] == 0
+
+
+async def test_a_transaction_commits_whole_or_not_at_all() -> None:
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        await stack.appender.append(create("x"), deadline=math.inf)
+        with pytest.raises(RefusedError) as caught:
+            await stack.appender.append(create("y", "x"), deadline=math.inf)
+        assert (caught.value.refused.key, caught.value.refused.actual) == (pod("x"), 1)
+        assert stack.views["pods"].get("a", "y") is None
+        records = await stack.appender.append(create("y", "z"), deadline=math.inf)
+        assert [record.revision for record in records] == [2, 3]
+
+
+async def test_refused_ones_do_not_stop_the_others_and_views_show_why() -> None:
+    store = MemoryStore()
+    ours = MemoryLog(store)
+    async with open_stack(ours) as stack:
+        outcomes = Outcomes()
+        with ours.hold("append"):
+            for name in "xyz":
+                stack.nursery.start_soon(outcomes.append(stack.appender, name))
+            await wait_all_tasks_blocked()
+            commit(store, put(pod("y"), expected=0))
+        await wait_all_tasks_blocked()
+        assert outcomes.told["y"] == "RefusedError"
+        assert [type(outcomes.told[name]) for name in "xz"] == [tuple, tuple]
+        assert stack.views.applied == 3
+
+
+async def test_what_waits_while_a_batch_is_under_way_goes_together() -> None:
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        outcomes = Outcomes()
+        with log.hold("append"):
+            for number in range(50):
+                stack.nursery.start_soon(outcomes.append(stack.appender, str(number)))
+            await wait_all_tasks_blocked()
+            calls = log.calls["append"]
+        await wait_all_tasks_blocked()
+        assert len(outcomes.told) == 50
+        assert log.calls["append"] == calls + (1 if len(log.store._results) > 1 else 0)
+        assert len(log.store._results) <= 2
+
+
+@given(st.lists(st.sets(st.sampled_from("abcdef"), min_size=1, max_size=3), max_size=30), st.integers(1, 8))
+def test_gathering_keeps_the_order_of_every_key(line: list[set[str]], most: int) -> None:
+    waiting = [Pending(create(*sorted(names)), 0.0, 1) for names in line]
+    done: list[Pending] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(appender, "BATCH_TRANSACTIONS", most)
+        while waiting:
+            batch = gather(waiting)
+            keys = [change.key for pending in batch for change in pending.transaction.changes]
+            assert len(keys) == len(set(keys))
+            assert 0 < len(batch) <= most
+            done += batch
+            waiting = [pending for pending in waiting if pending not in batch]
+    for name in "abcdef":
+        concerned = [index for index, names in enumerate(line) if name in names]
+        sizes = [pending for pending in done if pod(name) in {change.key for change in pending.transaction.changes}]
+        assert len(sizes) == len(concerned)
+
+
+def test_gathering_passes_over_a_taken_key_and_all_behind_it() -> None:
+    line = [Pending(create(*names), 0.0, 1) for names in ("a", "b", "a", "ac", "c", "d")]
+    batch = gather(line)
+    assert [line.index(pending) for pending in batch] == [0, 1, 5]
+
+
+def test_gathering_is_bounded_by_bytes_but_takes_one_of_any_size() -> None:
+    large = appender.BATCH_BYTES
+    line = [Pending(create(name), 0.0, size) for name, size in (("a", 2 * large), ("b", 1))]
+    assert gather(line) == line[:1]
+    line = [Pending(create(name), 0.0, size) for name, size in (("a", large // 2), ("b", large // 2), ("c", 1))]
+    assert gather(line) == line[:2]
+
+
+async def test_a_short_outage_is_not_noticed(autojump_clock: trio.testing.MockClock) -> None:
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        log.fail_next("append", *[Fault.UNAVAILABLE] * (appender.ATTEMPTS - 1))
+        (record,) = await stack.appender.append(create("x"), deadline=SOON)
+        assert record.revision == 1
+        assert trio.current_time() < 2
+
+
+async def test_a_longer_outage_is_told_and_nothing_happened(autojump_clock: trio.testing.MockClock) -> None:
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        log.fail_next("append", *[Fault.UNAVAILABLE] * appender.ATTEMPTS)
+        with pytest.raises(LogUnavailable):
+            await stack.appender.append(create("x"), deadline=SOON)
+        assert log.store.revision == 0
+        await stack.appender.append(create("x"), deadline=SOON)
+
+
+async def test_attempts_end_with_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        log.fail_next("append", *[Fault.UNAVAILABLE] * appender.ATTEMPTS)
+        with pytest.raises(LogUnavailable):
+            await stack.appender.append(create("x"), deadline=0.2)
+        assert trio.current_time() == pytest.approx(0.2)
+        await trio.sleep(5)
+        assert log.calls["append"] < appender.ATTEMPTS
+        assert log.store.revision == 0
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_BEFORE_COMMIT, Fault.LOST_AFTER_COMMIT, Fault.LOST_IN_FLIGHT])
+async def test_a_connection_lost_at_commit_is_settled_and_happens_once(
+    autojump_clock: trio.testing.MockClock, fault: Fault
+) -> None:
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        log.fail_next("append", fault)
+        log.fail_next("settle", Fault.UNAVAILABLE, Fault.UNAVAILABLE)
+        (record,) = await stack.appender.append(create("x"), deadline=SOON)
+        for straggler in log.store.stragglers:
+            assert not log.store.deliver_straggler(straggler)
+        assert (record.revision, log.store.revision, stack.views.applied) == (1, 1, 1)
+        assert log.calls["settle"] == 3
+
+
+async def test_a_straggler_that_arrives_while_settling_is_the_outcome(autojump_clock: trio.testing.MockClock) -> None:
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        log.fail_next("append", Fault.LOST_IN_FLIGHT)
+        outcomes = Outcomes()
+        with log.hold("settle") as gate:
+            stack.nursery.start_soon(outcomes.append(stack.appender, "x"))
+            await gate.wait_arrived()
+            assert log.store.deliver_straggler(log.store.stragglers[0])
+        await wait_all_tasks_blocked()
+        assert isinstance(outcomes.told["x"], tuple)
+        assert log.calls["append"] == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_BEFORE_COMMIT, Fault.LOST_AFTER_COMMIT])
+async def test_who_cannot_wait_for_the_outcome_is_told_neither_success_nor_failure(
+    autojump_clock: trio.testing.MockClock, fault: Fault
+) -> None:
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        log.fail_next("append", fault)
+        with log.hold("settle") as gate:
+            with pytest.raises(OutcomeUnknownForNow):
+                await stack.appender.append(create("x"), deadline=3)
+            outcomes = Outcomes()
+            stack.nursery.start_soon(outcomes.append(stack.appender, "y"))
+            await wait_all_tasks_blocked()
+            assert log.calls["append"] == 1  # nothing is sent before the first is settled
+            gate.release()
+        await wait_all_tasks_blocked()
+        committed = fault is Fault.LOST_AFTER_COMMIT
+        assert (stack.views["pods"].get("a", "x") is not None) is committed
+        assert stack.views["pods"].get("a", "y") is not None
+        assert stack.views.applied == log.store.revision == 1 + committed
+
+
+async def test_committed_but_not_applied_in_time_is_unknown(autojump_clock: trio.testing.MockClock) -> None:
+    store = MemoryStore()
+    ours = MemoryLog(store)
+    async with open_stack(ours) as stack:
+        with ours.hold("read"):
+            commit(store, put(pod("theirs"), expected=0))
+            with pytest.raises(OutcomeUnknownForNow):
+                await stack.appender.append(create("x"), deadline=3)
+        await stack.tail.reach(2)
+        assert stack.views["pods"].get("a", "x") is not None
+
+
+async def test_cancelled_before_sending_is_withdrawn_and_after_sending_takes_its_course(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        with log.hold("append") as gate:
+            async with trio.open_nursery() as callers:
+                callers.start_soon(lambda: stack.appender.append(create("sent"), deadline=SOON))
+                await gate.wait_arrived()
+                callers.start_soon(lambda: stack.appender.append(create("in-line"), deadline=SOON))
+                await wait_all_tasks_blocked()
+                callers.cancel_scope.cancel()
+        await wait_all_tasks_blocked()
+        assert [entry.key.name for entry in stack.views["pods"].entries()] == ["sent"]
+        assert not stack.appender._waiting
+
+
+async def test_the_line_is_bounded_and_who_waits_for_room_keeps_its_deadline(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appender, "WAITING_TRANSACTIONS", 3)
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        outcomes = Outcomes()
+        with log.hold("append") as gate:
+            stack.nursery.start_soon(outcomes.append(stack.appender, "first", deadline=SOON))
+            await gate.wait_arrived()
+            for number in range(5):
+                stack.nursery.start_soon(outcomes.append(stack.appender, str(number), deadline=SOON))
+            await wait_all_tasks_blocked()
+            with pytest.raises(LogUnavailable):
+                await stack.appender.append(create("x"), deadline=2)
+            assert len(stack.appender._waiting) == 2
+        await wait_all_tasks_blocked()
+        assert all(isinstance(outcome, tuple) for outcome in outcomes.told.values())
+        assert len(outcomes.told) == 6
+
+
+async def test_stopping_finishes_what_is_under_way_and_refuses_the_rest(autojump_clock: trio.testing.MockClock) -> None:
+    log = MemoryLog()
+    tail = Tail(log, Views(describe_simply))
+    ours, outcomes = Appender(log, tail), Outcomes()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(lambda *, task_status: tail.run(task_status=task_status))
+        async with trio.open_nursery() as running:
+            await running.start(lambda *, task_status: ours.run(task_status=task_status))
+            with log.hold("append.committed") as gate:
+                nursery.start_soon(outcomes.append(ours, "sent"))
+                await gate.wait_arrived()
+                nursery.start_soon(outcomes.append(ours, "in-line"))
+                await wait_all_tasks_blocked()
+                running.cancel_scope.cancel()
+                await wait_all_tasks_blocked()
+                assert outcomes.told == {}
+        await wait_all_tasks_blocked()
+        assert isinstance(outcomes.told["sent"], tuple)
+        assert outcomes.told["in-line"] == "LogUnavailable"
+        with pytest.raises(LogUnavailable):
+            await ours.append(create("late"), deadline=math.inf)
+        nursery.cancel_scope.cancel()
+
+
+async def test_stopping_does_not_wait_for_ever(autojump_clock: trio.testing.MockClock) -> None:
+    log = MemoryLog()
+    tail = Tail(log, Views(describe_simply))
+    ours, outcomes = Appender(log, tail), Outcomes()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(lambda *, task_status: tail.run(task_status=task_status))
+        with log.hold("settle"):
+            log.fail_next("append", Fault.LOST_IN_FLIGHT)
+            async with trio.open_nursery() as running:
+                await running.start(lambda *, task_status: ours.run(task_status=task_status))
+                nursery.start_soon(outcomes.append(ours, "sent"))
+                await wait_all_tasks_blocked()
+                running.cancel_scope.cancel()
+            assert trio.current_time() == appender.SHUTDOWN_GRACE
+        await wait_all_tasks_blocked()
+        assert outcomes.told["sent"] == "OutcomeUnknownForNow"
+        nursery.cancel_scope.cancel()
+
+
+class Broken(MemoryLog):
+    """Answers what it did not commit."""
+
+    async def append(self, batch: Batch) -> BatchResult:
+        result = await super().append(batch)
+        (record,) = commit(MemoryStore(), put(pod("else"), expected=0))
+        return BatchResult(outcomes=((record, record),), first=result.first, head=result.head)
+
+
+async def test_a_crash_leaves_nobody_waiting_and_claims_nothing() -> None:
+    log = Broken()
+    tail = Tail(log, Views(describe_simply))
+    ours, outcomes = Appender(log, tail), Outcomes()
+    with pytest.RaisesGroup(LogCorrupt, flatten_subgroups=True):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(lambda *, task_status: tail.run(task_status=task_status))
+            async with trio.open_nursery() as running:
+                await running.start(lambda *, task_status: ours.run(task_status=task_status))
+                with trio.CancelScope(shield=True):
+                    await outcomes.append(ours, "x")()
+    assert outcomes.told["x"] == "OutcomeUnknownForNow"
+
+
+async def test_it_can_be_started_again() -> None:
+    log = MemoryLog()
+    tail = Tail(log, Views(describe_simply))
+    ours = Appender(log, tail)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(lambda *, task_status: tail.run(task_status=task_status))
+        for name in "xy":
+            async with trio.open_nursery() as running:
+                await running.start(lambda *, task_status: ours.run(task_status=task_status))
+                await ours.append(create(name), deadline=math.inf)
+                running.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+    assert log.store.revision == 2
