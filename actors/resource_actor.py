@@ -22,6 +22,7 @@ import trio
 
 from kubechronicle.actors.errors import ActorCrashed, MailboxFull
 from kubechronicle.actors.mailbox import DEFAULT_CAPACITY, Mailbox
+from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
 from kubechronicle.eventlog.records import Key, Record, Refused, Transaction
 
 # What became of a transaction: its records, the refusal, or why it could not be told (LogUnavailable, OutcomeUnknown…).
@@ -63,12 +64,18 @@ class Commit:
         self._done.set()
 
     async def wait(self) -> Outcome:
+        """The outcome; at the deadline, what is known then: nothing happened, or it is not known yet."""
         try:
-            await self._done.wait()
+            with trio.move_on_at(self.deadline):
+                await self._done.wait()
         except trio.Cancelled:
             self.abandoned = True
             raise
-        assert self.outcome is not None
+        if self.outcome is None:
+            self.abandoned = True
+            if self.submitted:
+                return OutcomeUnknownForNow("the deadline passed before the outcome was known")
+            return LogUnavailable("the deadline passed before the change was sent")
         return self.outcome
 
 
@@ -157,11 +164,11 @@ class ResourceActor:
         self._decided = 0
         self._conflicts = 0
 
-    async def commit(self, transaction: Transaction, *, deadline: float) -> Outcome:
-        """Hand a transaction to the actor and wait for its outcome. MailboxFull, ActorCrashed: nothing happened."""
+    def begin(self, transaction: Transaction, *, deadline: float) -> Commit:
+        """Leave a transaction in the mailbox; await its outcome with ``Commit.wait``. MailboxFull: nothing happened."""
         commit = Commit(transaction, deadline=deadline)
         self._mailbox.put_nowait(commit)
-        return await commit.wait()
+        return commit
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Handle messages forever. A new incarnation starts with no commits in flight: those of the last one are the

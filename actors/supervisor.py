@@ -38,7 +38,7 @@ class Runnable(Protocol):
     def __call__(self, *, task_status: trio.TaskStatus[Any]) -> Awaitable[None]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
     """A child: its name and how to run it. A child that returns by itself has failed, as one that raises.
 

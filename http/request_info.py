@@ -30,7 +30,7 @@ SPECIAL_VERBS = frozenset({"proxy", "watch"})
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
-@dataclass(frozen=True, slots=True, kw_only)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestInfo:
     """``resource`` is the plural as in the path; empty ``verb`` parts are empty strings. ``parts`` is what follows the
     namespace (resource, name, subresource, …). ``deprecated_watch``: the path has the old /watch/ prefix."""
@@ -118,7 +118,7 @@ def resolve(method: str, path: str, query: Query) -> RequestInfo:
     subresource = rest[2] if len(rest) > 2 else ""
     return RequestInfo(
         path=path,
-        verb=deprecated_watch and "watch" or _collection_verb(verb, name, query),
+        verb="watch" if deprecated_watch else _collection_verb(verb, name, query),
         is_resource=True,
         prefix=prefix,
         group=group,

@@ -11,7 +11,7 @@ GROUP_AUTHENTICATED = "system:authenticated"
 GROUP_MASTERS = "system:masters"
 
 
-@dataclass(frozen=True, slots=True, kw_only)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class User:
     """authentication.k8s.io/v1 UserInfo."""
 

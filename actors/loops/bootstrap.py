@@ -1,0 +1,215 @@
+"""What every cluster has from its first second: the system namespaces and the Service ``kubernetes`` with this server's
+address behind it. The address leaves the endpoints again when the server stops, as kube-apiserver's does.
+
+Two servers on one log share these objects: each adds and removes its own address only, and whoever comes first creates
+them; a conflict is looked at again, not overwritten.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from kubechronicle.actors.store import Store, system_caller
+from kubechronicle.actors.writes import Target
+from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.status import StatusError
+from kubechronicle.eventlog.errors import LogError
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "bootstrap"
+SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+SERVICE_NAME = "kubernetes"
+# kube-apiserver looks after these objects every ten seconds (EndpointReconcileInterval).
+RECONCILE_INTERVAL = 10.0
+# The first pass is repeated this often before the server gives up starting.
+START_ATTEMPTS = 10
+RETRY_DELAY = 0.5
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advertised:
+    """Where clients in the cluster reach this server, and the range whose first address the Service takes."""
+
+    address: str
+    port: int
+    service_range: str
+
+    @property
+    def service_address(self) -> str:
+        return str(ipaddress.ip_network(self.service_range)[1])
+
+    @property
+    def family(self) -> str:
+        return "IPv6" if ipaddress.ip_address(self.service_address).version == 6 else "IPv4"
+
+    @property
+    def address_type(self) -> str:
+        return "IPv6" if ipaddress.ip_address(self.address).version == 6 else "IPv4"
+
+
+class Bootstrap:
+    def __init__(self, store: Store, advertised: Advertised) -> None:
+        self._store = store
+        self._advertised = advertised
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Reconcile once, report started, then keep an eye on it."""
+        for attempt in range(START_ATTEMPTS):
+            try:
+                await self.reconcile()
+                break
+            except (StatusError, LogError):
+                if attempt == START_ATTEMPTS - 1:
+                    raise
+                await trio.sleep(RETRY_DELAY)
+        task_status.started()
+        while True:
+            await trio.sleep(RECONCILE_INTERVAL)
+            try:
+                await self.reconcile()
+            except (StatusError, LogError) as error:
+                log.warning("bootstrap objects could not be looked after, trying again: %s", error)
+
+    async def reconcile(self) -> None:
+        """Create what is missing and put this server's address where it belongs."""
+        for name in SYSTEM_NAMESPACES:
+            await self._ensure("namespaces", "", {"metadata": {"name": name}})
+        await self._ensure("services", "default", self._service())
+        await self._ensure("endpoints", "default", self._endpoints(), self._with_address)
+        await self._ensure("endpointslices", "default", self._slice(), self._with_endpoint, group="discovery.k8s.io")
+
+    async def withdraw(self) -> None:
+        """Take this server's address out of the endpoints; called while the server drains."""
+        await self._edit("endpoints", "", self._without_address)
+        await self._edit("endpointslices", "discovery.k8s.io", self._without_endpoint)
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    def _service(self) -> Object:
+        address = self._advertised.service_address
+        return {
+            "metadata": {
+                "name": SERVICE_NAME,
+                "namespace": "default",
+                "labels": {"component": "apiserver", "provider": "kubernetes"},
+            },
+            "spec": {
+                "type": "ClusterIP",
+                "clusterIP": address,
+                "clusterIPs": [address],
+                "ipFamilies": [self._advertised.family],
+                "ipFamilyPolicy": "SingleStack",
+                "sessionAffinity": "None",
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": self._advertised.port}],
+            },
+        }
+
+    def _ports(self) -> list[Object]:
+        return [{"name": "https", "port": self._advertised.port, "protocol": "TCP"}]
+
+    def _endpoints(self) -> Object:
+        return {
+            "metadata": {
+                "name": SERVICE_NAME,
+                "namespace": "default",
+                "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+            },
+            "subsets": [{"addresses": [{"ip": self._advertised.address}], "ports": self._ports()}],
+        }
+
+    def _slice(self) -> Object:
+        return {
+            "metadata": {
+                "name": SERVICE_NAME,
+                "namespace": "default",
+                "labels": {"kubernetes.io/service-name": SERVICE_NAME},
+            },
+            "addressType": self._advertised.address_type,
+            "endpoints": [{"addresses": [self._advertised.address], "conditions": {"ready": True}}],
+            "ports": self._ports(),
+        }
+
+    # -- this server's address in them --------------------------------------------------------------------------------
+
+    def _with_address(self, obj: Object) -> Object:
+        """One subset per port; ours holds our address."""
+        subsets = [dict(subset) for subset in obj.get("subsets") or []]
+        for subset in subsets:
+            if subset.get("ports") == self._ports():
+                addresses = subset.get("addresses") or []
+                if all(one.get("ip") != self._advertised.address for one in addresses):
+                    addresses = sorted([*addresses, {"ip": self._advertised.address}], key=lambda one: str(one["ip"]))
+                subset["addresses"] = addresses
+                break
+        else:
+            subsets.append({"addresses": [{"ip": self._advertised.address}], "ports": self._ports()})
+        return {**obj, "subsets": subsets}
+
+    def _without_address(self, obj: Object) -> Object:
+        subsets = []
+        for subset in obj.get("subsets") or []:
+            if subset.get("ports") == self._ports():
+                left = [one for one in subset.get("addresses") or [] if one.get("ip") != self._advertised.address]
+                if not left:
+                    continue
+                subset = {**subset, "addresses": left}
+            subsets.append(subset)
+        return {**obj, "subsets": subsets}
+
+    def _with_endpoint(self, obj: Object) -> Object:
+        endpoints = obj.get("endpoints") or []
+        if any(self._advertised.address in (one.get("addresses") or []) for one in endpoints):
+            return obj
+        ours = {"addresses": [self._advertised.address], "conditions": {"ready": True}}
+        return {**obj, "endpoints": [*endpoints, ours], "ports": obj.get("ports") or self._ports()}
+
+    def _without_endpoint(self, obj: Object) -> Object:
+        left = [one for one in obj.get("endpoints") or [] if self._advertised.address not in (one.get("addresses") or [])]
+        return {**obj, "endpoints": left}
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _type(self, plural: str, group: str) -> ResourceType:
+        rt = self._store.registry.lookup(group, "v1", plural)
+        assert rt is not None, f"{plural} is a built-in resource"
+        return rt
+
+    async def _ensure(
+        self,
+        plural: str,
+        namespace: str,
+        obj: Object,
+        change: Callable[[Object], Object] | None = None,
+        *,
+        group: str = "",
+    ) -> None:
+        rt = self._type(plural, group)
+        name = obj["metadata"]["name"]
+        target = Target(rt=rt, namespace=namespace, name=name, manager="kube-apiserver")
+        if self._store.reads.peek(rt.resource, namespace, name) is None:
+            body = {"apiVersion": rt.api_version, "kind": rt.kind, **obj}
+            try:
+                await self._store.writes.create(system_caller(COMPONENT, "create"), target, body)
+                return
+            except StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+        if change is not None:
+            await self._store.writes.edit(system_caller(COMPONENT, "update"), target, change)
+
+    async def _edit(self, plural: str, group: str, change: Callable[[Object], Object]) -> None:
+        rt = self._type(plural, group)
+        target = Target(rt=rt, namespace="default", name=SERVICE_NAME, manager="kube-apiserver")
+        try:
+            await self._store.writes.edit(system_caller(COMPONENT, "update"), target, change)
+        except (StatusError, LogError) as error:
+            log.warning("this server's address could not be taken out of %s: %s", plural, error)

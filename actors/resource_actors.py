@@ -1,0 +1,83 @@
+"""The resource actors as one child of the tree: made on demand, one per resource type, each restarted by itself.
+
+They share nothing, so a crash of one does not concern the others (one_for_one); one that keeps crashing escalates.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from kubechronicle.actors.errors import SupervisorGaveUp
+from kubechronicle.actors.resource_actor import Commit, ResourceActor, ResourceActorStatistics, Submit
+from kubechronicle.eventlog.records import Transaction
+
+log = logging.getLogger(__name__)
+
+# As the tree's supervisor: more than this many crashes of one actor within the period is more than restarting mends.
+INTENSITY = 8
+PERIOD = 60.0
+BACKOFF = 0.02
+
+
+class ResourceActors:
+    """``current_revision(resource, namespace, name)`` is the view's (0: absent); ``submit`` the appender's."""
+
+    def __init__(self, *, current_revision: Callable[[str, str, str], int], submit: Submit) -> None:
+        self._current_revision = current_revision
+        self._submit = submit
+        self._actors: dict[str, ResourceActor] = {}
+        self._nursery: trio.Nursery | None = None
+        self.crashes_total = 0
+
+    def begin(self, transaction: Transaction, *, deadline: float) -> Commit:
+        """Hand a transaction to the actor of its first change. MailboxFull: nothing happened. Await ``Commit.wait``."""
+        resource = transaction.changes[0].key.resource
+        actor = self._actors.get(resource)
+        if actor is None:
+            actor = self._make(resource)
+        return actor.begin(transaction, deadline=deadline)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the actors there are, and those still to come, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                for actor in self._actors.values():
+                    nursery.start_soon(self._keep_running, actor)
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    def _make(self, resource: str) -> ResourceActor:
+        def current_revision(namespace: str, name: str) -> int:
+            return self._current_revision(resource, namespace, name)
+
+        actor = ResourceActor(resource, current_revision=current_revision, submit=self._submit)
+        self._actors[resource] = actor
+        if self._nursery is not None:
+            self._nursery.start_soon(self._keep_running, actor)
+        return actor
+
+    async def _keep_running(self, actor: ResourceActor) -> None:
+        crashes: deque[float] = deque()
+        while True:
+            try:
+                await actor.run()
+            except Exception:
+                log.exception("the actor of %s crashed, restarting it", actor.resource)
+            self.crashes_total += 1
+            now = trio.current_time()
+            crashes.append(now)
+            while crashes[0] < now - PERIOD:
+                crashes.popleft()
+            if len(crashes) > INTENSITY:
+                raise SupervisorGaveUp("resource actors", actor.resource, len(crashes), PERIOD)
+            await trio.sleep(BACKOFF * len(crashes))
+
+    def statistics(self) -> dict[str, ResourceActorStatistics]:
+        return {resource: actor.statistics() for resource, actor in self._actors.items()}

@@ -1,0 +1,36 @@
+"""The supervision tree, on one page.
+
+    server (rest_for_one)
+    ├── tail               applies the log to the views; the only writer of the views
+    ├── appender           groups transactions into batches; the only caller of append
+    ├── resource actors    one per resource type, made on demand, each restarted by itself
+    ├── loops              bootstrap first, then the control loops chosen with --controllers
+    └── http               the listener; last to start, first to stop
+
+Whoever dies takes what stands below it down and up again, in this order; who keeps dying takes the server down, with
+the reason told, because a server that cannot keep its log, or its answers, had better be replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubechronicle.actors.resource_actors import ResourceActors
+from kubechronicle.actors.supervisor import ChildSpec, Supervisor
+from kubechronicle.eventlog.appender import Appender
+from kubechronicle.eventlog.tail import Tail
+
+
+def server_tree(
+    *, tail: Tail, appender: Appender, actors: ResourceActors, loops: Sequence[ChildSpec], http: ChildSpec
+) -> Supervisor:
+    return Supervisor(
+        "server",
+        [
+            ChildSpec(name="tail", run=tail.run),
+            ChildSpec(name="appender", run=appender.run),
+            ChildSpec(name="resource actors", run=actors.run),
+            ChildSpec(name="loops", run=Supervisor("loops", loops).run),
+            http,
+        ],
+    )

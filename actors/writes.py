@@ -1,0 +1,355 @@
+"""The writing half of the store face: every change of an object, whoever asks for it, goes through here.
+
+A write is prepared by pure rules (api/pipeline.py) on the state this replica's view holds, then decided by the resource
+actor and, with the last word, by the log. The view may lag behind other replicas, so a refusal on its strength
+(not found, conflict, an unchanged object) counts only after a consistent read showed nothing newer:
+
+    view: a at 7, another replica wrote 8        PUT a (no resourceVersion)
+    prepared on 7 -> log refuses, actual 8 -> the view catches up -> prepared on 8 -> committed as 9
+
+A client that names a resourceVersion gets its 409 by the rules of the preparation, on the newest state.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import trio
+
+from kubechronicle.actors.admission.chain import AdmissionChain, Attributes
+from kubechronicle.actors.errors import ActorCrashed
+from kubechronicle.actors.reads import Reads, Selection
+from kubechronicle.actors.resource_actor import Outcome
+from kubechronicle.actors.resource_actors import ResourceActors
+from kubechronicle.api import pipeline, status
+from kubechronicle.api.encoding import encode_stored
+from kubechronicle.api.metadata import NAME_ALPHABET
+from kubechronicle.api.options import DeleteOptions
+from kubechronicle.api.pipeline import Prepared, WriteContext
+from kubechronicle.api.registry import ResourceType
+from kubechronicle.eventlog.entries import Describe, Entry, entry_of
+from kubechronicle.eventlog.records import Change, Key, Operation, Record, Refused, Transaction, Who
+
+# How often a write starts over because others keep changing the object under it (etcd3 store: bounded by the request's
+# time-out; here by both).
+MAX_ATTEMPTS = 64
+# How many names generateName tries (k8s.io/apiserver: maxNameGenerationCreateAttempts).
+MAX_NAME_ATTEMPTS = 8
+# Objects of a deletecollection that are in flight at once.
+COLLECTION_CHUNK = 64
+
+_random = random.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """For whom a write is made, and until when (trio time) its outcome is waited for."""
+
+    who: Who
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Which object, and how the client wants the write done."""
+
+    rt: ResourceType
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    manager: str = ""
+    dry_run: bool = False
+    field_validation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a write left: ``entry`` as stored, or ``object`` where nothing is stored that could be answered (dry runs,
+    the last state of an object that is gone), in the storage version. ``created``: the object is new."""
+
+    entry: Entry | None = None
+    object: dict[str, Any] | None = None
+    prepared: Prepared | None = None
+    created: bool = False
+    warnings: Sequence[str] = ()
+
+
+class Writes:
+    def __init__(
+        self, *, reads: Reads, actors: ResourceActors, admission: AdmissionChain, describe: Describe
+    ) -> None:
+        self._reads = reads
+        self._actors = actors
+        self._admission = admission
+        self._describe = describe
+
+    # -- the verbs ----------------------------------------------------------------------------------------------------
+
+    async def create(
+        self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = ()
+    ) -> Written:
+        """POST: ``body`` is the decoded JSON value as the client sent it. StatusError 4xx."""
+        context = _context(target)
+        obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=True)
+        written = await self._create(caller, target, obj, context)
+        return replace(written, warnings=warnings)
+
+    async def update(
+        self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = ()
+    ) -> Written:
+        """PUT: replace the object; creates it for the kinds that allow that."""
+        context = _context(target)
+        decoded, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=False)
+
+        def prepare(old: Entry) -> Prepared:
+            return self._prepare_update(target, old, _copy(decoded), _context(target))
+
+        try:
+            return replace(await self._change(caller, target, prepare), warnings=warnings)
+        except status.StatusError as error:
+            if error.code != 404 or target.subresource or not pipeline.allows_create_on_update(target.rt):
+                raise
+        return replace(await self._create(caller, target, decoded, context), warnings=warnings)
+
+    async def patch(self, caller: Caller, target: Target, content_type: str, body: bytes) -> Written:
+        """PATCH with JSON patch, merge patch or strategic merge patch, applied to the newest state."""
+        warnings: list[str] = []
+
+        def prepare(old: Entry) -> Prepared:
+            context = _context(target)
+            new, told = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
+            warnings[:] = told
+            return self._prepare_update(target, old, new, context)
+
+        return replace(await self._change(caller, target, prepare), warnings=warnings)
+
+    async def edit(self, caller: Caller, target: Target, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Written:
+        """An update computed from the object by the server itself (loops): ``change`` gets it in the storage version
+        and returns the new one; called again when the object has changed meanwhile."""
+
+        def prepare(old: Entry) -> Prepared:
+            return self._prepare_update(target, old, change(old.object()), _context(target))
+
+        return await self._change(caller, target, prepare)
+
+    async def delete(self, caller: Caller, target: Target, options: DeleteOptions) -> Written:
+        """DELETE one object: gone at once, or marked for deletion."""
+
+        def prepare(old: Entry) -> Prepared:
+            self._admit(target, "DELETE", None, old)
+            return pipeline.prepare_delete(target.rt, old.object(), options, _context(target))
+
+        return await self._change(caller, target, prepare, deleting=True)
+
+    async def delete_collection(
+        self, caller: Caller, target: Target, selection: Selection, options: DeleteOptions, **listing: Any
+    ) -> list[Written]:
+        """DELETE the selected objects, in key order; one that vanishes meanwhile is left out."""
+        found = await self._reads.list(target.rt, selection, **listing)
+        written: list[Written] = []
+        for start in range(0, len(found.entries), COLLECTION_CHUNK):
+            written.extend(await self._delete_chunk(caller, target, found.entries[start : start + COLLECTION_CHUNK], options))
+        return written
+
+    async def _delete_chunk(
+        self, caller: Caller, target: Target, entries: Sequence[Entry], options: DeleteOptions
+    ) -> list[Written]:
+        """Prepare in order, hand all to the actor in order, then wait for all: one batch, events in key order."""
+        begun: list[tuple[Target, Entry, Prepared, Any]] = []
+        for entry in entries:
+            one = replace(target, namespace=entry.key.namespace, name=entry.key.name)
+            self._admit(one, "DELETE", None, entry)
+            prepared = pipeline.prepare_delete(one.rt, entry.object(), options, _context(one))
+            commit = None
+            if not target.dry_run and prepared.outcome is not pipeline.Outcome.UNCHANGED:
+                commit = self._actors.begin(self._transaction(caller, one, prepared, entry), deadline=caller.deadline)
+            begun.append((one, entry, prepared, commit))
+        written: list[Written] = []
+        for one, entry, prepared, commit in begun:
+            outcome = None if commit is None else _told(await commit.wait())
+            if isinstance(outcome, Refused):
+                try:
+                    written.append(await self.delete(caller, one, options))
+                except status.StatusError as error:
+                    if error.code != 404:
+                        raise
+            elif outcome is None:
+                written.append(self._unstored(prepared, entry))
+            else:
+                written.append(self._stored(outcome, prepared, deleting=True))
+        return written
+
+    # -- the way of one write -----------------------------------------------------------------------------------------
+
+    async def _create(self, caller: Caller, target: Target, obj: dict[str, Any], context: WriteContext) -> Written:
+        for attempt in range(MAX_NAME_ATTEMPTS):
+            last = attempt == MAX_NAME_ATTEMPTS - 1
+            accepted = pipeline.accept_create(target.rt, _copy(obj), context)
+            generated = bool(accepted["metadata"].get("generateName")) and not accepted["metadata"].get("name")
+            admit_name = accepted["metadata"].get("name", "")
+            await self._admit_consistently(replace(target, name=admit_name), "CREATE", accepted)
+            prepared = pipeline.finish_create(target.rt, accepted, context)
+            name = prepared.object["metadata"]["name"]
+            key = Key(target.rt.resource, target.namespace, name)
+            if target.dry_run:
+                if self._reads.peek(*key) is not None:
+                    raise status.already_exists(target.rt, name)
+                return Written(object=prepared.object, prepared=prepared, created=True)
+            outcome = await self._commit(caller, target, prepared, None)
+            if not isinstance(outcome, Refused):
+                return replace(self._stored(outcome, prepared, deleting=False), created=True)
+            if not generated:
+                raise status.already_exists(target.rt, name)
+            if last:
+                raise status.generate_name_conflict(target.rt, name)
+            context = replace(context, name_suffix=_name_suffix(), uid=str(uuid.uuid4()))
+        raise AssertionError("unreachable")
+
+    async def _change(
+        self, caller: Caller, target: Target, prepare: Callable[[Entry], Prepared], *, deleting: bool = False
+    ) -> Written:
+        """Prepare on the newest state known, commit, and start over while others change the object meanwhile."""
+        key = Key(target.rt.resource, target.namespace, target.name)
+        old = self._reads.peek(*key)
+        for _ in range(MAX_ATTEMPTS):
+            refusal: status.StatusError | None = None
+            prepared: Prepared | None = None
+            try:
+                if old is None:
+                    raise status.not_found(target.rt, target.name)
+                prepared = prepare(old)
+            except status.StatusError as error:
+                refusal = error
+            if prepared is None or prepared.outcome is pipeline.Outcome.UNCHANGED:
+                # Said on the strength of this view: true only if a consistent read shows nothing newer.
+                await self._reads.wait_consistent()
+                newer = self._reads.peek(*key)
+                if newer is not old:
+                    old = newer
+                    continue
+                if refusal is not None or prepared is None or old is None:
+                    raise refusal or status.not_found(target.rt, target.name)
+                return self._unstored(prepared, old)
+            if old is None:
+                raise AssertionError("prepared without an object")
+            if target.dry_run:
+                return Written(object=_with_revision(prepared.object, old.revision), prepared=prepared)
+            outcome = await self._commit(caller, target, prepared, old)
+            if not isinstance(outcome, Refused):
+                return self._stored(outcome, prepared, deleting=deleting)
+            await self._reads.wait_consistent()
+            old = self._reads.peek(*key)
+        raise status.conflict(target.rt, target.name)
+
+    def _prepare_update(self, target: Target, old: Entry, new: dict[str, Any], context: WriteContext) -> Prepared:
+        stored = old.object()
+        accepted = pipeline.accept_update(target.rt, stored, new, context)
+        self._admit(target, "UPDATE", accepted, old)
+        return pipeline.finish_update(target.rt, stored, accepted, context)
+
+    def _admit(self, target: Target, operation: str, obj: dict[str, Any] | None, old: Entry | None) -> None:
+        self._admission.admit(
+            Attributes(
+                rt=target.rt, operation=operation, namespace=target.namespace, name=target.name,
+                subresource=target.subresource, object=obj, old=old, dry_run=target.dry_run,
+            )
+        )  # fmt: skip
+
+    async def _admit_consistently(self, target: Target, operation: str, obj: dict[str, Any]) -> None:
+        """As _admit, but a refusal counts only on a view that is up to date (a namespace made on another replica)."""
+        try:
+            self._admit(target, operation, obj, None)
+        except status.StatusError:
+            await self._reads.wait_consistent()
+            self._admit(target, operation, obj, None)
+
+    async def _commit(
+        self, caller: Caller, target: Target, prepared: Prepared, old: Entry | None
+    ) -> tuple[Record, ...] | Refused:
+        transaction = self._transaction(caller, target, prepared, old)
+        while True:
+            commit = self._actors.begin(transaction, deadline=caller.deadline)
+            try:
+                return _told(await commit.wait())
+            except ActorCrashed:
+                # Nothing happened; the next incarnation will decide it.
+                if trio.current_time() >= caller.deadline:
+                    raise
+
+    def _transaction(self, caller: Caller, target: Target, prepared: Prepared, old: Entry | None) -> Transaction:
+        obj = prepared.object
+        metadata = obj["metadata"]
+        gone = prepared.outcome is pipeline.Outcome.GONE
+        if "resourceVersion" in metadata:
+            metadata = {name: value for name, value in metadata.items() if name != "resourceVersion"}
+            obj = {**obj, "metadata": metadata}
+        operation = Operation.CREATE if old is None else Operation.DELETE if gone else Operation.UPDATE
+        change = Change(
+            key=Key(target.rt.resource, target.namespace, metadata["name"]),
+            uid=metadata["uid"],
+            expected=0 if old is None else old.revision,
+            operation=operation,
+            body=encode_stored(obj),
+            decoded=obj,
+        )
+        return Transaction(changes=(change,), who=caller.who)
+
+    def _stored(self, records: tuple[Record, ...], prepared: Prepared, *, deleting: bool) -> Written:
+        record = records[0]
+        if record.operation is Operation.DELETE and not deleting:
+            # An update that took the last finalizer away: it is answered with the object as it was.
+            return Written(object=prepared.object, prepared=prepared)
+        entry = self._reads.peek(*record.key)
+        if entry is None or entry.revision != record.revision:
+            entry = entry_of(record, self._describe)
+        return Written(entry=entry, prepared=prepared)
+
+    @staticmethod
+    def _unstored(prepared: Prepared, old: Entry) -> Written:
+        if prepared.outcome is pipeline.Outcome.UNCHANGED:
+            return Written(entry=old, prepared=prepared)
+        return Written(object=_with_revision(prepared.object, old.revision), prepared=prepared)
+
+
+def _told(outcome: Outcome) -> tuple[Record, ...] | Refused:
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def _context(target: Target) -> WriteContext:
+    return WriteContext(
+        now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        uid=str(uuid.uuid4()),
+        name_suffix=_name_suffix(),
+        manager=target.manager,
+        namespace=target.namespace,
+        name=target.name,
+        subresource=target.subresource,
+        dry_run=target.dry_run,
+        field_validation=target.field_validation,
+    )
+
+
+def _name_suffix() -> str:
+    return "".join(_random.choices(NAME_ALPHABET, k=5))
+
+
+def _with_revision(obj: dict[str, Any], revision: int) -> dict[str, Any]:
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+
+
+def _copy(value: Any) -> Any:
+    """A deep copy of JSON data; far cheaper than copy.deepcopy, which must expect cycles."""
+    if isinstance(value, dict):
+        return {name: _copy(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_copy(member) for member in value]
+    return value
+
+

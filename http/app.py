@@ -1,0 +1,68 @@
+"""The HTTP application put together: filters around the router, the handlers' parts, the health checks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kubechronicle.actors.store import Store
+from kubechronicle.api import discovery
+from kubechronicle.http import filters
+from kubechronicle.http.authentication.chain import AuthenticationChain, Authenticator
+from kubechronicle.http.authorization import first
+from kubechronicle.http.handlers.discovery import Discovery
+from kubechronicle.http.handlers.resources import Resources
+from kubechronicle.http.handlers.router import router
+from kubechronicle.http.handlers.watch import Drain
+from kubechronicle.http.health import Check, Health
+from kubechronicle.http.messages import Application
+from kubechronicle.http.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """Times in seconds; limits of 0 mean none. ``server_address``: host:port as clients are told in discovery."""
+
+    server_address: str
+    server_version: str
+    request_timeout: float = 60.0
+    min_request_timeout: float = 1800.0
+    max_requests_inflight: int = 400
+    max_mutating_requests_inflight: int = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpApplication:
+    """``drain.begin()`` ends the watches; ``metrics`` takes further readings."""
+
+    application: Application
+    drain: Drain
+    metrics: Metrics
+
+
+def build_application(
+    store: Store, authenticators: Sequence[Authenticator], checks: Sequence[Check], settings: HttpSettings
+) -> HttpApplication:
+    metrics, health, drain = Metrics(), Health(checks), Drain()
+
+    def paths() -> list[str]:
+        return sorted([*documents.paths(), *health.paths(), "/metrics"])
+
+    documents = Discovery(
+        store.registry,
+        version=discovery.version(settings.server_version),
+        server_address=settings.server_address,
+        paths=paths,
+    )
+    resources = Resources(store=store, metrics=metrics, min_watch=settings.min_request_timeout, drain=drain)
+    services = filters.Services(
+        metrics=metrics,
+        authentication=AuthenticationChain(authenticators),
+        authorize=first.allowed,
+        forbidden_message=first.forbidden_message,
+        request_timeout=settings.request_timeout,
+        max_requests_inflight=settings.max_requests_inflight,
+        max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
+    )
+    handler = router(health=health, metrics=metrics, discovery=documents, resources=resources)
+    return HttpApplication(application=filters.build(services, handler), drain=drain, metrics=metrics)

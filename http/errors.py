@@ -1,0 +1,53 @@
+"""The one table from the server's own errors to what a client is told. What is not in it is a bug (500)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubechronicle.actors.errors import ActorCrashed, MailboxFull
+from kubechronicle.api import status
+from kubechronicle.api.status import StatusError
+from kubechronicle.eventlog.errors import (
+    Compacted,
+    FutureRevision,
+    LogUnavailable,
+    OutcomeUnknown,
+    OutcomeUnknownForNow,
+    QueueFull,
+)
+from kubechronicle.http.messages import BodyTooLarge
+
+UNAVAILABLE = "the database behind this server does not answer; nothing has been changed, please try again"
+UNKNOWN = (
+    "the connection to the database was lost while the change was committed, and whether it took effect is not known "
+    "yet; read the object before trying again"
+)
+
+
+def _unavailable(_: Any) -> StatusError:
+    error = status.service_unavailable(UNAVAILABLE)
+    error.headers["Retry-After"] = "1"
+    return error
+
+
+TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
+    LogUnavailable: _unavailable,
+    ActorCrashed: _unavailable,
+    OutcomeUnknown: lambda _: status.timeout(UNKNOWN),
+    OutcomeUnknownForNow: lambda _: status.timeout(UNKNOWN),
+    MailboxFull: lambda _: status.too_many_requests("Too many requests, please try again later."),
+    QueueFull: lambda _: status.too_many_requests("Too many requests, please try again later."),
+    Compacted: lambda error: status.expired(f"too old resource version: {error.requested} ({error.compacted + 1})"),
+    FutureRevision: lambda error: status.too_large_resource_version(error.requested, error.current),
+    BodyTooLarge: lambda error: status.request_entity_too_large(f"limit is {error.limit}"),
+}
+
+
+def as_status_error(error: Exception) -> StatusError | None:
+    """What a client is told, or None for an error nobody expected."""
+    for kind in type(error).__mro__:
+        translate = TABLE.get(kind)
+        if translate is not None:
+            return translate(error)
+    return None

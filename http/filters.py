@@ -1,0 +1,284 @@
+"""The filter chain: what happens to every request, outermost first, in one visible list (``FILTERS``).
+
+A filter takes the request, what the filters before it attached (Context) and the next step; it may answer by itself,
+change the answer, or raise StatusError. Only the outermost one knows how errors look on the wire, and it alone
+catches Exception.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from kubechronicle.api import status
+from kubechronicle.api.status import StatusError
+from kubechronicle.http.answers import status_response
+from kubechronicle.http.authentication.chain import AuthenticationChain
+from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected, User
+from kubechronicle.http.context import Context
+from kubechronicle.http.errors import as_status_error
+from kubechronicle.http.messages import ClientDisconnected, Request, Response
+from kubechronicle.http.metrics import KNOWN_VERBS, Metrics
+from kubechronicle.http.request_info import Query, RequestInfo, resolve
+
+log = logging.getLogger(__name__)
+
+Next = Callable[[Request], Awaitable[Response]]
+Authorize = Callable[[User, RequestInfo], bool]
+
+# Bounds of what a client may ask of a request's time-out (?timeout=), as kube-apiserver's WithRequestDeadline.
+LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
+READ_VERBS = frozenset({"get", "list", "watch"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What the filters need. Limits of 0 mean no limit; times in seconds."""
+
+    metrics: Metrics
+    authentication: AuthenticationChain
+    authorize: Authorize
+    forbidden_message: Callable[[User, RequestInfo], str]
+    request_timeout: float = 60.0
+    max_requests_inflight: int = 400
+    max_mutating_requests_inflight: int = 200
+
+
+Filter = Callable[[Services, Next], Next]
+
+
+def answer_errors(services: Services, following: Next) -> Next:
+    """Whatever goes wrong further in becomes a Status; a bug becomes a 500 and a traceback in the log."""
+
+    async def filtered(request: Request) -> Response:
+        try:
+            return await following(request)
+        except StatusError as error:
+            return status_response(request, error)
+        except ClientDisconnected:
+            raise
+        except Exception as error:
+            known = as_status_error(error)
+            if known is None:
+                log.exception("%s %s failed", request.method, request.raw_path)
+                known = status.internal_error("the server met an unexpected condition; its log tells which")
+            return status_response(request, known)
+
+    return filtered
+
+
+def identify(services: Services, following: Next) -> Next:
+    """Give the request its id and its context: what it is about, and until when it may take."""
+
+    async def filtered(request: Request) -> Response:
+        query = Query(request.query_string)
+        info = resolve(request.method, request.path, query)
+        audit_id = request.headers.get("audit-id")[:64] or str(uuid.uuid4())
+        context = Context(
+            info=info, query=query, audit_id=audit_id, deadline=math.inf, received=time.time(),
+        )  # fmt: skip
+        context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES
+        request.attach(context)
+        response = await following(request)
+        response.headers.append(("audit-id", audit_id))
+        response.headers.extend(
+            ("warning", f'299 - "{_quoted(warning)}"') for warning in context.warnings
+        )
+        return response
+
+    return filtered
+
+
+def _quoted(text: str) -> str:
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return printable.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def measure(services: Services, following: Next) -> Next:
+    """Count requests and their time by verb, resource and code; a watch is counted when it ends."""
+    metrics = services.metrics
+
+    async def filtered(request: Request) -> Response:
+        context = request.attached(Context)
+        started = trio.current_time()
+        info = context.info
+        labels = (
+            KNOWN_VERBS.get(info.verb, "other") if info.is_resource else request.method[:8],
+            "All" if "dryRun" in context.query else "",
+            info.group,
+            info.version,
+            info.resource,
+            info.subresource,
+            _scope(info),
+        )
+        response: Response | None = None
+        try:
+            response = await following(request)
+        except StatusError as error:
+            if error.code == 404 and info.is_resource and not error.details:
+                labels = ("other", "", "", "", "", "", "")  # no series for paths that are not served
+            metrics.observe_request(labels, code=error.code, seconds=trio.current_time() - started, size=0)
+            raise
+        if isinstance(response.body, bytes):
+            if response.status == 404:
+                labels = ("other", "", "", "", "", "", "")
+            metrics.observe_request(
+                labels, code=response.status, seconds=trio.current_time() - started, size=len(response.body)
+            )
+        else:
+            response.body = _counted(response.body, metrics, labels, response.status)
+        return response
+
+    return filtered
+
+
+async def _counted(
+    body: AsyncIterator[bytes], metrics: Metrics, labels: tuple[str, str, str, str, str, str, str], code: int
+) -> AsyncIterator[bytes]:
+    gauge = metrics.long_running(labels[0], labels[2], labels[3], labels[4])
+    gauge.inc()
+    try:
+        async for chunk in body:
+            yield chunk
+    finally:
+        gauge.dec()
+        metrics.observe_request(labels, code=code, seconds=0, size=None)
+
+
+def _scope(info: RequestInfo) -> str:
+    if not info.is_resource:
+        return ""
+    if info.name:
+        return "resource"
+    return "namespace" if info.namespace else "cluster"
+
+
+def authenticate(services: Services, following: Next) -> Next:
+    """Who asks. A wrong credential is 401 whatever is asked for."""
+    chain = services.authentication
+
+    async def filtered(request: Request) -> Response:
+        try:
+            request.attached(Context).user = chain.authenticate(request)
+        except Rejected:
+            raise status.unauthorized() from None
+        return await following(request)
+
+    return filtered
+
+
+def limit_in_flight(services: Services, following: Next) -> Next:
+    """No more requests at once than configured, reads and writes counted apart; watches don't count."""
+    reads = services.metrics.in_flight.labels("readOnly")
+    writes = services.metrics.in_flight.labels("mutating")
+    counts = {"readOnly": 0, "mutating": 0}
+    limits = {"readOnly": services.max_requests_inflight, "mutating": services.max_mutating_requests_inflight}
+
+    async def filtered(request: Request) -> Response:
+        context = request.attached(Context)
+        if context.long_running:
+            return await following(request)
+        kind, gauge = ("readOnly", reads) if context.info.verb in READ_VERBS else ("mutating", writes)
+        limit = limits[kind]
+        if limit and counts[kind] >= limit and GROUP_MASTERS not in context.user.groups:
+            services.metrics.terminated(429)
+            raise status.too_many_requests("Too many requests, please try again later.")
+        counts[kind] += 1
+        gauge.inc()
+        try:
+            return await following(request)
+        finally:
+            counts[kind] -= 1
+            gauge.dec()
+
+    return filtered
+
+
+def authorize(services: Services, following: Next) -> Next:
+    """What the user may do."""
+
+    async def filtered(request: Request) -> Response:
+        context = request.attached(Context)
+        if not services.authorize(context.user, context.info):
+            info = context.info
+            why = services.forbidden_message(context.user, info)
+            raise status.forbidden(info.group_resource if info.is_resource else "", info.name, why)
+        return await following(request)
+
+    return filtered
+
+
+def limit_time(services: Services, following: Next) -> Next:
+    """A request that is not long-running ends within --request-timeout, or the shorter ?timeout= it asks for."""
+
+    async def filtered(request: Request) -> Response:
+        context = request.attached(Context)
+        if context.long_running:
+            return await following(request)
+        seconds = _asked_timeout(context, services.request_timeout)
+        context.deadline = trio.current_time() + seconds
+        with trio.move_on_at(context.deadline):
+            return await following(request)
+        services.metrics.terminated(504)
+        raise status.timeout("request did not complete within the allotted timeout")
+
+    return filtered
+
+
+def _asked_timeout(context: Context, limit: float) -> float:
+    text = context.query.get("timeout")
+    if not text:
+        return limit
+    seconds = parse_duration(text)
+    if seconds is None:
+        raise status.bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{text}"')
+    return min(seconds, limit) if seconds > 0 else limit
+
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds of a Go duration such as ``1m30s``; None if it is none."""
+    if text in ("0", "+0", "-0"):
+        return 0.0
+    sign, rest, total = 1.0, text, 0.0
+    if rest[:1] in ("+", "-"):
+        sign, rest = (-1.0 if rest[0] == "-" else 1.0), rest[1:]
+    if not rest:
+        return None
+    while rest:
+        digits = len(rest) - len(rest.lstrip("0123456789."))
+        unit_text = rest[digits:]
+        unit = next((unit for unit in ("ns", "us", "µs", "ms", "s", "m", "h") if unit_text.startswith(unit)), None)
+        number = rest[:digits]
+        if unit is None or not number.strip(".") or number.count(".") > 1:
+            return None
+        total += float(number) * _UNITS[unit]
+        rest = unit_text[len(unit) :]
+    return sign * total
+
+
+# Outermost first. The order is kube-apiserver's where both have the filter.
+FILTERS: tuple[Filter, ...] = (
+    answer_errors,
+    identify,
+    measure,
+    authenticate,
+    limit_in_flight,
+    authorize,
+    limit_time,
+)
+
+
+def build(services: Services, handler: Next) -> Next:
+    """The application: every filter around the next one, the handler innermost."""
+    for each in reversed(FILTERS):
+        handler = each(services, handler)
+    return handler

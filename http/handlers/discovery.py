@@ -1,0 +1,179 @@
+"""Discovery, /version, the list of paths and the OpenAPI documents: made once per registry, answered as bytes.
+
+A set of documents is immutable; when the registry changes (custom resources), a new set takes its place.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kubechronicle.api import discovery, openapi, status
+from kubechronicle.api.codecs import json
+from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.registry import Registry
+from kubechronicle.http.answers import discovery_form, status_form
+from kubechronicle.http.context import Context
+from kubechronicle.http.encoder import encode
+from kubechronicle.http.health import page_not_found
+from kubechronicle.http.messages import Request, Response
+
+JSON = "application/json"
+# As kube-apiserver compresses: only what is larger than a packet or two hundred.
+GZIP_THRESHOLD = 128 * 1024
+GZIP_LEVEL = 1
+IMMUTABLE = "public, immutable"
+CACHED_FOREVER = ("expires", "Thu, 31 Dec 2099 23:59:59 GMT")
+
+
+class Discovery:
+    """Answers every path that tells what the server serves. ``paths`` gives all paths for GET /."""
+
+    def __init__(
+        self, registry: Registry, *, version: dict[str, Any], server_address: str, paths: Callable[[], Sequence[str]]
+    ) -> None:
+        self._registry = registry
+        self._version = version
+        self._server_address = server_address
+        self._paths = paths
+        self._encoded: dict[tuple[str, str], bytes] = {}
+        self._openapi: dict[str, bytes] = {}
+        self._etags: dict[str, str] = {}
+
+    def answer(self, request: Request, context: Context) -> Response | None:
+        """The answer for a path of this kind; None if the path is none."""
+        path = request.path.rstrip("/") or "/"
+        parts = path.strip("/").split("/") if path != "/" else []
+        if request.method not in ("GET", "HEAD"):
+            return None
+        if path == "/":
+            return self._document(request, context, "/", lambda: discovery.root_paths(self._paths()))
+        if path == "/version":
+            return _json(self._cached("/version", JSON, lambda: self._version))
+        if parts[:2] == ["openapi", "v3"]:
+            return self._openapi_v3(request, context, "/".join(parts[2:]))
+        if parts[0] in ("api", "apis"):
+            return self._discovery(request, context, parts)
+        return None
+
+    def paths(self) -> list[str]:
+        """The paths answered here, as GET / lists them."""
+        found = ["/api", "/apis", "/openapi/v3", "/version"]
+        for group in self._registry.groups():
+            if group:
+                found.append(f"/apis/{group}")
+            found.extend("/" + openapi.group_version_path(group, version) for version in self._registry.versions(group))
+        return found
+
+    # -- /api and /apis -----------------------------------------------------------------------------------------------
+
+    def _discovery(self, request: Request, context: Context, parts: list[str]) -> Response | None:
+        registry = self._registry
+        legacy = parts[0] == "api"
+        if len(parts) == 1:
+            return self._root(request, context, legacy=legacy)
+        group = "" if legacy else parts[1]
+        if not registry.versions(group):
+            return page_not_found()
+        if not legacy and len(parts) == 2:
+            return self._document(request, context, f"/apis/{group}", lambda: discovery.api_group(registry, group))
+        version = parts[1] if legacy else parts[2]
+        if len(parts) != (2 if legacy else 3):
+            return None
+        if version not in registry.versions(group):
+            raise status.path_not_found()
+        path = "/" + openapi.group_version_path(group, version)
+        return self._document(
+            request, context, path, lambda: discovery.api_resource_list(registry, group, version)
+        )
+
+    def _root(self, request: Request, context: Context, *, legacy: bool) -> Response:
+        form = discovery_form(request, context)
+        path = "/api" if legacy else "/apis"
+        if form.kind == "APIGroupDiscoveryList":
+            aggregated = discovery.aggregated_core if legacy else discovery.aggregated_apis
+            key = f"{path} {form.version}"
+            body = self._cached(key, form.media_type, lambda: aggregated(self._registry, version=form.version))
+            return self._with_etag(request, key, form, body)
+        if legacy:
+            return self._document(
+                request, context, path, lambda: discovery.api_versions(self._registry, self._server_address)
+            )
+        return self._document(request, context, path, lambda: discovery.api_group_list(self._registry))
+
+    def _document(self, request: Request, context: Context, key: str, make: Callable[[], Any]) -> Response:
+        form = status_form(request, context) if key in ("/",) else discovery_form(request, context, aggregated=False)
+        body = self._cached(key, form.media_type, make)
+        return Response(200, [("content-type", form.content_type), ("cache-control", "no-cache, private")], body)
+
+    def _with_etag(self, request: Request, key: str, form: Representation, body: bytes) -> Response:
+        etag = self._etags.get(key)
+        if etag is None:
+            etag = self._etags[key] = '"' + hashlib.sha512(body).hexdigest().upper() + '"'
+        headers = [("etag", etag), ("vary", "Accept"), ("cache-control", "public")]
+        if etag in request.headers.get("if-none-match"):
+            return Response(304, headers)
+        return _compressed(request, Response(200, [("content-type", form.content_type), *headers], body))
+
+    def _cached(self, key: str, media_type: str, make: Callable[[], Any]) -> bytes:
+        found = self._encoded.get((key, media_type))
+        if found is None:
+            found = self._encoded[(key, media_type)] = encode(make(), media_type)
+        return found
+
+    # -- OpenAPI v3 ---------------------------------------------------------------------------------------------------
+
+    def _openapi_v3(self, request: Request, context: Context, path: str) -> Response:
+        if not path:
+            hashes = {one: self._openapi_hash(one) for one in self._openapi_paths()}
+            return _json(json.encode(openapi.index(hashes)) + b"\n")
+        if path not in self._openapi_paths():
+            return Response(404)
+        found = self._openapi_hash(path)
+        etag = f'"{found}"'
+        headers = [("content-type", JSON), ("etag", etag), ("vary", "Accept-Encoding")]
+        asked = context.query.get("hash")
+        if asked == found:
+            headers += [("cache-control", IMMUTABLE), CACHED_FOREVER]
+        elif asked:
+            return Response(301, [("location", f"/openapi/v3/{path}?hash={found}")])
+        else:
+            headers.append(("cache-control", "no-cache, private"))
+        if etag in request.headers.get("if-none-match"):
+            return Response(304, headers)
+        return _compressed(request, Response(200, headers, self._openapi_document(path)))
+
+    def _openapi_hash(self, path: str) -> str:
+        group, version = self._openapi_paths()[path]
+        return openapi.document_hash(self._registry, group, version, server_version=self._version["gitVersion"])
+
+    def _openapi_paths(self) -> dict[str, tuple[str, str]]:
+        return {
+            openapi.group_version_path(group, version): (group, version)
+            for group in self._registry.groups()
+            for version in self._registry.versions(group)
+        }
+
+    def _openapi_document(self, path: str) -> bytes:
+        body = self._openapi.get(path)
+        if body is None:
+            group, version = self._openapi_paths()[path]
+            made = openapi.document(self._registry, group, version, server_version=self._version["gitVersion"])
+            body = self._openapi[path] = json.encode(made)
+        return body
+
+
+def _json(body: bytes) -> Response:
+    return Response(200, [("content-type", JSON), ("cache-control", "no-cache, private")], body)
+
+
+def _compressed(request: Request, response: Response) -> Response:
+    """The response gzipped if the client takes that and it pays."""
+    body = response.body
+    accepted = request.headers.get("accept-encoding")
+    if isinstance(body, bytes) and len(body) > GZIP_THRESHOLD and "gzip" in accepted:
+        response.body = gzip.compress(body, GZIP_LEVEL)
+        response.headers.append(("content-encoding", "gzip"))
+    return response

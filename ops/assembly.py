@@ -1,0 +1,183 @@
+"""The server put together from its parts, over any RevisionLog: what `kubechronicle serve` and in-process tests share.
+
+No settings file, no Postgres and no signals here: values arrive as plain arguments, the log is open already.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from kubechronicle.actors.admission.chain import AdmissionChain, State
+from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycle
+from kubechronicle.actors.loops.bootstrap import Advertised, Bootstrap
+from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
+from kubechronicle.actors.reads import Reads
+from kubechronicle.actors.resource_actors import ResourceActors
+from kubechronicle.actors.store import Store
+from kubechronicle.actors.supervisor import ChildSpec, Supervisor
+from kubechronicle.actors.tree import server_tree
+from kubechronicle.actors.writes import Writes
+from kubechronicle.api.registry import builtin_registry
+from kubechronicle.api.selectors import describe
+from kubechronicle.eventlog.appender import Appender
+from kubechronicle.eventlog.consistency import ConsistentRead
+from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.tail import Tail
+from kubechronicle.eventlog.views import Views
+from kubechronicle.http.app import HttpApplication, HttpSettings, build_application
+from kubechronicle.http.authentication.chain import Authenticator
+from kubechronicle.http.health import Check, Unhealthy
+from kubechronicle.http.listener import Server, serve
+from kubechronicle.http.metrics import Reading
+from kubechronicle.http.serve_config import ServeConfig
+
+log = logging.getLogger(__name__)
+
+# The control loops by the name --controllers knows them by.
+CONTROLLERS = ("namespace",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the server is to be. ``drain_grace``: seconds for answers under way when it stops."""
+
+    listen: ServeConfig
+    advertised: Advertised
+    http: HttpSettings
+    authenticators: Sequence[Authenticator] = ()
+    controllers: frozenset[str] = frozenset(CONTROLLERS)
+    drain_grace: float = 10.0
+
+
+@dataclass(slots=True)
+class Assembly:
+    """The parts, and the tree that runs them. ``run`` runs it, ``request_stop`` begins an orderly end."""
+
+    plan: Plan
+    store: Store
+    views: Views
+    tail: Tail
+    actors: ResourceActors
+    bootstrap: Bootstrap
+    application: HttpApplication
+    tree: Supervisor
+    listening: trio.Event = field(default_factory=trio.Event)
+    server: Server | None = None
+    draining: bool = False
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the tree until it is stopped. SupervisorGaveUp: something can't be kept running."""
+        await self.tree.run(task_status=task_status)
+
+    async def drain(self) -> None:
+        """Fail readiness, take the address out of the endpoints, end the watches, finish the requests, stop the tree."""
+        self.draining = True
+        await self.bootstrap.withdraw()
+        self.application.drain.begin()
+        if self.server is not None:
+            await self.server.drain(self.plan.drain_grace)
+        self.tree.request_stop()
+
+    async def _serve(self, *, task_status: trio.TaskStatus[Server]) -> None:
+        async with trio.open_nursery() as nursery:
+            self.server = await nursery.start(serve, self.application.application, self.plan.listen)
+            self.listening.set()
+            task_status.started(self.server)
+        if self.draining:
+            # The listener has finished its orderly end; the tree is about to stop this child.
+            await trio.sleep_forever()
+
+
+def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
+    views = Views(describe)
+    tail = Tail(revision_log, views)
+    appender = Appender(revision_log, tail)
+
+    def revision_of(resource: str, namespace: str, name: str) -> int:
+        entry = views[resource].get(namespace, name)
+        return entry.revision if entry is not None else 0
+
+    actors = ResourceActors(current_revision=revision_of, submit=appender.submit)
+    consistency = ConsistentRead(revision_log, tail)
+    reads = Reads(log=revision_log, views=views, consistency=consistency, describe=describe)
+    admission = AdmissionChain([NamespaceLifecycle()], State(peek=reads.peek))
+    writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
+    store = Store(registry=builtin_registry(), reads=reads, writes=writes)
+    bootstrap = Bootstrap(store, plan.advertised)
+    assembly: Assembly
+
+    def not_draining() -> None:
+        if assembly.draining:
+            raise Unhealthy("the server is shutting down")
+
+    def log_answers() -> None:
+        if not tail.healthy:
+            raise Unhealthy(str(tail.last_error or "the log has not been read yet"))
+
+    checks = [
+        Check("log", log_answers, live=False),
+        Check("informer-sync", log_answers, live=False),
+        Check("shutdown", not_draining, live=False),
+    ]
+    application = build_application(store, plan.authenticators, checks, plan.http)
+    loops = [ChildSpec(name="bootstrap", run=bootstrap.run)]
+    if "namespace" in plan.controllers:
+        loops.append(ChildSpec(name="namespace", run=NamespaceLifecycleLoop(store).run))
+
+    async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
+        await assembly._serve(task_status=task_status)
+
+    tree = server_tree(
+        tail=tail, appender=appender, actors=actors, loops=loops, http=ChildSpec(name="http", run=run_http)
+    )
+    assembly = Assembly(plan, store, views, tail, actors, bootstrap, application, tree)
+    application.metrics.add_readings(lambda: _readings(assembly))
+    return assembly
+
+
+def _readings(assembly: Assembly) -> Iterable[Reading]:
+    """Figures of the log, the views, the actors and the connections, read when /metrics is asked for."""
+    views = list(assembly.views)
+    yield Reading(
+        "apiserver_resource_objects", "Number of stored objects by resource.", False, "resource",
+        {view.resource: float(view.count()) for view in views},
+    )  # fmt: skip
+    yield Reading(
+        "kubechronicle_applied_revision", "The revision up to which the log is applied to the views.", False, "",
+        {"": float(assembly.views.applied)},
+    )  # fmt: skip
+    statistics = {view.resource: view.statistics() for view in views}
+    yield Reading(
+        "kubechronicle_view_events", "Recent events held in memory by resource.", False, "resource",
+        {name: float(one.events) for name, one in statistics.items()},
+    )  # fmt: skip
+    yield Reading(
+        "kubechronicle_view_event_bytes", "Bytes of the recent events held in memory.", False, "resource",
+        {name: float(one.event_bytes) for name, one in statistics.items()},
+    )  # fmt: skip
+    decided = assembly.actors.statistics()
+    yield Reading(
+        "kubechronicle_actor_decisions", "Commits decided by resource actors.", True, "resource",
+        {name: float(one.decided) for name, one in decided.items()},
+    )  # fmt: skip
+    yield Reading(
+        "kubechronicle_actor_conflicts", "Commits refused by resource actors.", True, "resource",
+        {name: float(one.conflicts) for name, one in decided.items()},
+    )  # fmt: skip
+    yield Reading(
+        "kubechronicle_restarts", "Restarts of supervised children.", True, "",
+        {"": float(assembly.tree.restarts_total + assembly.actors.crashes_total)},
+    )  # fmt: skip
+    if assembly.server is not None:
+        server = assembly.server.statistics()
+        yield Reading(
+            "kubechronicle_connections", "Open client connections.", False, "", {"": float(server.open_connections)}
+        )
+        yield Reading(
+            "kubechronicle_slow_clients_cut_off", "Clients cut off because they did not read.", True, "",
+            {"": float(server.cut_off_slow)},
+        )  # fmt: skip

@@ -1,0 +1,169 @@
+"""The resource actor: its pure decision, and what becomes of commits when it, or what it leans on, fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import trio
+import trio.testing
+from kubechronicle.actors.errors import ActorCrashed, MailboxFull
+from kubechronicle.actors.resource_actor import (
+    APPEND,
+    WAIT,
+    Conflict,
+    KeyState,
+    Outcome,
+    ResourceActor,
+    decide,
+)
+from kubechronicle.actors.resource_actors import ResourceActors
+from kubechronicle.eventlog.records import Change, Key, Operation, Refused, Transaction, Who
+
+WHO = Who(user="test")
+
+
+@pytest.mark.parametrize(
+    ("revision", "in_flight", "expected", "decision"),
+    [
+        (0, False, 0, APPEND),
+        (7, False, 7, APPEND),
+        (7, False, 0, Conflict(7)),
+        (7, False, 6, Conflict(7)),
+        (0, False, 7, APPEND),  # the preparing request saw a newer state than this view: the log decides
+        (7, True, 7, WAIT),
+        (0, True, 0, WAIT),
+    ],
+)
+def test_decide(revision: int, in_flight: bool, expected: int, decision: object) -> None:
+    assert decide(KeyState(revision, in_flight), expected) == decision
+
+
+def transaction(name: str, expected: int = 0) -> Transaction:
+    change = Change(
+        key=Key("configmaps", "default", name), uid="u", expected=expected,
+        operation=Operation.UPDATE if expected else Operation.CREATE, body=b"{}",
+    )  # fmt: skip
+    return Transaction(changes=(change,), who=WHO)
+
+
+class Appender:
+    """Takes submissions; the test settles them."""
+
+    def __init__(self) -> None:
+        self.revisions: dict[str, int] = {}
+        self.pending: list[tuple[Transaction, Callable[[Outcome], None]]] = []
+        self.full = False
+
+    def submit(self, tx: Transaction, done: Callable[[Outcome], None], *, deadline: float) -> None:
+        if self.full:
+            raise MailboxFull("appender", 1)
+        self.pending.append((tx, done))
+
+    def commit_next(self) -> None:
+        tx, done = self.pending.pop(0)
+        name = tx.changes[0].key.name
+        self.revisions[name] = self.revisions.get(name, 0) + 1
+        done(())
+
+    def current(self, namespace: str, name: str) -> int:
+        return self.revisions.get(name, 0)
+
+
+def actor_of(appender: Appender) -> ResourceActor:
+    return ResourceActor("configmaps", current_revision=appender.current, submit=appender.submit)
+
+
+async def test_different_keys_are_in_flight_together_and_one_key_waits_its_turn() -> None:
+    appender = Appender()
+    actor = actor_of(appender)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actor.run)
+        first = actor.begin(transaction("a"), deadline=1e9)
+        other = actor.begin(transaction("b"), deadline=1e9)
+        second = actor.begin(transaction("a"), deadline=1e9)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [tx.changes[0].key.name for tx, _ in appender.pending] == ["a", "b"]
+        appender.commit_next()
+        appender.commit_next()
+        assert await first.wait() == ()
+        assert await other.wait() == ()
+        refused = await second.wait()
+        assert isinstance(refused, Refused)
+        assert refused.actual == 1
+        assert actor.statistics().in_flight == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_waiting_commit_whose_expectation_holds_then_goes_on() -> None:
+    appender = Appender()
+    actor = actor_of(appender)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actor.run)
+        actor.begin(transaction("a"), deadline=1e9)
+        second = actor.begin(transaction("a", expected=1), deadline=1e9)
+        third = actor.begin(transaction("a", expected=2), deadline=1e9)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(3):
+            appender.commit_next()
+            await trio.testing.wait_all_tasks_blocked()
+        assert await second.wait() == ()
+        assert await third.wait() == ()
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_abandoned_commit_is_not_begun() -> None:
+    appender = Appender()
+    actor = actor_of(appender)
+    commit = actor.begin(transaction("a"), deadline=1e9)
+    with trio.move_on_after(0):
+        await commit.wait()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actor.run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert appender.pending == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_appenders_bound_is_told_to_the_caller() -> None:
+    appender = Appender()
+    appender.full = True
+    actor = actor_of(appender)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actor.run)
+        outcome = await actor.begin(transaction("a"), deadline=1e9).wait()
+        assert isinstance(outcome, MailboxFull)
+        appender.full = False
+        again = actor.begin(transaction("a"), deadline=1e9)
+        await trio.testing.wait_all_tasks_blocked()
+        appender.commit_next()
+        assert await again.wait() == ()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_crash_between_decide_and_append_loses_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    """The commit in hand learns that nothing happened; one in flight gets its outcome; one in the mailbox is handled."""
+    appender = Appender()
+    crash_on = {"b"}
+
+    def current(resource: str, namespace: str, name: str) -> int:
+        if name in crash_on:
+            crash_on.discard(name)
+            raise RuntimeError("injected")
+        return appender.current(namespace, name)
+
+    actors = ResourceActors(current_revision=current, submit=appender.submit)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actors.run)
+        in_flight = actors.begin(transaction("a"), deadline=1e9)
+        in_hand = actors.begin(transaction("b"), deadline=1e9)
+        in_mailbox = actors.begin(transaction("c"), deadline=1e9)
+        assert isinstance(await in_hand.wait(), ActorCrashed)
+        await trio.sleep(1)
+        assert [tx.changes[0].key.name for tx, _ in appender.pending] == ["a", "c"]
+        appender.commit_next()
+        appender.commit_next()
+        assert await in_flight.wait() == ()
+        assert await in_mailbox.wait() == ()
+        assert actors.crashes_total == 1
+        nursery.cancel_scope.cancel()
