@@ -28,19 +28,33 @@ class EncodeError(CodecError):
 
 
 class NotAcceptableError(CodecError):
-    """No clause of the Accept header can be served (406). `accepted` lists what can."""
+    """No clause of the Accept header can be served (406). `accepted` lists what can.
 
-    def __init__(self, accepted: Sequence[str]) -> None:
-        super().__init__("only the following media types are accepted: " + ", ".join(accepted))
+    `at_route`: refused while the route was looked for, before the handler; the words differ, and the Status has empty
+    details.
+    """
+
+    def __init__(self, accepted: Sequence[str], *, at_route: bool = False) -> None:
+        listed = ", ".join(accepted)
+        super().__init__(
+            f"406: Not Acceptable\n\nAvailable representations: {listed}"
+            if at_route
+            else f"only the following media types are accepted: {listed}"
+        )
         self.accepted = tuple(accepted)
+        self.at_route = at_route
 
 
 class UnsupportedMediaTypeError(CodecError):
-    """The body's Content-Type cannot be read (415). `accepted` lists what can."""
+    """The body's Content-Type cannot be read (415). `accepted` lists what can; `at_route` as above."""
 
-    def __init__(self, content_type: str, accepted: Sequence[str]) -> None:
+    def __init__(self, content_type: str, accepted: Sequence[str], *, at_route: bool = False) -> None:
         super().__init__(
-            "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+            "415: Unsupported Media Type"
+            if at_route
+            else "the body of the request was in an unknown format - accepted media types include: "
+            + ", ".join(accepted)
         )
         self.content_type = content_type
         self.accepted = tuple(accepted)
+        self.at_route = at_route

@@ -1,0 +1,180 @@
+"""What is wrong with a JSON document, in the words of Go's encoding/json.
+
+Lives here: one validator, run only on documents another decoder has refused, to find the text clients expect. Not
+here: values. The states and their texts are those of encoding/json's scanner.go; a document is refused at the first
+byte which that scanner refuses, for example
+
+    nonsense      invalid character 'o' in literal null (expecting 'u')
+    {"a":1,}      invalid character '}' looking for beginning of object key string
+    {"a":         unexpected end of JSON input
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["syntax_error"]
+
+_END = "unexpected end of JSON input"
+_BLANK = re.compile(rb"[ \t\r\n]*")
+_PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
+_DIGITS = re.compile(rb"[0-9]*")
+_ESCAPES = frozenset(b'bfnrt\\/"')
+_HEX = frozenset(b"0123456789abcdefABCDEF")
+_LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
+
+
+class _Found(Exception):
+    """The scanner stops here."""
+
+
+def syntax_error(data: bytes, *, max_depth: int) -> str | None:
+    """Go's text for the first syntax error of a document, None when there is none."""
+    try:
+        _document(data, max_depth)
+    except _Found as found:
+        return str(found)
+    return None
+
+
+def _document(data: bytes, max_depth: int) -> None:
+    """One value with blanks around it. `stack` holds the closing byte of each open object or array."""
+    at = _blanks(data, 0)
+    stack: list[int] = []
+    while True:
+        at = _begin_value(data, at, stack, max_depth)
+        while True:  # behind a value: what may follow depends on where it stands
+            at = _blanks(data, at)
+            if not stack:
+                if at < len(data):
+                    _refuse(data, at, "after top-level value")
+                return
+            if _byte(data, at) == stack[-1]:
+                stack.pop()
+                at += 1
+                continue
+            inside_object = stack[-1] == 0x7D
+            if data[at] != 0x2C:
+                _refuse(data, at, "after object key:value pair" if inside_object else "after array element")
+            at = _blanks(data, at + 1)
+            if inside_object:
+                at = _key(data, at)
+            break
+
+
+def _begin_value(data: bytes, at: int, stack: list[int], max_depth: int) -> int:
+    """Past a scalar or an empty object or array; into any other, up to its first scalar."""
+    while True:
+        at = _blanks(data, at)
+        first = _byte(data, at)
+        if first not in (0x7B, 0x5B):
+            return _scalar(data, at, first)
+        if len(stack) >= max_depth:
+            _refuse(data, at, "exceeded max depth")
+        closing = first + 2
+        start, at = at, _blanks(data, at + 1)
+        if _byte(data, at) == closing:
+            return at + 1
+        stack.append(closing)
+        if first == 0x7B:
+            at = _key(data, at)
+        if at <= start:
+            raise AssertionError("the scanner must move on")
+
+
+def _key(data: bytes, at: int) -> int:
+    if _byte(data, at) != 0x22:
+        _refuse(data, at, "looking for beginning of object key string")
+    at = _blanks(data, _string(data, at + 1))
+    if _byte(data, at) != 0x3A:
+        _refuse(data, at, "after object key")
+    return _blanks(data, at + 1)
+
+
+def _scalar(data: bytes, at: int, first: int) -> int:
+    if first == 0x22:
+        return _string(data, at + 1)
+    if first in _LITERALS:
+        return _literal(data, at, _LITERALS[first])
+    if first == 0x2D or 0x30 <= first <= 0x39:
+        return _number(data, at)
+    return _refuse(data, at, "looking for beginning of value")
+
+
+def _string(data: bytes, at: int) -> int:
+    while True:
+        at = _skip(_PLAIN, data, at)
+        byte = _byte(data, at)
+        if byte == 0x22:
+            return at + 1
+        if byte != 0x5C:
+            _refuse(data, at, "in string literal")
+        escape = _byte(data, at + 1)
+        at += 2
+        if escape == 0x75:
+            for place in range(at, at + 4):
+                if _byte(data, place) not in _HEX:
+                    _refuse(data, place, "in \\u hexadecimal character escape")
+            at += 4
+        elif escape not in _ESCAPES:
+            _refuse(data, at - 1, "in string escape code")
+
+
+def _literal(data: bytes, at: int, word: bytes) -> int:
+    for place in range(1, len(word)):
+        if _byte(data, at + place) != word[place]:
+            _refuse(data, at + place, f"in literal {word.decode()} (expecting '{chr(word[place])}')")
+    return at + len(word)
+
+
+def _number(data: bytes, at: int) -> int:
+    if data[at] == 0x2D:
+        at += 1
+    if _byte(data, at) == 0x30:
+        at += 1
+    else:
+        at = _digits(data, at, "in numeric literal")
+    if data[at : at + 1] == b".":
+        at = _digits(data, at + 1, "after decimal point in numeric literal")
+    if data[at : at + 1] in (b"e", b"E"):
+        at += 1
+        if data[at : at + 1] in (b"+", b"-"):
+            at += 1
+        at = _digits(data, at, "in exponent of numeric literal")
+    return at
+
+
+def _digits(data: bytes, at: int, context: str) -> int:
+    if not 0x30 <= _byte(data, at) <= 0x39:
+        _refuse(data, at, context)
+    return _skip(_DIGITS, data, at)
+
+
+def _blanks(data: bytes, at: int) -> int:
+    return _skip(_BLANK, data, at)
+
+
+def _skip(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
+    match = pattern.match(data, at)
+    return match.end() if match else at
+
+
+def _byte(data: bytes, at: int) -> int:
+    if at >= len(data):
+        raise _Found(_END)
+    return data[at]
+
+
+def _refuse(data: bytes, at: int, context: str) -> int:
+    raise _Found(f"invalid character {_quoted(data[at])} {context}")
+
+
+def _quoted(byte: int) -> str:
+    """encoding/json's quoteChar: one byte as a Go character literal."""
+    special = {0x27: "\\'", 0x5C: "\\\\", 7: "\\a", 8: "\\b", 12: "\\f", 10: "\\n", 13: "\\r", 9: "\\t", 11: "\\v"}
+    character = chr(byte)
+    if byte in special:
+        return f"'{special[byte]}'"
+    if character.isprintable():
+        return f"'{character}'"
+    return f"'\\x{byte:02x}'" if byte < 0x80 else f"'\\u{byte:04x}'"

@@ -1,0 +1,309 @@
+"""Which representation answers a request, and which codec reads its body: Accept and Content-Type.
+
+Everything here is a pure function of header values. The clauses of an Accept header are taken in the order Kubernetes
+takes them (by q, then concrete before wildcard, else as written), and the first that the endpoint can serve wins:
+
+    application/json;as=Table;v=v1;g=meta.k8s.io,application/json   on a resource    -> a Table in JSON
+                                                                    on /apis/apps    -> plain JSON
+
+Resource routes are looked at twice, as in an apiserver: first by the router (`check_route`), which knows `*/*` but not
+`application/*`, then by the negotiation proper. Sources: apiserver pkg/endpoints/handlers/negotiation and
+pkg/endpoints/discovery/aggregated, go-restful's Route, goautoneg.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from .errors import NotAcceptableError, UnsupportedMediaTypeError
+
+__all__ = [
+    "JSON",
+    "MEDIA_TYPES",
+    "PATCH_TYPES",
+    "PROTOBUF",
+    "STREAM_MEDIA_TYPES",
+    "YAML",
+    "Representation",
+    "body_type",
+    "check_route",
+    "discovery",
+    "patch_type",
+    "plain",
+    "resource",
+    "wants_pretty",
+    "watch",
+]
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+# In the order in which a wildcard is answered.
+MEDIA_TYPES = (JSON, YAML, PROTOBUF)
+STREAM_MEDIA_TYPES = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+
+# Clients send a handful of different headers; a longer one than this is not remembered.
+_REMEMBERED = 512
+_REMEMBERED_LENGTH = 2048
+
+_META_KINDS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
+_DISCOVERY_GROUP, _DISCOVERY_KIND = "apidiscovery.k8s.io", "APIGroupDiscoveryList"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Representation:
+    """What to answer in: a media type and, unless the object itself is asked for, the kind to turn it into.
+
+    `kind`, `group`, `version` are the parameters as, g and v, all "" for the object itself.
+    """
+
+    media_type: str
+    kind: str = ""
+    group: str = ""
+    version: str = ""
+    pretty: bool = False
+    stream: str = ""
+
+    @property
+    def content_type(self) -> str:
+        """The Content-Type of the answer; aggregated discovery documents name their kind in it."""
+        if self.group == _DISCOVERY_GROUP:
+            return f"{self.media_type};g={self.group};v={self.version};as={self.kind}"
+        return self.media_type
+
+    @property
+    def stream_content_type(self) -> str:
+        """The Content-Type of a watch."""
+        return JSON if self.media_type == JSON else f"{self.media_type};stream=watch"
+
+
+# (media type, kind, group, version) -> whether the endpoint can answer so; kind is "" for no conversion.
+_Allows = Callable[[str, str, str, str], bool]
+
+
+def plain(accept: str | None) -> Representation:
+    """For documents which are only ever themselves. NotAcceptableError when no clause can be served."""
+    return _found(_negotiate(accept or "", _allows_plain))
+
+
+def resource(accept: str | None, *, protobuf: bool = True) -> Representation:
+    """For an object or list of a resource; `protobuf` is False for custom resources. NotAcceptableError."""
+    return _found(_negotiate(accept or "", _allows_resource if protobuf else _allows_custom_resource))
+
+
+def watch(accept: str | None, *, protobuf: bool = True) -> Representation:
+    """For a watch, which cannot be YAML. NotAcceptableError."""
+    found = _negotiate(accept or "", _allows_resource if protobuf else _allows_custom_resource)
+    if found is None or found.media_type == YAML:
+        raise NotAcceptableError(STREAM_MEDIA_TYPES)
+    return found
+
+
+def discovery(accept: str | None) -> Representation:
+    """For /api and /apis: aggregated if any clause asks for that, otherwise plain. NotAcceptableError."""
+    aggregated = _negotiate(accept, _allows_aggregated) if accept else None
+    return aggregated or plain(accept)
+
+
+def check_route(accept: str | None, *, lists: bool) -> None:
+    """The router's own look at Accept on a resource; `lists` says that the route can also be watched.
+
+    NotAcceptableError with `at_route` unless a clause names, parameters aside, one of the route's types or `*/*`.
+    """
+    if not accept:
+        return
+    for clause in accept.split(","):
+        media_type = clause.partition(";")[0].strip(" ")
+        if media_type == "*/*" or media_type in MEDIA_TYPES:
+            return
+    raise NotAcceptableError(MEDIA_TYPES + STREAM_MEDIA_TYPES if lists else MEDIA_TYPES, at_route=True)
+
+
+def wants_pretty(query: str | None, user_agent: str | None) -> bool:
+    """Whether to indent when Accept does not say: by the query parameter, else for people's own tools."""
+    if query:
+        return query in {"1", "t", "T", "true", "TRUE", "True"}
+    return bool(user_agent) and str(user_agent).startswith(("curl", "Wget", "Mozilla/5.0"))
+
+
+def body_type(content_type: str | None) -> str:
+    """The media type of a body: JSON, YAML or PROTOBUF; JSON when not said. UnsupportedMediaTypeError."""
+    if not content_type:
+        return JSON
+    media_type = _media_type(content_type)
+    if media_type not in MEDIA_TYPES:
+        raise UnsupportedMediaTypeError(content_type, MEDIA_TYPES)
+    return media_type
+
+
+def patch_type(content_type: str | None, *, custom: bool = False) -> str:
+    """The patch type of a PATCH body. Custom resources have no strategic merge. UnsupportedMediaTypeError."""
+    media_type = (content_type or "").partition(";")[0].strip(" ")
+    accepted = tuple(t for t in PATCH_TYPES if not custom or t != STRATEGIC_MERGE_PATCH)
+    if media_type not in accepted:
+        raise UnsupportedMediaTypeError(content_type or "", accepted, at_route=not custom)
+    return media_type
+
+
+# -- what endpoints allow --------------------------------------------------------------------------------------------
+
+
+def _allows_plain(media_type: str, kind: str, group: str, version: str) -> bool:
+    return not (kind or group or version)
+
+
+def _allows_resource(media_type: str, kind: str, group: str, version: str) -> bool:
+    if not (kind or group or version):
+        return True
+    if group != "meta.k8s.io" or version not in ("v1", "v1beta1") or kind not in _META_KINDS:
+        return False
+    return kind != "Table" or media_type != PROTOBUF
+
+
+def _allows_custom_resource(media_type: str, kind: str, group: str, version: str) -> bool:
+    """Custom objects have no protobuf form, but their metadata alone does."""
+    if media_type == PROTOBUF and not (kind or group or version):
+        return False
+    return _allows_resource(media_type, kind, group, version)
+
+
+def _allows_aggregated(media_type: str, kind: str, group: str, version: str) -> bool:
+    return kind == _DISCOVERY_KIND and group == _DISCOVERY_GROUP and version in ("v2", "v2beta1")
+
+
+# -- the Accept header -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    type: str
+    subtype: str
+    q: float
+    parameters: dict[str, str]
+
+    def matches(self, media_type: str) -> bool:
+        kind, _, subtype = media_type.partition("/")
+        if self.type == kind:
+            return self.subtype in (subtype, "*")
+        return self.type == "*" and self.subtype == "*"
+
+
+def _found(representation: Representation | None) -> Representation:
+    if representation is None:
+        raise NotAcceptableError(MEDIA_TYPES)
+    return representation
+
+
+def _negotiate(accept: str, allows: _Allows) -> Representation | None:
+    if len(accept) <= _REMEMBERED_LENGTH:
+        return _remembered(accept, allows)
+    return _first_allowed(accept, allows)
+
+
+def _first_allowed(accept: str, allows: _Allows) -> Representation | None:
+    if not accept:
+        return Representation(media_type=JSON)
+    for clause in _clauses(accept):
+        for media_type in MEDIA_TYPES:
+            if clause.matches(media_type) and (found := _representation(media_type, clause.parameters, allows)):
+                return found
+    return None
+
+
+_remembered = lru_cache(maxsize=_REMEMBERED)(_first_allowed)
+
+
+def _representation(media_type: str, parameters: dict[str, str], allows: _Allows) -> Representation | None:
+    stream = parameters.get("stream", "")
+    if stream and (stream != "watch" or media_type == YAML):
+        return None
+    if parameters.get("sv"):
+        return None  # the version of a server group; there is no other
+    kind, group, version = parameters.get("as", ""), parameters.get("g", ""), parameters.get("v", "")
+    if not allows(media_type, kind, group, version):
+        return None
+    return Representation(
+        media_type=media_type,
+        kind=kind,
+        group=group,
+        version=version,
+        pretty=parameters.get("pretty") == "1",
+        stream=stream,
+    )
+
+
+def _clauses(accept: str) -> Sequence[_Clause]:
+    """goautoneg's ParseAccept. Its order is not a total one, so the sort has to be its own: by insertion."""
+    clauses: list[_Clause] = []
+    for part in accept.split(","):
+        clause = _clause(part.strip(" "))
+        if clause is None:
+            continue
+        at = len(clauses)
+        while at > 0 and _before(clause, clauses[at - 1]):
+            at -= 1
+        clauses.insert(at, clause)
+    return clauses
+
+
+def _before(one: _Clause, other: _Clause) -> bool:
+    return (
+        one.q > other.q
+        or (one.type != "*" and other.type == "*")
+        or (one.subtype != "*" and other.subtype == "*")
+    )
+
+
+def _clause(part: str) -> _Clause | None:
+    media_type, *rest = part.split(";")
+    kind, _, subtype = media_type.partition("/")
+    kind, subtype = kind.strip(" "), subtype.strip(" ")
+    if not subtype:
+        if kind != "*":
+            return None
+        subtype = "*"
+    if "/" in subtype:
+        return None
+    q, parameters = 1.0, {}
+    for item in rest:
+        name, _, value = item.partition("=")
+        name = name.strip(" ")
+        if not value or "=" in value:
+            continue
+        if name == "q":
+            q = _quality(value)
+        else:
+            parameters[name] = value.strip(" ")
+    return _Clause(kind, subtype, q, parameters)
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+# -- the Content-Type header -----------------------------------------------------------------------------------------
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_CONTENT_TYPE = re.compile(
+    rf'\s*({_TOKEN}/{_TOKEN})\s*(?:;\s*(?:{_TOKEN}\s*=\s*(?:{_TOKEN}|"(?:[^"\\]|\\.)*")\s*)?)*', re.ASCII
+)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _media_type(content_type: str) -> str:
+    """The type without its parameters, in lower case; "" when malformed."""
+    match = _CONTENT_TYPE.fullmatch(content_type[:_REMEMBERED_LENGTH])
+    return match[1].lower() if match else ""
