@@ -63,8 +63,8 @@ def _is_postgres(pid: int) -> bool:
 def end_leftovers(cluster: Path) -> None:
     """Stop what a killed server left running, and remove its stale lock files. Blocks, at most the sum of STAGES.
 
-    The files go only when no process of the cluster is left: they are Postgres' own guard against two postmasters, but it
-    takes the pid in them for its author's even when that is a zombie or a stranger.
+    The files go only when no process of the cluster is left: they are Postgres' own guard against two postmasters, but
+    it takes the pid in them for its author's even when that is a zombie or a stranger.
     """
     left = working_in(cluster)
     if left:

@@ -1,0 +1,295 @@
+"""The server's own certificate authority, its certificates and the administrator's kubeconfig, all in DATA_DIR.
+
+    pki/ca.{crt,key}          made once, ten years; signs the others
+    pki/apiserver.{crt,key}   serving; made again when it expires soon or lacks a name the settings ask for
+    pki/admin.{crt,key}       client certificate of kubernetes-admin, group system:masters
+    pki/client-ca.crt         ca.crt and what --client-ca-file holds: whose client certificates are believed
+    admin.kubeconfig          the administrator's, with everything embedded
+
+Keys are EC P-256. Files appear whole (written beside, then renamed), keys with mode 0600. A lock keeps two servers
+that share a directory from making two authorities.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import yaml
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.locks import locked
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+CA_LIFETIME = timedelta(days=3650)  # kubeadm's
+LIFETIME = timedelta(days=365)  # kubeadm's
+RENEW_BEFORE = timedelta(days=30)  # enough for a server that is restarted once a month, or looks daily
+CLOCK_SKEW = timedelta(minutes=5)  # of clients; kubeadm's
+
+ADMIN_USER = "kubernetes-admin"
+ADMIN_GROUPS = ("system:masters",)
+SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A certificate and its private key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    def pem(self) -> tuple[bytes, bytes]:
+        key = self.key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+        return self.certificate.public_bytes(Encoding.PEM), key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What a serving certificate is valid for."""
+
+    dns: tuple[str, ...]
+    addresses: tuple[IPAddress, ...]
+
+    def general_names(self) -> list[x509.GeneralName]:
+        return [*map(x509.DNSName, self.dns), *map(x509.IPAddress, self.addresses)]
+
+
+def serving_names(*, addresses: Iterable[IPAddress], external_hostname: str | None = None) -> Names:
+    """The names of a server at these addresses: theirs, the loopback's, the machine's, the Service's."""
+    hostname = socket.gethostname().lower()
+    dns = dict.fromkeys(["localhost", *SERVICE_NAMES, *([external_hostname] if external_hostname else [])])
+    if hostname.isascii() and 0 < len(hostname) <= 253:
+        dns.setdefault(hostname)
+    loopback = (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
+    usable = [address for address in addresses if not address.is_unspecified]
+    return Names(dns=tuple(dns), addresses=tuple(dict.fromkeys([*loopback, *usable])))
+
+
+class Pki:
+    """The authority in DATA_DIR/pki. Every method is safe to repeat: what is good stays as it is."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.directory = data_dir / "pki"
+        self.ca_file = self.directory / "ca.crt"
+        self.serving_files = (self.directory / "apiserver.crt", self.directory / "apiserver.key")
+        self.client_ca_file = self.directory / "client-ca.crt"
+        self.kubeconfig_file = data_dir / "admin.kubeconfig"
+
+    def ensure(self, names: Names, *, client_ca: Path | None = None) -> list[str]:
+        """Make what is missing, expiring or no longer fitting; answers the names of the pairs made. OperatorError."""
+        made: list[str] = []
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+            with locked(self.directory / ".lock", wait=True):
+                authority = self._authority(made)
+                serving = self._load("apiserver")
+                if serving is None or not _issued_by(serving, authority) or not _covers(serving.certificate, names):
+                    self._store("apiserver", _issue_serving(authority, names), made)
+                admin = self._load("admin")
+                if admin is None or not _issued_by(admin, authority):
+                    self._store("admin", issue_client_certificate(authority, ADMIN_USER, ADMIN_GROUPS), made)
+                bundle = self.ca_file.read_bytes() + (client_ca.read_bytes() if client_ca is not None else b"")
+                if not self.client_ca_file.exists() or self.client_ca_file.read_bytes() != bundle:
+                    write_whole(self.client_ca_file, bundle, mode=0o644)
+        except OSError as error:
+            raise OperatorError(f"cannot keep certificates in {self.directory}: {error}") from error
+        return made
+
+    def authority(self) -> Pair:
+        """The authority, which must exist. OperatorError."""
+        found = self._load("ca")
+        if found is None:
+            raise OperatorError(f"there is no authority in {self.directory}; start `kubechronicle serve` there first")
+        return found
+
+    def write_admin_kubeconfig(self, *, server: str, serving_ca: Path | None = None) -> Path:
+        """``server``: its URL. ``serving_ca``: whose word for the server to take, if not that of our authority."""
+        admin = self._load("admin")
+        if admin is None:
+            raise OperatorError(f"there is no admin certificate in {self.directory}")
+        text = kubeconfig(server=server, ca=(serving_ca or self.ca_file).read_bytes(), user=ADMIN_USER, pair=admin)
+        if not self.kubeconfig_file.exists() or self.kubeconfig_file.read_text() != text:
+            write_whole(self.kubeconfig_file, text.encode(), mode=0o600)
+        return self.kubeconfig_file
+
+    def _authority(self, made: list[str]) -> Pair:
+        found = self._load("ca")
+        if found is None:
+            self._store("ca", _make_authority(), made)
+            return self.authority()
+        if found.certificate.not_valid_after_utc < datetime.now(UTC) + RENEW_BEFORE:
+            raise OperatorError(
+                f"the authority {self.ca_file} expires on {found.certificate.not_valid_after_utc:%Y-%m-%d}; "
+                "move the pki folder away to have a new one made, and give its clients new certificates"
+            )
+        return found
+
+    def _load(self, name: str) -> Pair | None:
+        """The pair, None if there is no certificate (a key alone was being stored when its server was killed).
+        OperatorError if the files are not what they should be."""
+        crt, key = self.directory / f"{name}.crt", self.directory / f"{name}.key"
+        if not crt.exists():
+            return None
+        if not key.exists():
+            raise OperatorError(f"{key} is missing; put it back, or remove {crt} to have both made anew")
+        try:
+            certificate = x509.load_pem_x509_certificate(crt.read_bytes())
+            private = load_pem_private_key(key.read_bytes(), password=None)
+        except ValueError:
+            raise OperatorError(f"{crt} or {key} is damaged; remove both to have them made anew") from None
+        if not isinstance(private, ec.EllipticCurvePrivateKey) or not _same_key(certificate, private):
+            raise OperatorError(f"{key} does not belong to {crt}; remove both to have them made anew")
+        return Pair(certificate=certificate, key=private)
+
+    def _store(self, name: str, pair: Pair, made: list[str]) -> None:
+        """The old certificate goes before the new key comes: at no moment do the two not belong together."""
+        certificate, key = pair.pem()
+        (self.directory / f"{name}.crt").unlink(missing_ok=True)
+        write_whole(self.directory / f"{name}.key", key, mode=0o600)
+        write_whole(self.directory / f"{name}.crt", certificate, mode=0o644)
+        made.append(name)
+
+
+def issue_client_certificate(
+    authority: Pair, user: str, groups: Sequence[str] = (), *, lifetime: timedelta = LIFETIME
+) -> Pair:
+    """A certificate for a user: common name the user, an organization for each group. OperatorError: a name it can't hold."""
+    attributes = [*((NameOID.ORGANIZATION_NAME, group) for group in groups), (NameOID.COMMON_NAME, user)]
+    try:
+        subject = x509.Name([x509.NameAttribute(oid, value) for oid, value in attributes])
+    except ValueError as error:
+        raise OperatorError(f"no certificate can hold user {user!r} with groups {list(groups)}: {error}") from None
+    key, builder = _begin(subject, authority.certificate.subject, lifetime)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+    return _finish(key, builder, authority)
+
+
+def kubeconfig(*, server: str, ca: bytes, user: str, pair: Pair) -> str:
+    """A kubeconfig with one cluster, one user, one context, everything embedded."""
+    certificate, key = pair.pem()
+
+    def data(content: bytes) -> str:
+        return base64.b64encode(content).decode()
+
+    credentials = {"client-certificate-data": data(certificate), "client-key-data": data(key)}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "kubechronicle", "cluster": {"server": server, "certificate-authority-data": data(ca)}},
+        ],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": "kubechronicle", "context": {"cluster": "kubechronicle", "user": user}}],
+        "current-context": "kubechronicle",
+    }
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def write_whole(path: Path, content: bytes, *, mode: int) -> None:
+    """Replace the file at once: a reader sees the old or the new one, also after a crash."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+def _begin(
+    subject: x509.Name, issuer: x509.Name, lifetime: timedelta
+) -> tuple[ec.EllipticCurvePrivateKey, x509.CertificateBuilder]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + lifetime)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return key, builder
+
+
+def _finish(key: ec.EllipticCurvePrivateKey, builder: x509.CertificateBuilder, authority: Pair) -> Pair:
+    """Sign as an end entity of the authority."""
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+    builder = (
+        builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(identifier, critical=False)
+    )
+    return Pair(certificate=builder.sign(authority.key, hashes.SHA256()), key=key)
+
+
+def _make_authority() -> Pair:
+    # The serial tells two authorities of the same name apart in clients that cache by name.
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubechronicle")])
+    key, builder = _begin(name, name, CA_LIFETIME)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+    return Pair(certificate=builder.sign(key, hashes.SHA256()), key=key)
+
+
+def _issue_serving(authority: Pair, names: Names) -> Pair:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    key, builder = _begin(subject, authority.certificate.subject, LIFETIME)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    builder = builder.add_extension(x509.SubjectAlternativeName(names.general_names()), critical=False)
+    return _finish(key, builder, authority)
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True, key_cert_sign=signs_certificates, crl_sign=signs_certificates,
+        content_commitment=False, key_encipherment=False, data_encipherment=False, key_agreement=False,
+        encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+
+
+def _issued_by(pair: Pair, authority: Pair) -> bool:
+    """Whether the authority signed it and it is not about to expire."""
+    if pair.certificate.not_valid_after_utc < datetime.now(UTC) + RENEW_BEFORE:
+        return False
+    try:
+        pair.certificate.verify_directly_issued_by(authority.certificate)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _covers(certificate: x509.Certificate, names: Names) -> bool:
+    try:
+        held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return False
+    return set(names.general_names()) <= set(held)
+
+
+def _same_key(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> bool:
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return certificate.public_key().public_bytes(*form) == key.public_key().public_bytes(*form)

@@ -1,0 +1,157 @@
+"""What the values of settings may be: one converter per type, from the text of a flag or the value of a config file.
+
+Each converter either answers the value or raises ValueError whose message completes "--flag: …". The text forms are
+kube-apiserver's: Go durations (1m30s), CIDRs, comma-separated lists.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NewType
+from urllib.parse import urlsplit
+
+import cattrs
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+Port = NewType("Port", int)
+Count = NewType("Count", int)
+Seconds = NewType("Seconds", float)
+DatabaseURL = NewType("DatabaseURL", str)
+Hostname = NewType("Hostname", str)
+
+UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+_HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.IGNORECASE)
+SCHEMES = ("postgres", "postgresql")
+
+
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """Which control loops run: kube-controller-manager's --controllers."""
+
+    patterns: tuple[str, ...]
+
+    def enabled(self, name: str) -> bool:
+        """``name`` or ``-name`` in the list decides, else whether ``*`` is in it."""
+        if f"-{name}" in self.patterns:
+            return False
+        return name in self.patterns or "*" in self.patterns
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"must be a single value, got {value!r}")
+    return str(value).strip()
+
+
+def _whole(value: Any, *, least: int, most: int, what: str) -> int:
+    text = _text(value)
+    if not re.fullmatch(r"\d+", text) or not least <= int(text) <= most:
+        raise ValueError(f"must be {what}, got {text!r}")
+    return int(text)
+
+
+def _port(value: Any, _: object) -> Port:
+    return Port(_whole(value, least=0, most=65535, what="a port between 0 (any free one) and 65535"))
+
+
+def _count(value: Any, _: object) -> Count:
+    return Count(_whole(value, least=0, most=2**31 - 1, what="a whole number, 0 or more"))
+
+
+def _seconds(value: Any, _: object) -> Seconds:
+    text = _text(value)
+    if text == "0":
+        return Seconds(0.0)
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"must be a duration such as 90s, 1m30s or 2h, got {text!r}")
+    return Seconds(sum(float(number) * UNITS[unit] for number, unit in _DURATION_PART.findall(text)))
+
+
+def _address(value: Any, _: object) -> IPAddress:
+    try:
+        return ipaddress.ip_address(_text(value))
+    except ValueError:
+        raise ValueError(f"must be an IP address, got {value!r}") from None
+
+
+def _network(value: Any, _: object) -> IPNetwork:
+    """A range that holds at least the ``kubernetes`` Service and one more (kube-apiserver: 8 addresses)."""
+    try:
+        network = ipaddress.ip_network(_text(value))
+    except ValueError as error:
+        raise ValueError(f"must be an IP range such as 10.96.0.0/16, got {value!r} ({error})") from None
+    if network.num_addresses < 8:
+        raise ValueError(f"must hold at least 8 addresses, got {value!r}")
+    return network
+
+
+def _file(value: Any, _: object) -> Path:
+    path = Path(_text(value)).expanduser()
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(value)!r}")
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ValueError(f"cannot read {str(value)!r}: {error.strerror}") from None
+    return path.absolute()
+
+
+def _directory(value: Any, _: object) -> Directory:
+    path = Path(_text(value)).expanduser()
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{str(value)!r} is not a directory")
+    return Directory(path.absolute())
+
+
+def _database_url(value: Any, _: object) -> DatabaseURL:
+    text = _text(value)
+    if urlsplit(text).scheme not in SCHEMES:
+        # Not the whole text: it may hold a password, and this line may end up in a log.
+        raise ValueError("must begin with postgresql://, such as postgresql://user:password@host:5432/database")
+    return DatabaseURL(text)
+
+
+def _hostname(value: Any, _: object) -> Hostname:
+    text = _text(value)
+    if len(text) > 253 or not _HOSTNAME.fullmatch(text):
+        raise ValueError(f"must be a host name, got {text!r}")
+    return Hostname(text)
+
+
+def _controllers(value: Any, _: object) -> Controllers:
+    parts = value if isinstance(value, list) else _text(value).split(",")
+    return Controllers(tuple(part.strip() for part in map(_text, parts) if part.strip()))
+
+
+ReadableFile = NewType("ReadableFile", Path)
+Directory = NewType("Directory", Path)
+
+CONVERTERS: dict[Any, Callable[[Any, Any], Any]] = {
+    Port: _port,
+    Count: _count,
+    Seconds: _seconds,
+    IPAddress: _address,
+    IPNetwork: _network,
+    ReadableFile: _file,
+    Directory: _directory,
+    DatabaseURL: _database_url,
+    Hostname: _hostname,
+    Controllers: _controllers,
+}
+
+
+def make_converter() -> cattrs.Converter:
+    """Structures one value at a time, so that an error can name its flag."""
+    converter = cattrs.Converter(detailed_validation=False)
+    for target, hook in CONVERTERS.items():
+        converter.register_structure_hook_func(partial(operator.eq, target), hook)
+    return converter
