@@ -91,10 +91,11 @@ def _translated(error: Exception) -> LogError:
         kind: type[LogError] = _by_sqlstate(_SQLSTATES, sqlstate) or LogError
         mending = _by_sqlstate(_MENDING, sqlstate)
         return kind(f"Postgres: {error} ({sqlstate})" + (f"; {mending}" if mending else ""))
-    if isinstance(error, asyncpg.exceptions.ClientConfigurationError):
+    if isinstance(error, ValueError):  # asyncpg's ClientConfigurationError is one too
         shape = "postgresql://user:password@host/database"
         return SetupError(f"the database URL is wrong: {error}; it should look like {shape}")
-    if isinstance(error, OSError | EOFError | TimeoutError | asyncpg.InterfaceError):
+    # InternalClientError: asyncpg says so when the server's farewell came while nothing was asked
+    if isinstance(error, OSError | EOFError | asyncpg.InterfaceError | asyncpg.InternalClientError):
         return ConnectionLost(f"no connection to Postgres: {str(error) or type(error).__name__}")
     return LogError(f"{type(error).__name__}: {error}")
 

@@ -15,7 +15,9 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,9 +85,6 @@ class PostgresServer:
         identity = _unprivileged()
         if identity:
             os.chown(self.directory, identity["user"], identity["group"])  # type: ignore[arg-type]
-            for parent in self.directory.parents:  # pytest makes its temporary directories 0700
-                if parent.owner() == "root" and str(parent).startswith("/tmp/"):
-                    parent.chmod(0o755)
         tools = binaries()
         assert tools is not None
         self._run(
@@ -144,8 +143,23 @@ class PostgresServer:
         self.start()
 
 
+@contextlib.contextmanager
+def running(*settings: str) -> Iterator[PostgresServer]:
+    """A new cluster in a directory of its own, stopped and removed at the end. Not in pytest's temporary directory:
+    every pytest that starts makes that one private to root again, and Postgres does not run as root."""
+    directory = Path(tempfile.mkdtemp(prefix="kubechronicle-postgres-"))
+    directory.chmod(0o755)
+    server = start(directory, *settings)
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 def start(directory: Path, *settings: str) -> PostgresServer:
-    """A new cluster in ``directory``, started. ``settings``: "name=value" for postgres -c."""
+    """A new cluster in ``directory``, started; the unprivileged user must be able to get there. ``settings``:
+    "name=value" for postgres -c."""
     server = PostgresServer(directory=directory, port=_free_port(), settings=settings)
     server.initialise()
     server.start()

@@ -1,0 +1,97 @@
+"""Fixtures of the log's tests: a real Postgres for the session, a migrated database of its own for each test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/ is no package, and this helper is shared by all of it
+import postgres_fixture
+
+TEMPLATE = "kubechronicle_migrated"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[postgres_fixture.PostgresServer]:
+    if postgres_fixture.binaries() is None:
+        pytest.skip("no Postgres on this machine")
+    # fsync off: these tests are about what is committed, not about power cuts
+    with postgres_fixture.running("fsync=off") as server:
+        yield server
+
+
+def database_of(server: postgres_fixture.PostgresServer, name: str) -> str:
+    return server.url.rsplit("/", 1)[0] + "/" + name
+
+
+def sql(url: str, *statements: str) -> str:
+    """Run statements with psql, from outside, as an operator would; answers the rows, columns separated by |."""
+    tools = postgres_fixture.binaries()
+    assert tools is not None
+    commands = [part for statement in statements for part in ("-c", statement)]
+    done = subprocess.run(
+        [str(tools / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", url, *commands],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="session")
+def template(postgres: postgres_fixture.PostgresServer) -> str:
+    from kubechronicle.eventlog.postgres import migrate
+
+    sql(postgres.url, f"create database {TEMPLATE}")
+    trio.run(migrate, database_of(postgres, TEMPLATE))
+    return TEMPLATE
+
+
+@pytest.fixture
+def empty_database(postgres: postgres_fixture.PostgresServer) -> Iterator[str]:
+    """URL of a database with nothing in it."""
+    name = f"test_{uuid.uuid4().hex}"
+    sql(postgres.url, f"create database {name}")
+    yield database_of(postgres, name)
+    sql(postgres.url, f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def database(postgres: postgres_fixture.PostgresServer, template: str) -> Iterator[str]:
+    """URL of a migrated database of this test's own."""
+    name = f"test_{uuid.uuid4().hex}"
+    sql(postgres.url, f"create database {name} template {template}")
+    yield database_of(postgres, name)
+    if postgres.process is not None:
+        sql(postgres.url, f"drop database {name} with (force)")
+
+
+@pytest.fixture
+async def replicas(database: str) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+    """``await replicas()`` opens one more PostgresLog on the test's database."""
+    from kubechronicle.eventlog.postgres import open_postgres_log
+
+    async with trio.open_nursery() as nursery:
+
+        async def hold(*, task_status: trio.TaskStatus[Any]) -> None:
+            async with open_postgres_log(database, instance="test") as log:
+                task_status.started(log)
+                await trio.sleep_forever()
+
+        async def opened() -> Any:
+            return await nursery.start(hold)
+
+        yield opened
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def run_sql(database: str) -> Callable[..., str]:
+    """``run_sql(statement, …)`` in the test's database, on a connection of its own."""
+    return lambda *statements: sql(database, *statements)
