@@ -66,7 +66,7 @@ class Pending:
     transaction: Transaction
     deadline: float
     size: int
-    tell: Callable[[tuple[Record, ...] | LogError], None]
+    tell: Callable[[tuple[Record, ...] | LogError], None] = lambda _: None
     sent: bool = False
     outcome: tuple[Record, ...] | LogError | None = None
 

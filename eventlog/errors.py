@@ -60,3 +60,11 @@ class RefusedError(LogError):
 class OutcomeUnknownForNow(LogError):
     """The caller's deadline passed while it is not known whether the change commits, or before it was applied here.
     Neither success nor failure: settling goes on without the caller, and a later read shows what happened."""
+
+
+class QueueFull(LogError):
+    """The appender's line is at its bound: nothing happened, try again later."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(f"{capacity} changes are waiting for the log already")
+        self.capacity = capacity

@@ -39,7 +39,7 @@ class Operation(enum.IntEnum):
     DELETE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Who:
     """Who asked for a change and with which request. Strings are empty where unknown; never holds credentials."""
 
@@ -56,7 +56,7 @@ class Who:
     audit_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One proposed change.
 
@@ -74,7 +74,7 @@ class Change:
     decoded: dict[str, Any] | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
     """Changes that commit together or not at all. No key occurs twice."""
 
@@ -82,7 +82,7 @@ class Transaction:
     who: Who
 
 
-@dataclass(frozen=True, slots=True, kw_only)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Transactions sent in one round trip; each is accepted or refused on its own. No key occurs twice in a batch."""
 
@@ -90,7 +90,7 @@ class Batch:
     transactions: tuple[Transaction, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One change as the log holds it. ``body`` as in Change (no resourceVersion)."""
 
@@ -107,7 +107,7 @@ class Record:
     decoded: dict[str, Any] | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """A transaction that did not commit because ``key`` has revision ``actual`` (0: absent), not ``expected``."""
 
@@ -116,7 +116,7 @@ class Refused:
     actual: int
 
 
-@dataclass(frozen=True, slots=True, kw_only)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
     """One outcome per transaction of the batch, in order: the Records it became, or why it was refused.
 
@@ -128,7 +128,7 @@ class BatchResult:
     head: int
 
 
-@dataclass(frozen=True, slots=True, kw_only)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """The newest revision; the revision at or below which history may be gone, for the server as a whole
     (``compacted``) and for resources with a shorter retention (``compacted_of``, by group-resource)."""

@@ -4,7 +4,7 @@ Whatever is written where, however connections break, replicas crash or stall an
 
 - revisions are gapless, and the log holds what callers were told, in that order;
 - a view is the replay of the log; a past state is the replay up to there;
-- a watch delivers exactly what the model says followed, in its scope, wherever it began; list-then-watch misses nothing;
+- a watch delivers exactly what followed in its scope, wherever it began; list-then-watch misses nothing;
 - compacted history answers Compacted, and nothing else does.
 
 The trio loop runs in a thread with a clock that jumps, so that Hypothesis can drive it rule by rule and shrink.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import orjson
 import pytest
@@ -133,7 +134,8 @@ def test_shelves_are_a_sorted_dictionary(
 
 
 def test_every_past_state_in_memory_is_the_state_then() -> None:
-    world, chance, past = World(), random.Random(5), {0: ()}
+    world, chance = World(), random.Random(5)
+    past: dict[int, Sequence[Entry]] = {0: ()}
     keys = [pod(name, namespace) for namespace in "ab" for name in "xyz"]
     for revision in range(1, 120):
         key = chance.choice(keys)
@@ -141,7 +143,7 @@ def test_every_past_state_in_memory_is_the_state_then() -> None:
             world.delete(key)
         else:
             world.put(key, text=str(revision))
-        past[revision] = world.views["pods"].entries()  # type: ignore[assignment]
+        past[revision] = world.views["pods"].entries()
     for revision, state in past.items():
         snapshot = world.views["pods"].snapshot(revision)
         assert snapshot is not None
