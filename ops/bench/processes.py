@@ -247,10 +247,10 @@ class ServerProcess:
 
 def postmaster(cluster: Path) -> int | None:
     """The process id of the postmaster running a database cluster, None if none does."""
-    found = next(iter(sorted(cluster.rglob("postmaster.pid"))), None) if cluster.exists() else None
-    if found is None:
+    try:
+        pid = int((cluster / "postmaster.pid").read_text().split("\n", 1)[0])
+    except (FileNotFoundError, ValueError):
         return None
-    pid = int(found.read_text().split("\n", 1)[0])
     # The file outlives a postmaster that was killed, and by then its pid may be someone else's.
     return pid if not _gone(pid) and "postgres" in Path(f"/proc/{pid}/comm").read_text() else None
 

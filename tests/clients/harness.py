@@ -1,7 +1,7 @@
 """What the real-client tests share: servers as their users run them, a plain HTTPS client, kubectl, the Go programs.
 
 Free of pytest except for its assertion rewriting; the fixtures are in conftest.py. Tests import it as ``harness``
-(conftest puts this folder on the path). Nothing here knows how the server works: it uses the command line, HTTPS and SQL.
+(conftest puts this folder on the path). Nothing here knows how the server works: it uses the command line and HTTPS.
 """
 
 from __future__ import annotations

@@ -246,8 +246,11 @@ def test_patch(thing: Thing, kubectl: Kubectl) -> None:
     merge = '{"metadata":{"annotations":{"note":null,"merged":"yes"}}}'
     assert kubectl(*reference, "--type=merge", "-p", merge) == f"{thing.full} patched\n"
     assert kubectl(*reference, "--type=merge", "-p", merge) == f"{thing.full} patched (no change)\n"
-    steps = '[{"op":"test","path":"/metadata/labels/made","value":"here"},{"op":"add","path":"/metadata/labels/n","value":"1"}]'
-    assert kubectl(*reference, "--type=json", "-p", steps) == f"{thing.full} patched\n"
+    steps = [
+        {"op": "test", "path": "/metadata/labels/made", "value": "here"},
+        {"op": "add", "path": "/metadata/labels/n", "value": "1"},
+    ]
+    assert kubectl(*reference, "--type=json", "-p", json.dumps(steps)) == f"{thing.full} patched\n"
     metadata = thing.get()["metadata"]
     assert metadata["annotations"] == {"merged": "yes"}
     assert metadata["labels"]["n"] == "1"

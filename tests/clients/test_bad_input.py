@@ -1,0 +1,517 @@
+"""Clients that are wrong, rude or asleep: each gets a correct Status or a closed connection, and the server goes on.
+
+Every test ends with the same questions (``still_well``): is it the same process, does it answer, has its memory stayed
+where it was?
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from harness import Answer, Api, Server, configmap, eventually, unique
+
+from kubechronicle.ops.bench.processes import resident_mib
+
+NAMESPACE = "bad-input"
+CONFIGMAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+POST = b"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"  # a head that goes on
+MIB = 1 << 20
+GROWTH = 48.0  # MiB a test may leave behind: caches and the allocator's own, but not what the test sent
+
+
+@pytest.fixture(scope="module")
+def api(server: Server) -> Api:
+    api = server.api()
+    api.namespace(NAMESPACE)
+    for _ in range(20):  # what the first requests of each sort leave in memory is not what is measured
+        api.request("GET", CONFIGMAPS).expect(200)
+        api.request("POST", CONFIGMAPS, b"{").expect(400)
+    return api
+
+
+@pytest.fixture(autouse=True)
+def still_well(server: Server, api: Api) -> Iterator[None]:
+    pid, memory = server.pid, resident_mib(server.pid)
+    yield
+    assert server.running
+    assert server.pid == pid
+    began = time.monotonic()
+    assert server.api().request("GET", "/readyz").body == b"ok"
+    assert time.monotonic() - began < 5
+    growth = resident_mib(pid) - memory
+    assert growth < GROWTH, f"{growth:.0f} MiB more than before"
+
+
+def post(api: Api, body: bytes, content_type: str = JSON, query: str = "") -> Answer:
+    return api.request("POST", CONFIGMAPS + query, body, headers={"Content-Type": content_type})
+
+
+def status(answer: Answer, code: int, reason: str) -> str:
+    """Assert a Status of this code and reason; its message."""
+    found = answer.json()
+    assert (answer.status, found["kind"], found["status"], found["code"], found.get("reason")) == (
+        code,
+        "Status",
+        "Failure",
+        code,
+        reason,
+    ), answer
+    return str(found["message"])
+
+
+def connect(server: Server, *, receive_buffer: int = 0, timeout: float = 30.0) -> ssl.SSLSocket:
+    raw = socket.socket()
+    if receive_buffer:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    raw.settimeout(timeout)
+    raw.connect(("127.0.0.1", server.port))
+    return server.client_context().wrap_socket(raw, server_hostname="127.0.0.1")
+
+
+def exchange(server: Server, request: bytes) -> bytes:
+    """Everything the server says to these bytes until it closes, or until an answer's head is there."""
+    with connect(server) as connection:
+        received = b""
+        with contextlib.suppress(ssl.SSLError, ConnectionError):  # it need not read what it refuses …
+            connection.sendall(request)
+        with contextlib.suppress(ssl.SSLError, ConnectionError):  # … but may have said why
+            while b"\r\n\r\n" not in received and (data := connection.recv(65536)):
+                received += data
+        return received
+
+
+# Bodies
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"nul",
+        b"[]",
+        b'"text"',
+        b"1e999",
+        b"{}{}",
+        b'{"apiVersion":"v1","kind":"Gadget"}',
+        b'{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}',
+        b'{"apiVersion":"apps/v1","kind":"ConfigMap","metadata":{"name":"a"}}',
+        b'{"apiVersion":"v1","kind":"ConfigMap","metadata":[]}',
+        b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":1}}',
+        b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"a":1}}',
+        b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"binaryData":{"a":"?"}}',
+        b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","creationTimestamp":"yesterday"}}',
+        b'\xff\xfe{"apiVersion":"v1"}',
+        b"\x00" * 100,
+    ],
+    ids=lambda body: repr(body[:60]),
+)
+def test_malformed_json(api: Api, body: bytes) -> None:
+    assert status(post(api, body), 400, "BadRequest")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"a: [",
+        b"a: b: c",
+        b"\t- x",
+        b"- 1\n- 2",
+        b"just text",
+        b"%YAML 9",
+        b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: *unknown}",
+        b"apiVersion: v1\nkind: ConfigMap\nmetadata: &a {name: x, labels: *a}",
+        b"!!python/object/apply:os.system ['true']",
+        b"a: \xff\xfe",
+    ],
+    ids=lambda body: repr(body[:60]),
+)
+def test_malformed_yaml(api: Api, body: bytes) -> None:
+    assert status(post(api, body, YAML), 400, "BadRequest")
+
+
+def test_a_yaml_bomb(api: Api) -> None:
+    """Nine aliases of nine aliases of …: a few hundred bytes that stand for gigabytes."""
+    lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"]
+    lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+    began = time.monotonic()
+    status(post(api, "\n".join(["apiVersion: v1", "kind: ConfigMap", *lines]).encode(), YAML), 400, "BadRequest")
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"k8s",
+        b"k8s\x00",
+        b"k8s\x00\xff\xff\xff\xff",
+        b"protobuf?",
+        b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}',
+        # The envelope names v1 ConfigMap; its raw part claims a field of 2 GiB, is cut short, is of a wrong wire type.
+        b"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x07\x0a\xff\xff\xff\xff\x07\x00",
+        b"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x04\x0a\x09ab",
+        b"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x02\x08\x01",
+    ],
+    ids=lambda body: repr(body[:60]),
+)
+def test_malformed_protobuf(api: Api, body: bytes) -> None:
+    assert status(post(api, body, PROTOBUF), 400, "BadRequest")
+
+
+def test_unknown_media_types(api: Api) -> None:
+    assert status(post(api, b"{}", "text/plain"), 415, "UnsupportedMediaType")
+    answer = api.request("GET", CONFIGMAPS, headers={"Accept": "image/png"})
+    assert status(answer, 406, "NotAcceptable")
+    answer = api.request("PATCH", f"{CONFIGMAPS}/a", b"{}", headers={"Content-Type": JSON})
+    assert status(answer, 415, "UnsupportedMediaType")
+
+
+@pytest.mark.parametrize("size", [3 * MIB + 1, 4 * MIB, 40 * MIB])
+def test_a_body_that_is_too_large(server: Server, api: Api, size: int) -> None:
+    """The limit is 3 MiB. It is announced by a length, or not."""
+    obj = json.dumps(configmap("large", v="x" * size)).encode()
+    for method, target in (("POST", CONFIGMAPS), ("PUT", f"{CONFIGMAPS}/large")):
+        with contextlib.suppress(ConnectionError, ssl.SSLError):  # the server need not read what it refuses
+            answer = api.request(method, target, obj)
+            assert status(answer, 413, "RequestEntityTooLarge") == "Request entity too large: limit is 3145728"
+        api.close()
+    head = f"POST {CONFIGMAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: {JSON}\r\n"
+    chunk = b"%x\r\n%s\r\n" % (65536, b"x" * 65536)
+    announced = exchange(server, f"{head}Content-Length: {size}\r\n\r\n".encode() + obj[:65536])
+    assert announced == b"" or announced.startswith(b"HTTP/1.1 413")
+    chunked = exchange(server, f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk * (size // 65536 + 1))
+    assert chunked == b"" or chunked.startswith(b"HTTP/1.1 413")
+
+
+def test_an_object_that_is_too_large_for_its_kind(api: Api) -> None:
+    body = json.dumps(configmap(unique("large"), v="x" * 2 * MIB)).encode()
+    assert "must have at most 1048576 bytes" in status(post(api, body), 422, "Invalid")
+    annotated = configmap(unique("large"))
+    annotated["metadata"]["annotations"] = {"a": "x" * 300_000}
+    assert "metadata.annotations: Too long" in status(post(api, json.dumps(annotated).encode()), 422, "Invalid")
+
+
+def test_unknown_and_duplicate_fields(api: Api) -> None:
+    body = (
+        b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME","nome":1},"data":{"a":"1","a":"2"},"dada":{}}'
+    )
+    refused = status(post(api, body, query="?fieldValidation=Strict"), 400, "BadRequest")
+    for complaint in ('unknown field "dada"', 'unknown field "metadata.nome"', 'duplicate field "data.a"'):
+        assert complaint in refused
+    warned = post(api, body.replace(b"NAME", unique("warned").encode()), query="?fieldValidation=Warn")
+    assert warned.status == 201
+    assert 'unknown field \\"dada\\"' in warned.headers["warning"]
+    ignored = post(api, body.replace(b"NAME", unique("ignored").encode()), query="?fieldValidation=Ignore")
+    assert (ignored.status, ignored.headers.get("warning")) == (201, None)
+    assert "dada" not in ignored.json()
+    assert ignored.json()["data"] == {"a": "2"}
+    assert status(post(api, body, query="?fieldValidation=Perhaps"), 422, "Invalid")
+
+
+@pytest.mark.parametrize("depth", [1_000, 100_000, 1_000_000])
+def test_deep_nesting(api: Api, depth: int) -> None:
+    """A thousand levels in a field nobody knows may pass (and be dropped); more than Go's ten thousand may not."""
+    allowed = {400, 413} if depth > 10_000 else {201, 400}
+    head = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"deep":' % unique("deep").encode()
+    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+        body = head + opening * depth + b"1" + closing * depth + b"}"
+        assert post(api, body).status in allowed
+        assert post(api, body[: len(body) // 2]).status in {400, 413}
+        patched = api.request(
+            "PATCH", f"{CONFIGMAPS}/none", body, headers={"Content-Type": "application/merge-patch+json"}
+        )
+        assert patched.status in {400, 404, 413}
+    began = time.monotonic()
+    assert post(api, b"a: " + b"[" * depth, YAML).status in {400, 413}
+    assert time.monotonic() - began < 10
+    # Nested length-delimited fields, each around the next: what a recursive reader would follow.
+    assert post(api, b"k8s\x00" + b"\x0a\x7f" * depth, PROTOBUF).status in {400, 413}
+
+
+def test_invalid_utf_8(server: Server, api: Api) -> None:
+    """Go's decoder puts U+FFFD in the place of what is no UTF-8; refusing it is as good. Passing it on is not."""
+    body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"data":{"a":"\xff\xc0\x80"}}'
+    answer = post(api, body % unique("utf").encode())
+    assert answer.status in {201, 400}
+    answer.body.decode("utf-8")
+    lone = post(api, body.replace(b"\xff\xc0\x80", b"\\ud800") % unique("utf").encode())
+    assert lone.status in {201, 400}
+    lone.body.decode("utf-8")
+    for target in (
+        "/api/v1/namespaces/%FF%FE/configmaps",
+        f"{CONFIGMAPS}/%FF",
+        f"{CONFIGMAPS}?labelSelector=%FF%3D1",
+        f"{CONFIGMAPS}?fieldSelector=metadata.name%3D%C0%80",
+        f"{CONFIGMAPS}/%00",
+    ):
+        answer = api.request("GET", target)
+        assert answer.status in {200, 400, 404}, (target, answer)
+    received = exchange(server, b"GET /api/v1/\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert received == b"" or received.startswith((b"HTTP/1.1 400", b"HTTP/1.1 404"))
+
+
+# Requests
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=abc",
+        "limit=99999999999999999999",
+        "watch=1&timeoutSeconds=abc",
+        "resourceVersion=abc",
+        "resourceVersion=-1",
+        "resourceVersionMatch=Exact",
+        "resourceVersion=0&resourceVersionMatch=Exact",
+        "resourceVersion=1&resourceVersionMatch=Roughly",
+        "continue=%00garbage",
+        "continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ&limit=1",
+        "labelSelector=a%20in%20(",
+        "labelSelector=,,,",
+        "labelSelector=" + "a%3D%21",
+        "fieldSelector=a",
+        "fieldSelector=spec.unknown%3Da",
+        "watch=1&sendInitialEvents=true",
+        "watch=1&resourceVersionMatch=NotOlderThan",
+    ],
+)
+def test_absurd_options(api: Api, query: str) -> None:
+    answer = api.request("GET", f"{CONFIGMAPS}?{query}")
+    assert answer.status in {400, 422}, answer
+    assert answer.json()["kind"] == "Status"
+
+
+def test_a_revision_from_the_future(api: Api) -> None:
+    answer = api.request("GET", f"{CONFIGMAPS}?resourceVersion=999999999999")
+    message = status(answer, 504, "Timeout")
+    assert message.startswith("Too large resource version: 999999999999, current: ")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "x" * 1_000_000,
+        "&".join(f"p{n}=1" for n in range(20_000)),
+        "&" * 100_000,
+        "%" * 5000,
+        "labelSelector=" + "a," * 20_000,
+    ],
+    ids=["long", "many", "empty", "percent", "selector"],
+)
+def test_absurd_query_strings(server: Server, query: str) -> None:
+    request = f"GET {CONFIGMAPS}?{query} HTTP/1.1\r\nHost: x\r\n\r\n"
+    received = exchange(server, request.encode())
+    assert received == b"" or received[9:12] in {b"200", b"400", b"414", b"431"}, received[:300]
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\r\n\r\n\r\n",
+        b"complete nonsense\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n bad: fold\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA\x00B: c\r\n\r\n",
+        POST + b"Content-Length: -1\r\n\r\n",
+        POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+        POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
+        POST + b"Transfer-Encoding: gzip\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 2_000_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"H%d: x\r\n" % n for n in range(20_000)) + b"\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 100,
+        b"\x16\x03\x01" + b"\xff" * 1000,
+    ],
+    ids=lambda value: repr(value[:60]),
+)
+def test_what_is_no_http(server: Server, request_bytes: bytes) -> None:
+    with connect(server, timeout=3) as connection:
+        received = b""
+        with contextlib.suppress(ssl.SSLError, ConnectionError, TimeoutError):
+            connection.sendall(request_bytes)
+            while data := connection.recv(65536):
+                received += data
+    # At most one answer, and no success: what follows the error is not a request of its own.
+    assert received.count(b"HTTP/1.1 ") <= 1
+    assert received == b"" or received[9:10] in b"45" or not received.startswith(b"HTTP/"), received[:300]
+
+
+def test_what_is_no_tls(server: Server) -> None:
+    for sent in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x00" * 1000, b"\x16\x03\x01\x02\x00\x01", b""):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionError):
+                while connection.recv(65536):
+                    pass
+
+
+def test_old_tls_is_refused(server: Server) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with (
+        socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw,
+        pytest.raises((ssl.SSLError, OSError)),
+    ):
+        context.wrap_socket(raw)
+
+
+def test_nobody_gets_in_without_a_name(server: Server) -> None:
+    context = ssl.create_default_context(cafile=str(server.data_dir / "pki" / "ca.crt"))
+
+    def ask(target: str, more: bytes = b"") -> bytes:
+        with (
+            socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw,
+            context.wrap_socket(raw, server_hostname="127.0.0.1") as connection,
+        ):
+            connection.sendall(b"GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\n" % (target.encode(), more))
+            received = b""
+            while data := connection.recv(65536):
+                received += data
+            return received
+
+    for target in ("/healthz", "/livez", "/readyz", "/version"):
+        assert ask(target).startswith(b"HTTP/1.1 200"), target
+    for target in (CONFIGMAPS, "/api", "/apis", "/metrics", "/openapi/v3", "/nothing"):
+        assert ask(target).startswith((b"HTTP/1.1 401", b"HTTP/1.1 403")), target
+    assert ask(CONFIGMAPS, b"Authorization: Bearer wrong\r\n").startswith(b"HTTP/1.1 401")
+
+
+# Sleepers
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Hundreds of sockets on this side, too."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, before[1]), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_500_idle_connections(server: Server, api: Api, many_files: None) -> None:
+    """A quiet connection costs little, and nothing once it is gone: a second 500 needs no more than the first."""
+    peaks = []
+    for _ in range(2):
+        with contextlib.ExitStack() as stack:
+            for _ in range(500):
+                connection = stack.enter_context(connect(server))
+                connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+            began = time.monotonic()
+            api.request("GET", CONFIGMAPS).expect(200)
+            assert time.monotonic() - began < 1
+            peaks.append(resident_mib(server.pid))
+    print(f"resident with 500 connections: {peaks[0]:.0f} MiB, and again: {peaks[1]:.0f} MiB")
+    assert peaks[1] - peaks[0] < GROWTH / 2
+
+
+@pytest.mark.parametrize(
+    ("secure", "beginning"),
+    [
+        (False, b""),
+        (False, b"\x16\x03\x01\x02\x00\x01\x00\x01"),  # the first bytes of a ClientHello
+        (True, b""),
+        (True, b"GET /api/v1/names"),
+        (True, POST + b"Content-Length: 100\r\n\r\n{"),
+    ],
+    ids=["silent", "half a handshake", "after the handshake", "half a head", "half a body"],
+)
+def test_half_open_clients(server: Server, api: Api, many_files: None, secure: bool, beginning: bytes) -> None:
+    """A hundred who began something and do not go on keep nobody else waiting."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            connection: Any
+            if secure:
+                connection = stack.enter_context(connect(server))
+            else:
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30))
+            connection.sendall(beginning)
+        for _ in range(20):
+            began = time.monotonic()
+            api.request("GET", CONFIGMAPS).expect(200)
+            with connect(server) as newcomer:
+                newcomer.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert newcomer.recv(4096).startswith(b"HTTP/1.1 200")
+            assert time.monotonic() - began < 2
+
+
+def test_a_request_byte_by_byte(server: Server) -> None:
+    body = json.dumps(configmap(unique("slow"))).encode()
+    head = f"POST {CONFIGMAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with connect(server) as connection:
+        for byte in head.encode() + body:
+            connection.sendall(bytes([byte]))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 201")
+
+
+def test_watchers_that_do_not_read(server: Server, api: Api) -> None:
+    """They are cut off sooner or later; the others see everything at once, and nothing piles up in the server."""
+    listed = api.get(CONFIGMAPS + "?limit=1")
+    target = f"{CONFIGMAPS}?watch=true&resourceVersion={listed['metadata']['resourceVersion']}"
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            deaf = stack.enter_context(connect(server, receive_buffer=4096))
+            deaf.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        attentive = stack.enter_context(contextlib.closing(server.watch(target)))
+        before = resident_mib(server.pid)
+        names = [unique("deaf") for _ in range(40)]
+        for name in names:
+            api.create(CONFIGMAPS, configmap(name, v="x" * 250_000))  # 10 MB for each of them
+        assert [event["object"]["metadata"]["name"] for _, event in attentive.take(len(names))] == names
+        # Ten megabytes live in the view and in recent events; 20 watchers × 10 MB would be 200.
+        assert resident_mib(server.pid) - before < 120
+    for name in names:
+        api.request("DELETE", f"{CONFIGMAPS}/{name}").expect(200)
+
+
+def test_lists_that_nobody_reads(server: Server, api: Api) -> None:
+    """Answers of megabytes, asked for on many connections and never read: closed connections free them."""
+    namespace = api.namespace("bad-input-large")
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    names = [unique("large") for _ in range(10)]
+    for name in names:
+        api.create(path, configmap(name, v="x" * 500_000))
+    before = resident_mib(server.pid)
+    with contextlib.ExitStack() as stack:
+        for _ in range(30):
+            deaf = stack.enter_context(connect(server, receive_buffer=4096))
+            deaf.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        for _ in range(20):
+            assert api.request("GET", "/readyz").body == b"ok"
+        peak = resident_mib(server.pid)
+    print(f"{peak - before:.0f} MiB while 30 answers of 5 MB were waiting")
+    for name in names:
+        api.request("DELETE", f"{path}/{name}").expect(200)
+    eventually(lambda: server.api().request("GET", "/livez").status == 200, "an answer")
+
+
+def test_requests_abandoned_halfway(server: Server, api: Api) -> None:
+    """Two hundred clients go away amid a write or a list; what they asked for happens or does not, and that is all."""
+    body = json.dumps(configmap("abandoned", v="x" * 10_000)).encode()
+    request = (
+        f"POST {CONFIGMAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    for cut in range(200):
+        connection = connect(server)
+        connection.sendall(request if cut % 2 else request[: len(request) * cut // 200])
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")  # a reset
+        connection.close()
+    eventually(lambda: api.request("DELETE", f"{CONFIGMAPS}/abandoned").status in (200, 404), "an answer")
