@@ -97,6 +97,7 @@ class HttpExchange:
         self._discarding = False
         self._answered = False
         self._gone = False
+        self._stalled = False
         self._news = trio.Event()
         self._stream_scope: trio.CancelScope | None = None
         self._send: AppSend
@@ -169,12 +170,13 @@ class HttpExchange:
         return piece
 
     async def _wait_for_body(self, patience: float) -> None:
-        """Until a piece, the end, or the client's leaving. Raises ClientDisconnected, also when patience is over."""
+        """Until a piece or the end. Raises ClientDisconnected when the client left, or when patience is over."""
         with trio.move_on_after(patience):
             while not (self._pieces or self._ended or self._gone):
                 await self._news.wait()
             if not self._gone:
                 return
+        self._stalled = not self._gone
         raise ClientDisconnected
 
     async def wait_disconnect(self) -> None:
@@ -213,6 +215,8 @@ class HttpExchange:
         try:
             return await self._host.app(self.request)
         except ClientDisconnected:
+            if self._stalled:
+                return Response(408)
             raise
         except Exception as error:  # the HTTP edge: whatever an application lets escape is an internal error
             self._host.report(f"{self.request.method} {self.request.raw_path}", error)
@@ -229,7 +233,7 @@ class HttpExchange:
         if response.status not in NO_BODY:
             headers.append((b"content-length", b"%d" % len(body)))
         await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
-        if self._ended or self._consumed is not None:
+        if self._ended or self._stalled or self._consumed is not None:
             await self._send({"type": "http.response.body", "body": body})
             return
         # HTTP/1.1: the answer goes out now, the connection lives on only if the rest of the body comes within bounds.
@@ -241,7 +245,8 @@ class HttpExchange:
         limits, seen = self._host.limits, 0
         with trio.move_on_after(limits.discard_wait):
             while not self._ended and not self._gone and seen <= limits.discard_bytes:
-                await self._wait_for_body(limits.discard_wait)
+                while not (self._pieces or self._ended or self._gone):
+                    await self._news.wait()
                 seen += self._buffered
                 self._pieces.clear()
                 self._buffered = 0

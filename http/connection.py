@@ -83,7 +83,7 @@ class Connection:
             # The guard: whatever a client provoked ends its own connection only.
             self._server.report(f"connection of {self.client[0]}", error)
         except BaseExceptionGroup as group:
-            rest = group.subgroup(lambda error: not isinstance(error, trio.Cancelled))
+            rest = group.split(trio.Cancelled)[1]
             if rest is None:
                 raise
             self._server.report(f"connection of {self.client[0]}", rest)
@@ -149,12 +149,18 @@ class Connection:
     def reap(self, now: float) -> None:
         """Called by the server's reaper: ends the connection if one of its bounds has passed."""
         blocked = self._stream.blocked_since
-        if now >= self.deadline:
-            self._server.timed_out += 1
-        elif blocked is not None and self._send_lock.locked() and now - blocked >= self.limits.send_wait:
+        if blocked is not None and self._send_lock.locked() and now - blocked >= self.limits.send_wait:
             self._server.cut_off_slow += 1
-        else:
-            return
+            self._abort()
+        elif now >= self.deadline:
+            self.deadline = math.inf
+            self._server.timed_out += 1
+            if self._protocol is None:
+                self._abort()
+            else:
+                self._nursery.start_soon(self._protocol.drain)
+
+    def _abort(self) -> None:
         self._stream.abort()
         self.lost()
 

@@ -34,6 +34,7 @@ from kubechronicle.http.asgi import HttpExchange, split_target
 from kubechronicle.http.connection_host import ConnectionHost
 
 DEFAULT_WINDOW = 65_535  # RFC 9113 §6.9.2
+FRAME_HEADER = 9
 WRITE = 64 * 1024
 """DATA gathered for one write: four frames, so that large answers are not one system call per 16 KiB frame."""
 # Fields that belong to one HTTP/1.1 connection and are malformed in HTTP/2 (RFC 9113 §8.2.2).
@@ -118,6 +119,7 @@ class Http2Protocol(H2Protocol):
         if isinstance(event, RawData):
             try:
                 events = self.connection.receive_data(event.data)
+                self._check_buffer()
             except h2.exceptions.ProtocolError:
                 self._host.count_protocol_error()
                 await self._flush()  # h2 has queued a GOAWAY that names the error
@@ -128,6 +130,13 @@ class Http2Protocol(H2Protocol):
             self.disconnected()
             for stream_id in list(self.streams):
                 await self._close_stream(stream_id)
+
+    def _check_buffer(self) -> None:
+        """h2 looks at a frame's length only when it has all of the frame: up to 16 MiB that nobody may send."""
+        connection = self.connection
+        if len(connection.incoming_buffer._data) > connection.max_inbound_frame_size + FRAME_HEADER:
+            connection.close_connection(ErrorCodes.FRAME_SIZE_ERROR)
+            raise h2.exceptions.FrameTooLargeError
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         for event in events:

@@ -33,7 +33,10 @@ logger = logging.getLogger(__name__)
 
 RECORD = 16 * 1024
 """The most a TLS record holds, so the most one read can return."""
-YIELD_AFTER = 256 * 1024
+WRITE = 64 * 1024
+"""Bytes given to OpenSSL at once. An interrupted write must be repeated with the same bytes and the same length (Python
+does not allow partial writes), so what is sent is always cut at the same places: every WRITE bytes from its start."""
+YIELD_AFTER = 4 * WRITE
 """Bytes sent without ever waiting, after which other tasks get their turn."""
 RELOAD_INTERVAL = 1.0
 """Seconds between two looks at the certificate files: cheap for a burst of connections, soon enough for a rotation."""
@@ -176,8 +179,11 @@ class TLSStream(trio.abc.Stream):
             raise trio.BusyResourceError("another task is sending")
         sent, size = 0, len(data)
         try:
+            if size <= WRITE:
+                return self._socket.send(data)
+            view = memoryview(data)
             while sent < size:
-                sent += self._socket.send(memoryview(data)[sent:] if sent else data)
+                sent += self._socket.send(view[sent : sent + WRITE])
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             return sent
         except (OSError, ValueError) as error:

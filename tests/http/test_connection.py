@@ -387,7 +387,7 @@ async def test_drain_finishes_what_is_under_way(wire: Any, nursery: trio.Nursery
     await begun.wait()
     nursery.start_soon(served.server.drain, 10)
     assert await served.rest(idle.stream) == b""
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="connect"):
         await served.connect()
     release.set()
     answer = await busy.answer()
