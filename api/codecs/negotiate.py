@@ -257,11 +257,7 @@ def _clauses(accept: str) -> Sequence[_Clause]:
 
 
 def _before(one: _Clause, other: _Clause) -> bool:
-    return (
-        one.q > other.q
-        or (one.type != "*" and other.type == "*")
-        or (one.subtype != "*" and other.subtype == "*")
-    )
+    return one.q > other.q or (one.type != "*" and other.type == "*") or (one.subtype != "*" and other.subtype == "*")
 
 
 def _clause(part: str) -> _Clause | None:

@@ -39,7 +39,7 @@ _RUN = 6
 _ZEROS = {"string": "''", "bool": "False", "double": "0", "int32": "0", "int64": "0", "bytes": "None"}
 
 
-def _union(zero: Any, list_of_strings: bool) -> Decoder:  # noqa: FBT001
+def _union(zero: Any, list_of_strings: bool) -> Decoder:
     """A union of a schema (field 1, or 2 where 1 is a bool) and a list (field 2), as its JSON form."""
 
     def decode(data: bytes, text: str, at: int, end: int, depth: int) -> Any:
@@ -301,7 +301,7 @@ def _keep(field: Field) -> list[str]:
     return [f"if v: {put}", f"else: o.pop({field.name!r}, None)"]
 
 
-# A length beyond the message is not looked at here: it leaves `i` behind the end, which is checked once, after the pass.
+# A length beyond the message is not looked at here: it leaves `i` behind the end, which is checked after the pass.
 _SIZE = ["n = d[i]; i += 1", "if n > 127: n, i = L(d, i, n)", "j = i + n"]
 
 

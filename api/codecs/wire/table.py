@@ -12,7 +12,7 @@ Invariant: the fields of a message are in ascending order of number, the order i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import orjson
@@ -68,7 +68,7 @@ class _Table:
     packages: dict[str, str]  # apiVersion -> package
 
 
-@lru_cache(maxsize=1)
+@cache
 def _table() -> _Table:
     document = orjson.loads(Path(__file__).with_name("messages.json").read_bytes())
     specs: dict[str, str] = {}
@@ -85,7 +85,7 @@ def messages() -> list[str]:
     return list(_table().specs)
 
 
-@lru_cache(maxsize=None)  # bounded by the table
+@cache  # bounded by the table
 def message_named(name: str) -> Message:
     """The message called for example "core/v1.Pod"; KeyError when there is none."""
     package = name.rpartition(".")[0]

@@ -1,0 +1,233 @@
+"""YAML bodies, as sigs.k8s.io/yaml reads and writes them: YAML to the value of the JSON it stands for, and back.
+
+Parsing is libyaml's, event by event with a stack of our own, so that no document can exhaust Python's or C's stack;
+what a scalar means is decided in `yaml_scalars.py`, not by PyYAML's rules. Only the first document is read. Anchors
+may be used again and again, but not to blow a small document up: `_MAX_ALIASED` bounds what aliases add.
+
+Errors carry go-yaml's words, which are libyaml's: `yaml: line 3: mapping values are not allowed in this context`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml as pyyaml
+from yaml._yaml import CParser
+from yaml.events import (
+    AliasEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+from yaml.reader import ReaderError
+from yaml.scanner import ScannerError
+
+from .errors import DecodeError
+from .json import MAX_DEPTH, as_object
+from .yaml_scalars import go_float, resolve, resolve_tagged
+from .yaml_writer import write
+
+__all__ = ["decode", "decode_value", "encode"]
+
+# Values that aliases may add to a document. Go allows more, in proportion; no manifest needs even these.
+_MAX_ALIASED = 100_000
+_MAX_DUPLICATES = 100
+_MERGE = object()  # the key <<
+
+
+def decode(data: bytes, *, strict: bool = False) -> tuple[dict[str, Any], list[str]]:
+    """The API object of a YAML body, and with `strict` at most one error, which lists all keys set twice.
+
+    Its text is apimachinery's: `yaml: unmarshal errors:\\n  line 7: key "k" already set in map`. Raises DecodeError.
+    """
+    value, duplicates = decode_value(data)
+    if duplicates and strict:
+        return as_object(value), ["\n  ".join(["yaml: unmarshal errors:", *duplicates])]
+    return as_object(value), []
+
+
+def decode_value(data: bytes) -> tuple[Any, list[str]]:
+    """Any YAML document as JSON values, and its duplicate keys: `line 7: key "k" already set in map`.
+
+    Of a key set twice the last value counts. DecodeError for what is not YAML, or has no JSON form.
+    """
+    try:
+        builder = _Builder(CParser(data))
+        return builder.document(), builder.duplicates
+    except ReaderError as error:
+        raise DecodeError(f"yaml: {error.reason}") from None
+    except pyyaml.MarkedYAMLError as error:
+        raise DecodeError(_explained(error)) from None
+    except (pyyaml.YAMLError, ValueError, RecursionError) as error:
+        raise DecodeError(f"yaml: {error}") from None
+
+
+def encode(value: Any) -> bytes:
+    """YAML text, keys sorted, a newline at the end."""
+    return write(value).encode("utf-8", "replace")
+
+
+def _explained(error: pyyaml.MarkedYAMLError) -> str:
+    """libyaml's problem with the line as go-yaml counts it: from one when the scanner found it, else from zero."""
+    line = 0
+    if error.problem_mark is not None and error.problem_mark.line:
+        line = error.problem_mark.line + isinstance(error, ScannerError)
+    elif error.context_mark is not None:
+        line = error.context_mark.line
+    problem = error.problem or "unknown problem parsing YAML content"
+    return f"yaml: line {line}: {problem}" if line else f"yaml: {problem}"
+
+
+class _Builder:
+    """Events to values. One open container per frame: the value, its anchor, and for a mapping the key in hand."""
+
+    def __init__(self, parser: Any) -> None:
+        self._next = parser.get_event
+        self.duplicates: list[str] = []
+        self._anchors: dict[str, Any] = {}
+        self._aliased = 0
+
+    def document(self) -> Any:
+        """The first document's value, None when there is none."""
+        while True:
+            event = self._next()
+            if event is None or isinstance(event, pyyaml.StreamEndEvent):
+                return None
+            if isinstance(event, pyyaml.DocumentStartEvent):
+                value = self._value()
+                self._next()  # so that an error right behind the document is found
+                return value
+
+    def _value(self) -> Any:
+        stack: list[_Frame] = []
+        while True:
+            event: Any = self._next()
+            line, anchor = event.start_mark.line + 1, getattr(event, "anchor", None)
+            if isinstance(event, (MappingStartEvent, SequenceStartEvent)):
+                if len(stack) >= MAX_DEPTH:
+                    raise DecodeError(f"yaml: exceeded max depth of {MAX_DEPTH}")
+                container: Any = {} if isinstance(event, MappingStartEvent) else []
+                stack.append(_Frame(container, anchor, line))
+                self._anchors.pop(anchor or "", None)
+                continue
+            if isinstance(event, (MappingEndEvent, SequenceEndEvent)):
+                frame = stack.pop()
+                value, line = frame.value, frame.line
+                if frame.anchor:
+                    self._anchors[frame.anchor] = value
+            elif isinstance(event, AliasEvent):
+                value = self._alias(event, stack)
+            else:
+                value = self._scalar(event, is_key=bool(stack) and stack[-1].wants_key)
+            if not stack:
+                return value
+            duplicate = stack[-1].take(value)
+            if duplicate is not None and len(self.duplicates) < _MAX_DUPLICATES:
+                self.duplicates.append(f"line {line}: key {duplicate} already set in map")
+
+    def _scalar(self, event: ScalarEvent, *, is_key: bool) -> Any:
+        if event.tag is None or event.tag == "!":
+            plain = event.implicit[0] and event.tag is None
+            if is_key and plain and event.value == "<<":
+                return _MERGE
+            value = resolve(event.value) if plain else event.value
+        elif is_key and event.tag == "tag:yaml.org,2002:merge":
+            return _MERGE
+        else:
+            value = resolve_tagged(event.tag, event.value)
+        if value.__class__ is float and not is_key:
+            value = go_float(value)
+        elif value.__class__ is int and not -(1 << 63) <= value < 1 << 63:
+            value = float(value)
+        if event.anchor:
+            self._anchors[event.anchor] = value
+        return value
+
+    def _alias(self, event: AliasEvent, stack: list[_Frame]) -> Any:
+        if any(frame.anchor == event.anchor for frame in stack):
+            raise DecodeError(f"yaml: anchor '{event.anchor}' value contains itself")
+        if event.anchor not in self._anchors:
+            raise DecodeError(f"yaml: unknown anchor '{event.anchor}' referenced")
+        return self._copy(self._anchors[event.anchor], len(stack))
+
+    def _copy(self, value: Any, depth: int) -> Any:
+        """An aliased value once more: values must not be shared, because objects are changed in place."""
+        self._aliased += 1
+        if self._aliased > _MAX_ALIASED:
+            raise DecodeError("yaml: document contains excessive aliasing")
+        if depth > MAX_DEPTH:
+            raise DecodeError(f"yaml: exceeded max depth of {MAX_DEPTH}")
+        if value.__class__ is dict:
+            return {key: self._copy(item, depth + 1) for key, item in value.items()}
+        if value.__class__ is list:
+            return [self._copy(item, depth + 1) for item in value]
+        return value
+
+
+_NO_KEY: Any = object()
+
+
+class _Frame:
+    """A container being filled, which began on `line`."""
+
+    __slots__ = ("anchor", "key", "line", "value", "wants_key")
+
+    def __init__(self, value: Any, anchor: str | None, line: int) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.line = line
+        self.key: Any = _NO_KEY
+        self.wants_key = value.__class__ is dict
+
+    def take(self, value: Any) -> str | None:
+        """Put in the next key, value or item; returns the key, as Go prints it, when it was there already."""
+        if self.value.__class__ is list:
+            self.value.append(value)
+            return None
+        if self.wants_key:
+            self.key, self.wants_key = value, False
+            return None
+        key, self.key, self.wants_key = self.key, _NO_KEY, True
+        if key is _MERGE:
+            self._merge(value)
+            return None
+        name = _key_text(key, value)
+        duplicate = name in self.value
+        self.value[name] = value
+        if not duplicate:
+            return None
+        return _go_quoted(name) if key.__class__ is str else name
+
+    def _merge(self, value: Any) -> None:
+        """The key <<: of a list of mappings, the earlier ones count more."""
+        sources = reversed(value) if value.__class__ is list else (value,)
+        for source in sources:
+            if source.__class__ is not dict:
+                raise DecodeError("yaml: map merge requires map or sequence of maps as the value")
+            self.value.update(source)
+
+
+def _key_text(key: Any, value: Any) -> str:
+    """A mapping's key as a JSON key."""
+    if key.__class__ is str:
+        return str(key)
+    if key.__class__ is bool:
+        return "true" if key else "false"
+    if key.__class__ is int:
+        return str(key)
+    if key.__class__ is float:
+        if key - key != 0:
+            return ".nan" if key != key else ".inf" if key > 0 else "-.inf"
+        return f"{key:.8g}"
+    if key is None:
+        raise DecodeError(
+            f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {'<nil>' if value is None else value!r}"
+        )
+    raise DecodeError("yaml: invalid map key: a mapping or a list")
+
+
+def _go_quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'

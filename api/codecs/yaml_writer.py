@@ -1,0 +1,155 @@
+"""JSON values as block-style YAML, laid out like Kubernetes' own: keys sorted, two blanks a level, lists not indented.
+
+A string is plain when go-yaml would read it back as that string, "double quoted" when plain it would mean something
+else (`"true"`, `"1"`), 'single quoted' when YAML's punctuation gets in the way, and a | block when it has lines.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from .errors import EncodeError
+from .json import MAX_DEPTH
+from .yaml_scalars import resolve
+
+__all__ = ["write"]
+
+# Strings whose every character and neighbourhood is harmless in a plain scalar; all others are looked at closely.
+_PLAIN = re.compile(r"[A-Za-z0-9_/.$+\-][A-Za-z0-9_/.$+\-@=()<>;,^%]*(?: [A-Za-z0-9_/.$+\-@=()<>;,^%]+)*", re.ASCII)
+_BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII)
+# Characters YAML does not allow as they are, and the line breaks of Unicode, which a reader might take for one.
+_UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_LITERAL_REFUSED = re.compile(r"[ \t]\n|[ \t]$|\t")
+
+
+def write(value: Any) -> str:
+    """The document, with a newline at its end. EncodeError for what JSON cannot hold."""
+    out: list[str] = []
+    if value.__class__ is dict and value:
+        _mapping(out, value, 0, first="")
+    elif value.__class__ is list and value:
+        _list(out, value, 0, first="")
+    else:
+        out.append(_scalar(value, 0) + "\n")
+    return "".join(out)
+
+
+def _mapping(out: list[str], value: dict[str, Any], indent: int, *, first: str) -> None:
+    """`first` stands before the first key in place of the indentation: behind a list's dash."""
+    if indent > 4 * MAX_DEPTH:
+        raise EncodeError("yaml: exceeded max depth")
+    blanks = " " * indent
+    lead = first or blanks
+    for key in sorted(value):
+        item = value[key]
+        out.append(f"{lead}{_key(key)}:")
+        lead = blanks
+        if item.__class__ is dict and item:
+            out.append("\n")
+            _mapping(out, item, indent + 2, first="")
+        elif item.__class__ is list and item:
+            out.append("\n")
+            _list(out, item, indent, first="")
+        else:
+            out.append(f" {_scalar(item, indent)}\n")
+
+
+def _list(out: list[str], value: list[Any], indent: int, *, first: str) -> None:
+    if indent > 4 * MAX_DEPTH:
+        raise EncodeError("yaml: exceeded max depth")
+    blanks = " " * indent
+    lead = first or blanks
+    for item in value:
+        if item.__class__ is dict and item:
+            _mapping(out, item, indent + 2, first=f"{lead}- ")
+        elif item.__class__ is list and item:
+            _list(out, item, indent + 2, first=f"{lead}- ")
+        else:
+            out.append(f"{lead}- {_scalar(item, indent)}\n")
+        lead = blanks
+
+
+def _key(key: str) -> str:
+    return _double(key) if "\n" in key else _string(key, 0)
+
+
+def _scalar(value: Any, indent: int) -> str:
+    """A scalar or an empty container; a block's lines are indented below `indent`."""
+    if value.__class__ is str:
+        return _string(value, indent)
+    if value is None:
+        return "null"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if value.__class__ is int:
+        return str(value)
+    if value.__class__ is float:
+        return _float(value)
+    if value.__class__ in (dict, list):
+        return "{}" if value.__class__ is dict else "[]"
+    raise EncodeError(f"yaml: cannot marshal {value.__class__.__name__}")
+
+
+def _float(value: float) -> str:
+    if value - value != 0:
+        raise EncodeError("json: unsupported value: a number beyond JSON")
+    return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+
+
+def _string(value: str, indent: int) -> str:
+    if _UNPRINTABLE.search(value):
+        return _double(value)
+    if "\n" in value:
+        return _double(value) if _LITERAL_REFUSED.search(value) or not value.strip("\n") else _literal(value, indent)
+    if resolve(value).__class__ is not str or value == "<<" or _BASE_60.fullmatch(value):
+        return _double(value)
+    if _PLAIN.fullmatch(value) and value not in ("-", "---", "...") and not value.startswith(("- ", "--- ", "... ")):
+        return value
+    if _plain_refused(value):
+        return _double(value) if "\t" in value else "'" + value.replace("'", "''") + "'"
+    return value
+
+
+def _plain_refused(value: str) -> bool:
+    """Whether a string of one line cannot stand without quotes, by YAML's indicators."""
+    return (
+        value[0] in "#,[]{}&*!|>'\"%@`"
+        or (value[0] in "-?:" and (len(value) == 1 or value[1] in " \t"))
+        or value[0] in " \t"
+        or value[-1] in " \t:"
+        or ": " in value
+        or ":\t" in value
+        or " #" in value
+        or "\t" in value
+        or value.startswith(("---", "..."))
+        or value[0] in "?:="
+    )
+
+
+def _literal(value: str, indent: int) -> str:
+    body = value.rstrip("\n")
+    ending = len(value) - len(body)
+    chomp = "-" if ending == 0 else "" if ending == 1 else "+"
+    hint = "2" if value[0] in " \n" else ""
+    blanks = " " * (indent + 2)
+    lines = [f"{blanks}{line}" if line else "" for line in body.split("\n")]
+    lines += [""] * max(0, ending - 1)
+    return f"|{hint}{chomp}\n" + "\n".join(lines)
+
+
+def _double(value: str) -> str:
+    try:
+        text = orjson.dumps(value).decode()
+    except TypeError:
+        text = orjson.dumps(value.encode("utf-8", "replace").decode()).decode()
+    return _UNPRINTABLE.sub(lambda found: _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
