@@ -173,7 +173,7 @@ class Pki:
 def issue_client_certificate(
     authority: Pair, user: str, groups: Sequence[str] = (), *, lifetime: timedelta = LIFETIME
 ) -> Pair:
-    """A certificate for a user: common name the user, an organization for each group. OperatorError: a name it can't hold."""
+    """A certificate for a user: common name the user, an organization for each group. OperatorError: unfit names."""
     attributes = [*((NameOID.ORGANIZATION_NAME, group) for group in groups), (NameOID.COMMON_NAME, user)]
     try:
         subject = x509.Name([x509.NameAttribute(oid, value) for oid, value in attributes])
@@ -293,3 +293,8 @@ def _covers(certificate: x509.Certificate, names: Names) -> bool:
 def _same_key(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> bool:
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return certificate.public_key().public_bytes(*form) == key.public_key().public_bytes(*form)
+
+
+def decode_data(text: str) -> bytes:
+    """What a ``…-data`` field of a kubeconfig holds."""
+    return base64.b64decode(text)

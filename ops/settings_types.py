@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,11 +39,16 @@ class Controllers:
 
     patterns: tuple[str, ...]
 
-    def enabled(self, name: str) -> bool:
-        """``name`` or ``-name`` in the list decides, else whether ``*`` is in it."""
-        if f"-{name}" in self.patterns:
-            return False
-        return name in self.patterns or "*" in self.patterns
+    def chosen_from(self, known: Sequence[str]) -> list[str]:
+        """The loops to run: ``NAME`` or ``-NAME`` in the list decides, else whether ``*`` is in it.
+
+        ValueError: the list names a loop that is not known.
+        """
+        for pattern in self.patterns:
+            if pattern != "*" and pattern.removeprefix("-") not in known:
+                raise ValueError(f"there is no control loop {pattern.removeprefix('-')!r}, only {', '.join(known)}")
+        wanted = [name for name in known if name in self.patterns or "*" in self.patterns]
+        return [name for name in wanted if f"-{name}" not in self.patterns]
 
 
 def _text(value: Any) -> str:

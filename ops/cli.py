@@ -1,0 +1,215 @@
+"""The command line: `kubechronicle serve | migrate | verify | compact | kubeconfig | version`.
+
+Exit codes: 0 done (or stopped by a signal as asked), 1 it failed or verify found edited history, 2 the operator can
+mend it, with one line on stderr that says how. Flags come from the table in settings.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import trio
+import yaml
+
+from kubechronicle.actors.errors import SupervisorGaveUp
+from kubechronicle.api.discovery import KUBERNETES_MAJOR, KUBERNETES_MINOR
+from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
+from kubechronicle.ops import logging as klog
+from kubechronicle.ops import maintenance, pki, settings, settings_types
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.version import version_line
+
+log = logging.getLogger(__name__)
+
+OK, FAILED, MISTAKE = 0, 1, 2
+MAINTENANCE_FLAGS = ("database-url", "data-dir", "v")
+# What the operator can mend, or has to wait for; told in one line.
+EXPECTED = (OperatorError, SetupError, LogUnavailable)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises instead of printing its usage and exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = re.match(r"unrecognized arguments: (\S+)", message)
+        if unknown and unknown[1].startswith("-"):
+            flag = unknown[1].partition("=")[0]
+            raise OperatorError(f"unknown flag {flag}{settings.suggestion(flag)}")
+        if "invalid choice" in message or "required: COMMAND" in message:
+            raise OperatorError(f"name a command: {', '.join(COMMANDS)}; `kubechronicle --help` tells what they do")
+        raise OperatorError(message)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="kubechronicle", allow_abbrev=False,
+        description="A Kubernetes API server on an append-only Postgres revision log.",
+    )  # fmt: skip
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (summary, add_flags, _) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        add_flags(command)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; never raises but for a bug."""
+    try:
+        given = make_parser().parse_args(sys.argv[1:] if argv is None else argv)
+        _, _, run = COMMANDS[given.command]
+        return run(given)
+    except (*EXPECTED, SupervisorGaveUp, LogError, BaseExceptionGroup) as error:
+        return _told(error)
+    except KeyboardInterrupt:
+        return FAILED
+
+
+def _told(error: BaseException) -> int:
+    """Tell an expected error in one line; anything else is a bug and keeps its traceback."""
+    leaves = _leaves(error)
+    for leaf in leaves:
+        if isinstance(leaf, EXPECTED):
+            print(f"kubechronicle: {_one_line(leaf)}", file=sys.stderr)
+            return MISTAKE
+    for leaf in leaves:
+        if isinstance(leaf, SupervisorGaveUp | LogError):
+            log.critical("The server cannot go on", exc_info=error, extra={"err": _one_line(leaf)})
+            return FAILED
+    raise error
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for part in error.exceptions for leaf in _leaves(part)]
+    return [error]
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    for name in names:
+        flag = settings.BY_NAME[name]
+        spellings = ["--v", "-v"] if name == "v" else [f"--{name}"]
+        default = f" (default {flag.default})" if flag.default else ""
+        parser.add_argument(
+            *spellings, metavar=flag.placeholder, dest=flag.name, default=None,
+            help=(flag.help + default).replace("%", "%%"),
+        )  # fmt: skip
+    parser.add_argument("--config", metavar="FILE", help="a YAML file with any of these settings, without the dashes")
+
+
+def _load(given: argparse.Namespace) -> settings.Settings:
+    values = vars(given)
+    flags = {name: values[name] for name in settings.BY_NAME if values.get(name) is not None}
+    loaded = settings.load(flags, config_file=Path(given.config) if given.config else None)
+    klog.set_up(verbosity=loaded.v)
+    return loaded
+
+
+def _serve_flags(parser: argparse.ArgumentParser) -> None:
+    _add_settings(parser, list(settings.BY_NAME))
+
+
+def _serve(given: argparse.Namespace) -> int:
+    loaded = _load(given)
+    from kubechronicle.ops.serve import serve  # half a second of imports no other command needs
+
+    trio.run(serve, loaded)
+    return OK
+
+
+def _maintenance_flags(parser: argparse.ArgumentParser) -> None:
+    _add_settings(parser, MAINTENANCE_FLAGS)
+
+
+def _verify_flags(parser: argparse.ArgumentParser) -> None:
+    _maintenance_flags(parser)
+    parser.add_argument(
+        "--anchor", metavar="REVISION:HASH", action="append", default=[],
+        help="what an earlier verify printed: proves that nothing up to it was rewritten since; may be repeated",
+    )  # fmt: skip
+
+
+def _compact_flags(parser: argparse.ArgumentParser) -> None:
+    _maintenance_flags(parser)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--revision", metavar="N", help="forget history below this revision")
+    which.add_argument("--keep", metavar="DURATION", help="forget history older than this, e.g. 720h")
+
+
+def _kubeconfig_flags(parser: argparse.ArgumentParser) -> None:
+    _add_settings(parser, ("data-dir",))
+    parser.add_argument("--user", metavar="NAME", required=True, help="the user's name")
+    parser.add_argument("--group", metavar="NAME", action="append", default=[], help="a group; may be repeated")
+
+
+def _async_command(make: Callable[[settings.Settings], Coroutine[Any, Any, int]], given: argparse.Namespace) -> int:
+    loaded = _load(given)
+
+    async def run() -> int:
+        return await make(loaded)
+
+    return trio.run(run)
+
+
+def _migrate(given: argparse.Namespace) -> int:
+    return _async_command(maintenance.run_migrate, given)
+
+
+def _verify(given: argparse.Namespace) -> int:
+    anchors = maintenance.parse_anchors(given.anchor)
+    return _async_command(lambda loaded: maintenance.run_verify(loaded, anchors=anchors), given)
+
+
+def _compact(given: argparse.Namespace) -> int:
+    converter = settings_types.make_converter()
+    try:
+        revision = converter.structure(given.revision, settings_types.Count) if given.revision else None
+    except ValueError as error:
+        raise OperatorError(f"--revision: {error}") from None
+    try:
+        keep = converter.structure(given.keep, settings_types.Seconds) if given.keep else None
+    except ValueError as error:
+        raise OperatorError(f"--keep: {error}") from None
+    return _async_command(lambda loaded: maintenance.run_compact(loaded, revision=revision, keep=keep), given)
+
+
+def _kubeconfig(given: argparse.Namespace) -> int:
+    """Sign a client certificate and print a kubeconfig with it, for the server of the administrator's kubeconfig."""
+    authority = pki.Pki(_load(given).data_dir)
+    pair = pki.issue_client_certificate(authority.authority(), given.user, given.group)
+    cluster = yaml.safe_load(authority.kubeconfig_file.read_text())["clusters"][0]["cluster"]
+    ca = pki.decode_data(cluster["certificate-authority-data"])
+    print(pki.kubeconfig(server=cluster["server"], ca=ca, user=given.user, pair=pair), end="")
+    return OK
+
+
+def _version_flags(parser: argparse.ArgumentParser) -> None:
+    """None."""
+
+
+def _version(given: argparse.Namespace) -> int:
+    print(version_line(f"v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}"))
+    return OK
+
+
+Command = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]
+COMMANDS: dict[str, Command] = {
+    "serve": ("Run the API server.", _serve_flags, _serve),
+    "migrate": ("Bring the database schema up to date.", _maintenance_flags, _migrate),
+    "verify": ("Prove that history was not edited.", _verify_flags, _verify),
+    "compact": ("Forget old history; objects that exist are kept.", _compact_flags, _compact),
+    "kubeconfig": ("Print a kubeconfig for a user, with a new client certificate.", _kubeconfig_flags, _kubeconfig),
+    "version": ("Print the version.", _version_flags, _version),
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

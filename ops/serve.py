@@ -1,0 +1,281 @@
+"""`kubechronicle serve`: the composition root. Settings become a database, certificates, a plan, and a running server.
+
+Started in this order and stopped in the reverse: database, migrations, certificates, log, supervision tree (its
+listener last), the one line that tells where the server is. Errors up to that line are the operator's.
+
+SIGTERM and SIGINT drain: /readyz fails, --shutdown-delay-duration passes, this server leaves the endpoints of the
+Service `kubernetes`, watches end, answers under way finish, Postgres stops, exit code 0. A second signal skips the waiting.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import ssl
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from kubechronicle.actors.loops.bootstrap import Advertised
+from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.postgres import PostgresLog, migrate, open_postgres_log
+from kubechronicle.http.app import HttpSettings
+from kubechronicle.http.authentication.chain import Authenticator
+from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
+from kubechronicle.http.authentication.x509 import ClientCertificates
+from kubechronicle.http.serve_config import ServeConfig
+from kubechronicle.ops.assembly import CONTROLLERS, Assembly, Plan, assemble
+from kubechronicle.ops.database import server_database
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.pki import Names, Pki, serving_names
+from kubechronicle.ops.settings import Settings
+from kubechronicle.ops.settings_types import IPAddress
+from kubechronicle.ops.version import program_version
+
+log = logging.getLogger(__name__)
+
+# Seconds an orderly end may take in all before it is cut short: kubelets give a pod 30, systemd a service 90.
+DRAIN_TIMEOUT = 25.0
+# Seconds between two applications of the retention policies; kube-apiserver's --etcd-compaction-interval.
+RETENTION_INTERVAL = 300.0
+FIRST_RETENTION = 30.0  # seconds after the start, when clients have finished coming back
+CERTIFICATE_INTERVAL = 86400.0  # seconds between looks at the expiry of our certificates
+# Addresses nobody has (RFC 5737, RFC 3849): asking the kernel for the way there sends nothing.
+NOWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the server is: what it binds, what it tells the cluster, what it tells the administrator."""
+
+    host: str  # "" for all addresses
+    port: int
+    advertised: IPAddress
+    url: str
+
+
+async def serve(settings: Settings) -> None:
+    """Run until a signal asks to stop. OperatorError, SetupError, LogUnavailable, SupervisorGaveUp."""
+    stop = _Stop(settings)
+    async with trio.open_nursery() as signals:
+        await signals.start(stop.wait_for_signals)
+        with stop.scope:
+            authenticators = _authenticators(settings)
+            place = find_place(settings)
+            async with server_database(settings) as url:
+                for name in await migrate(url):
+                    log.info("Applied migration", extra={"migration": name})
+                pki, names = Pki(settings.data_dir), _names(settings, place)
+                for name in await trio.to_thread.run_sync(lambda: pki.ensure(names, client_ca=settings.client_ca_file)):
+                    log.info("Made certificate", extra={"certificate": name})
+                kubeconfig = pki.write_admin_kubeconfig(server=place.url, serving_ca=settings.tls_cert_file)
+                plan = make_plan(settings, place, pki, authenticators)
+                instance = f"{socket.gethostname()}-{os.getpid()}"
+                async with open_postgres_log(url, instance=instance) as revision_log, trio.open_nursery() as nursery:
+                    assembly = assemble(revision_log, plan)
+                    nursery.start_soon(_retain, revision_log)
+                    nursery.start_soon(_renew_certificates, pki, names, settings.client_ca_file)
+                    await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
+                    stop.assembly = assembly
+                    command = f"kubectl --kubeconfig {_short(kubeconfig)} get namespaces"
+                    print(f"kubechronicle is ready at {place.url}; try: {command}", flush=True)
+        signals.cancel_scope.cancel()
+
+
+def find_place(settings: Settings) -> Place:
+    """Decide on addresses and try the port, so that what is wrong with them is told before anything is started."""
+    bound = settings.bind_address
+    host = "" if bound.is_unspecified else str(bound)
+    port = _try_port(bound, settings.secure_port)
+    advertised = settings.advertise_address or (_address_of_default_route(bound) if bound.is_unspecified else bound)
+    near = ipaddress.ip_address("127.0.0.1") if bound.is_unspecified else bound
+    return Place(host=host, port=port, advertised=advertised, url=f"https://{_bracketed(near)}:{port}")
+
+
+def make_plan(settings: Settings, place: Place, pki: Pki, authenticators: list[Authenticator]) -> Plan:
+    certificate, key = (
+        (settings.tls_cert_file, settings.tls_private_key_file)
+        if settings.tls_cert_file is not None and settings.tls_private_key_file is not None
+        else pki.serving_files
+    )
+    _check_certificates(certificate, key, pki.client_ca_file, settings.client_ca_file)
+    return Plan(
+        listen=ServeConfig(
+            host=place.host,
+            port=place.port,
+            tls_cert_file=str(certificate),
+            tls_private_key_file=str(key),
+            client_ca_file=str(pki.client_ca_file),
+        ),
+        advertised=Advertised(
+            address=str(place.advertised), port=place.port, service_range=str(settings.service_cluster_ip_range)
+        ),
+        http=HttpSettings(
+            server_address=f"{_bracketed(place.advertised)}:{place.port}",
+            server_version=program_version(),
+            request_timeout=settings.request_timeout,
+            min_request_timeout=settings.min_request_timeout,
+            max_requests_inflight=settings.max_requests_inflight,
+            max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
+        ),
+        authenticators=authenticators,
+        controllers=_controllers(settings),
+    )
+
+
+class _Stop:
+    """Turns signals into an orderly end, and a second one into a quick one. ``scope`` is everything that serves."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.scope = trio.CancelScope()
+        self.assembly: Assembly | None = None
+        self._delay = settings.shutdown_delay_duration
+
+    async def wait_for_signals(self, *, task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+            task_status.started()
+            number = await anext(received)
+            log.info("Stopping", extra={"signal": signal.Signals(number).name})
+            if self.assembly is None:
+                self.scope.cancel()
+                return
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._drain, self.assembly, nursery.cancel_scope)
+                await anext(received)
+                log.warning("Stopping at once")
+                nursery.cancel_scope.cancel()
+            self.scope.cancel()
+
+    async def _drain(self, assembly: Assembly, done: trio.CancelScope) -> None:
+        assembly.draining = True  # /readyz fails from here on
+        await trio.sleep(self._delay)
+        with trio.move_on_after(DRAIN_TIMEOUT) as limit:
+            try:
+                await assembly.drain()
+            except LogError as error:
+                log.warning("Could not leave the endpoints", extra={"err": str(error)})
+        if limit.cancelled_caught:
+            log.warning("Draining took too long and was cut short", extra={"seconds": DRAIN_TIMEOUT})
+        done.cancel()
+
+
+async def _run_then_stop(
+    assembly: Assembly, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]
+) -> None:
+    """Run the tree; when it has ended in order, so do the tasks beside it."""
+    await assembly.run(task_status=task_status)
+    scope.cancel()
+
+
+async def _retain(revision_log: PostgresLog) -> None:
+    await trio.sleep(FIRST_RETENTION)
+    while True:
+        try:
+            done = await revision_log.retain()
+            if done.compacted or done.dropped:
+                log.info("Forgot old history", extra={"compacted": done.compacted, "dropped": done.dropped})
+        except LogError as error:
+            log.warning("Retention failed, trying again later", extra={"err": str(error)})
+        await trio.sleep(RETENTION_INTERVAL)
+
+
+async def _renew_certificates(pki: Pki, names: Names, client_ca: Path | None) -> None:
+    """The listener notices a changed file by itself."""
+    while True:
+        await trio.sleep(CERTIFICATE_INTERVAL)
+        try:
+            for name in await trio.to_thread.run_sync(lambda: pki.ensure(names, client_ca=client_ca)):
+                log.info("Renewed certificate", extra={"certificate": name})
+        except OperatorError as error:
+            log.error("Certificates could not be renewed", extra={"err": str(error)})
+
+
+def _controllers(settings: Settings) -> frozenset[str]:
+    try:
+        return frozenset(settings.controllers.chosen_from(CONTROLLERS))
+    except ValueError as error:
+        raise OperatorError(f"--controllers: {error}") from None
+
+
+def _names(settings: Settings, place: Place) -> Names:
+    service = settings.service_cluster_ip_range[1]
+    return serving_names(
+        addresses=[settings.bind_address, place.advertised, service], external_hostname=settings.external_hostname
+    )
+
+
+def _authenticators(settings: Settings) -> list[Authenticator]:
+    found: list[Authenticator] = [ClientCertificates()]
+    if settings.token_auth_file is not None:
+        try:
+            found.append(StaticTokens(parse_token_file(settings.token_auth_file)))
+        except UnicodeDecodeError:
+            raise OperatorError(f"--token-auth-file: {settings.token_auth_file} is not UTF-8 text") from None
+        except TokenFileError as error:
+            raise OperatorError(f"--token-auth-file: {error}") from None
+    return found
+
+
+def _check_certificates(certificate: Path, key: Path, authorities: Path, given: Path | None) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        raise OperatorError(
+            f"--tls-cert-file, --tls-private-key-file: {certificate} and {key} are no certificate (PEM) and its key: "
+            f"{error.reason or error}"
+        ) from None
+    try:
+        context.load_verify_locations(authorities)
+    except ssl.SSLError as error:
+        raise OperatorError(f"--client-ca-file: {given} holds no certificates (PEM): {error.reason or error}") from None
+
+
+def _try_port(bound: IPAddress, port: int) -> int:
+    """The port, a free one for 0. OperatorError: it can't be bound."""
+    with ExitStack() as opened:
+        family = socket.AF_INET6 if bound.version == 6 else socket.AF_INET
+        try:
+            probe = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((str(bound), port))
+            probe.listen(1)  # two may bind with SO_REUSEADDR, but only one may listen
+            return int(probe.getsockname()[1])
+        except OSError as error:
+            raise OperatorError(_port_trouble(error, bound, port)) from None
+
+
+def _port_trouble(error: OSError, bound: IPAddress, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {bound} is in use; stop what uses it or choose another --secure-port"
+    if error.errno == errno.EACCES:
+        return f"port {port} needs privileges; choose a --secure-port of 1024 or more"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"--bind-address: {bound} is not an address of this machine"
+    return f"cannot listen on {bound} port {port}: {error.strerror}; choose another --bind-address or --secure-port"
+
+
+def _address_of_default_route(bound: IPAddress) -> IPAddress:
+    """Our address on the way to the world; the loopback's on a machine without one."""
+    family = socket.AF_INET6 if bound.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((NOWHERE[bound.version], 9))
+            return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0])
+    except OSError:
+        return ipaddress.ip_address("::1" if bound.version == 6 else "127.0.0.1")
+
+
+def _bracketed(address: IPAddress) -> str:
+    return f"[{address}]" if address.version == 6 else str(address)
+
+
+def _short(path: Path) -> Path:
+    """Relative to here if that is shorter to type."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
