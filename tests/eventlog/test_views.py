@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubechronicle.eventlog import window
+from kubechronicle.eventlog import shelves, window
 from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.memory import MemoryStore
 from kubechronicle.eventlog.records import Head, Key, Operation, Record
-from kubechronicle.eventlog.shelves import Shelves, page_of
+from kubechronicle.eventlog.shelves import Shelves, merge, page_of
 from kubechronicle.eventlog.testing import commit, delete, describe_simply, put
 from kubechronicle.eventlog.views import Entry, Views, entry_of, seal
 
@@ -114,23 +114,45 @@ def test_what_a_reader_got_stays_and_is_shared_until_the_next_change() -> None:
 def test_shelves_are_a_sorted_dictionary(
     changes: list[tuple[str, str, bool]], namespace: str, after: tuple[str, str] | None, limit: int
 ) -> None:
-    shelves, model = Shelves(), {}
+    mine, model = Shelves(), {}
     for revision, (where, name, present) in enumerate(changes, 1):
         entry = Entry(Key("r", where, name), "u", revision, 1, 1, b"", {}, {})
         if present:
-            shelves.put(entry)
+            mine.put(entry)
             model[where, name] = entry
         elif (where, name) in model:
-            shelves.remove(where, name)
+            mine.remove(where, name)
             del model[where, name]
     inside = [model[key] for key in sorted(model) if namespace in ("", key[0])]
-    if shelves.count:
-        assert list(shelves.all(namespace)) == inside
-    assert shelves.size(namespace) == len(inside)
+    if mine.count:
+        assert list(mine.all(namespace)) == inside
+    assert mine.size(namespace) == len(inside)
     following = [entry for entry in inside if after is None or entry.key[1:] > after][:limit]
-    assert list(shelves.page(namespace, after, limit)) == following
+    assert list(mine.page(namespace, after, limit)) == following
     assert list(page_of(tuple(inside), after, limit)) == following
     assert list(Shelves(model.values()).page(namespace, after, limit)) == following
+
+
+@pytest.mark.parametrize("many", [0, 8, 1_000_000])
+@given(
+    st.dictionaries(st.tuples(st.sampled_from("ab"), st.text("pqrs", min_size=1, max_size=3)), st.integers(), max_size=40),
+    st.dictionaries(
+        st.tuples(st.sampled_from("ab"), st.text("pqrs", min_size=1, max_size=3)), st.booleans(), max_size=10
+    ),
+)
+def test_merging_is_replacing_in_a_sorted_dictionary(
+    many: int, now: dict[tuple[str, str], int], changed: dict[tuple[str, str], bool]
+) -> None:
+    def entry(key: tuple[str, str], revision: int) -> Entry:
+        return Entry(Key("r", *key), "u", revision, 1, 1, b"", {}, {})
+
+    entries = [entry(key, now[key]) for key in sorted(now)]
+    then = {key: entry(key, -1) if present else None for key, present in changed.items()}
+    model = now | {key: -1 for key, present in changed.items() if present}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shelves, "MANY", many)
+        merged = [(each.key[1:], each.revision) for each in merge(entries, then)]
+    assert merged == sorted((key, revision) for key, revision in model.items() if changed.get(key, True))
 
 
 def test_every_past_state_in_memory_is_the_state_then() -> None:
