@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable
+from kubechronicle.eventlog.postgres_listener import CHANNEL, NOTIFY
 from kubechronicle.eventlog.postgres_session import Session
 from kubechronicle.eventlog.records import Head
 
@@ -122,8 +123,10 @@ async def compact(session: Session, revision: int) -> Head:
         if revision > head:
             raise FutureRevision(revision, head)
         raise Compacted(revision, long)
+    await session.fetch(NOTIFY, CHANNEL, str(head))  # so that other servers hear of the mark at once
     async with _only_one(session) as alone:
         if alone:
+            await _finish_interrupted(session)
             await _drop(session, "long", until=long)
             await _drop(session, "short", until=short)
     return Head(revision=head, compacted=long)
@@ -141,7 +144,9 @@ async def retain(session: Session, policies: Sequence[RetentionPolicy], *, now: 
         for policy in policies:
             if mark := await _mark_by_age(session, policy, now):
                 compacted.append((policy.retention_class, mark))
-        _, long, short = (await session.fetch(_MARKS))[0]
+        head, long, short = (await session.fetch(_MARKS))[0]
+        if compacted:
+            await session.fetch(NOTIFY, CHANNEL, str(head))
         for policy in policies:
             until = long if policy.retention_class == "long" else max(long, short)
             dropped += await _drop(session, policy.retention_class, until=until)

@@ -1,0 +1,327 @@
+-- The whole schema, to read: what the numbered migrations add up to (a test compares the two). Never applied by itself.
+
+create schema kubechronicle;
+
+-- Which migrations were applied to this database.
+create table kubechronicle.migrations (
+    number     int primary key,
+    name       text not null,
+    sha256     text not null,
+    applied_at timestamptz not null default now()
+);
+
+-- The revision log: its tables, and the one function that appends to it.
+--
+-- Invariants:
+--   * Revisions are gapless and in commit order: append() locks the one row of head until it commits, so whoever reads
+--     revision r can never later find a smaller one that was not there before. (A sequence does not give that.)
+--   * A row of log is never updated. Content may go (retention), its digest stays in tombstones.
+--   * digest(r) = sha256 over every column of the row (see append), hash(r) = sha256(hash(r-1) || digest(r)),
+--     hash(0) = sha256(log_id as 16 bytes).
+
+-- The newest revision, and how far history is gone, by retention class.
+create table kubechronicle.head (
+    one               boolean primary key default true check (one),
+    log_id            uuid not null default gen_random_uuid(), -- which log this is; the hash chain begins with it
+    revision          bigint not null default 0,
+    hash              bytea not null default '',               -- of the newest revision
+    committed_at      timestamptz not null default '-infinity',
+    compacted_long    bigint not null default 0,               -- below it history may be gone
+    compacted_short   bigint not null default 0,               -- the same for resources of the class 'short'
+    partitioned_until bigint not null default 1                -- revisions below it have their partitions
+) with (fillfactor = 10);                                      -- updated at every commit: keep it on one page
+
+insert into kubechronicle.head default values;
+update kubechronicle.head set hash = sha256(uuid_send(log_id)), committed_at = 'epoch';
+
+-- Retention drops whole partitions, so rows are placed by how long they are kept. Resources not named here are 'long'.
+create table kubechronicle.resource_classes (
+    resource text collate "C" primary key,
+    class    text not null check (class in ('short', 'long'))
+);
+
+insert into kubechronicle.resource_classes values
+    ('events', 'short'), ('events.events.k8s.io', 'short'), ('leases.coordination.k8s.io', 'short');
+
+create table kubechronicle.retention_classes (
+    class             text primary key,
+    span              bigint not null,           -- revisions in the next partition to be made
+    partitioned_until bigint not null default 1, -- where the next partition begins
+    dropped_until     bigint not null default 1  -- partitions below it are gone
+);
+
+insert into kubechronicle.retention_classes (class, span) values ('long', 1000000), ('short', 100000);
+
+-- One row per change. Texts are empty, not null, where nothing is known.
+create table kubechronicle.log (
+    revision          bigint not null,
+    create_revision   bigint not null,   -- of the change that created the object
+    version           bigint not null,   -- changes since then, beginning at 1
+    previous_revision bigint not null,   -- of the row this one replaced; 0: the object did not exist
+    committed_at      timestamptz not null,
+    operation         smallint not null, -- 1 create, 2 update, 3 delete
+    class             text not null,     -- of retention; decides the partition, not part of the digest
+    resource          text collate "C" not null,
+    namespace         text collate "C" not null,
+    name              text collate "C" not null,
+    uid               text not null,
+    user_name         text not null,
+    user_uid          text not null,
+    user_groups       text[] not null,
+    user_extra        json,
+    impersonator      text not null,
+    verb              text not null,
+    request_uri       text not null,
+    user_agent        text not null,
+    source_address    text not null,
+    field_manager     text not null,
+    audit_id          text not null,
+    digest            bytea not null,
+    hash              bytea not null,
+    object            json not null,     -- json, not jsonb: the bytes come back as they were written
+    primary key (revision, class),
+    check ((operation = 1) = (previous_revision = 0))
+) partition by list (class);
+
+do $$ begin
+    alter table kubechronicle.log alter column object set compression lz4; -- a third of the default's CPU time
+exception when feature_not_supported then null; end $$;
+
+create index on kubechronicle.log (resource, namespace, name, revision);
+create index on kubechronicle.log (resource, revision);
+create index on kubechronicle.log (resource, revision) where operation = 3;
+
+-- "like" and not "partition of": the column settings must come along, and partitions are made the same way later.
+create table kubechronicle.log_long (like kubechronicle.log including defaults including constraints including compression)
+    partition by range (revision);
+create table kubechronicle.log_short (like kubechronicle.log including defaults including constraints including compression)
+    partition by range (revision);
+alter table kubechronicle.log attach partition kubechronicle.log_long for values in ('long');
+alter table kubechronicle.log attach partition kubechronicle.log_short for values in ('short');
+
+-- The last revision of each object that exists.
+create table kubechronicle.live (
+    resource        text collate "C" not null,
+    namespace       text collate "C" not null,
+    name            text collate "C" not null,
+    revision        bigint not null,
+    create_revision bigint not null,
+    version         bigint not null,
+    primary key (resource, namespace, name)
+) with (fillfactor = 70); -- room for HOT updates: no index but the key's, which never changes
+
+-- What became of each batch, for a server whose connection broke before the answer. A row without first_revision is a
+-- fence: that batch did not commit and, by the primary key, cannot any more. Rows are pruned after a day.
+create table kubechronicle.batches (
+    id             uuid primary key,
+    committed_at   timestamptz not null,
+    first_revision bigint,
+    head           bigint,
+    actual         bigint[] -- where something was refused: the revision found for each change of the batch
+);
+
+create index on kubechronicle.batches (committed_at);
+
+-- The next partition of a class: made aside, then attached, which blocks neither readers nor writers.
+create function kubechronicle.make_partition(retention_class text) returns bigint language plpgsql as $$
+declare
+    c kubechronicle.retention_classes;
+    parent text := 'log_' || retention_class;
+    child text;
+begin
+    perform from kubechronicle.head for update; -- the order of locks is head first, everywhere
+    select * into strict c from kubechronicle.retention_classes where class = retention_class;
+    child := format('%s_%s', parent, c.partitioned_until);
+    execute format('create table kubechronicle.%I (like kubechronicle.%I including defaults including constraints '
+        'including compression, check (class = %L and revision >= %s and revision < %s))',
+        child, parent, retention_class, c.partitioned_until, c.partitioned_until + c.span);
+    execute format('alter table kubechronicle.%I attach partition kubechronicle.%I for values from (%s) to (%s)',
+        parent, child, c.partitioned_until, c.partitioned_until + c.span);
+    update kubechronicle.retention_classes set partitioned_until = c.partitioned_until + c.span
+        where class = retention_class;
+    update kubechronicle.head set partitioned_until =
+        (select min(partitioned_until) from kubechronicle.retention_classes);
+    return c.partitioned_until + c.span;
+end $$;
+
+select kubechronicle.make_partition('long'), kubechronicle.make_partition('short');
+
+-- Normally partitions are made ahead of need; append() falls back on this.
+create function kubechronicle.make_partitions_until(needed bigint) returns void language plpgsql as $$
+declare
+    behind text;
+begin
+    loop
+        select class into behind from kubechronicle.retention_classes where partitioned_until <= needed limit 1;
+        exit when not found;
+        perform kubechronicle.make_partition(behind);
+    end loop;
+end $$;
+
+create function kubechronicle.next_hash(state bytea, before bytea, digest bytea) returns bytea
+language plpgsql immutable parallel unsafe as $$
+begin
+    return sha256(coalesce(state, before) || digest);
+end $$;
+
+-- As a window function: the hash of each row, given the hash before the first and each row's digest.
+create aggregate kubechronicle.chain(before bytea, digest bytea) (sfunc = kubechronicle.next_hash, stype = bytea);
+
+-- Append a batch: arrays with one element per change; ``transactions`` numbers the transaction a change belongs to.
+-- Answers one row: the revisions given (null: its transaction was refused) and the revisions, create_revisions and
+-- versions found before. The settings make plans that do not depend on statistics, which lag behind a growing log.
+create function kubechronicle.append(
+    batch uuid, transactions int[], expected bigint[], operations smallint[],
+    resources text[], namespaces text[], names text[], uids text[],
+    user_names text[], user_uids text[], user_groups text[], user_extras text[], impersonators text[], verbs text[],
+    request_uris text[], user_agents text[], source_addresses text[], field_managers text[], audit_ids text[],
+    objects json[],
+    out first bigint, out head bigint, out committed_at timestamptz,
+    out revisions bigint[], out actual bigint[], out create_revisions bigint[], out versions bigint[]
+) language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+    h kubechronicle.head;
+    n constant int := cardinality(resources);
+    refused int[] := '{}';
+    last_hash bytea;
+begin
+    if current_setting('synchronous_commit') = 'off' then -- an answer means durable, whatever the session says
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
+    select * into strict h from kubechronicle.head for update;
+    committed_at := greatest(h.committed_at, clock_timestamp());
+
+    select array_agg(coalesce(l.revision, 0)), array_agg(coalesce(l.create_revision, 0)),
+           array_agg(coalesce(l.version, 0))
+      into actual, create_revisions, versions
+      from unnest(resources, namespaces, names) as u (resource, namespace, name)
+      left join lateral (
+          select * from kubechronicle.live l
+          where l.resource = u.resource and l.namespace = u.namespace and l.name = u.name limit 1) l on true;
+
+    head := h.revision;
+    if actual = expected then
+        head := h.revision + n;
+        revisions := array(select h.revision + i from generate_series(1, n) i);
+    else
+        for i in 1..n loop
+            if actual[i] <> expected[i] then refused := refused || transactions[i]; end if;
+        end loop;
+        for i in 1..n loop
+            if transactions[i] = any (refused) then
+                revisions[i] := null;
+            else
+                head := head + 1;
+                revisions[i] := head;
+            end if;
+        end loop;
+    end if;
+    first := h.revision + 1;
+    insert into kubechronicle.batches values
+        (batch, committed_at, first, head, case when cardinality(refused) > 0 then actual end);
+    if head = h.revision then return; end if;
+    if head >= h.partitioned_until then perform kubechronicle.make_partitions_until(head); end if;
+
+    with change as (
+        select u.*, case when u.operation = 1 then u.revision else u.created end as create_revision,
+            case when u.operation = 1 then 1 else u.before + 1 end as version
+        from unnest(revisions, actual, create_revisions, versions, operations, resources, namespaces, names, uids,
+            user_names, user_uids, append.user_groups, user_extras, impersonators, verbs, request_uris, user_agents,
+            source_addresses, field_managers, audit_ids, objects)
+        as u (revision, previous_revision, created, before, operation, resource, namespace, name, uid,
+            user_name, user_uid, groups, extra, impersonator, verb, request_uri, user_agent, source_address,
+            field_manager, audit_id, object)
+        where u.revision is not null
+    ), digested as (
+        -- record_send: the number of columns, then for each its type's oid, its length and its binary form. So no
+        -- two different rows have the same encoding, and anyone can compute it without this database.
+        select *, sha256(record_send(row(
+            revision, create_revision, version, previous_revision, append.committed_at, operation,
+            resource, namespace, name, uid, user_name, user_uid, groups::text[], extra::json, impersonator, verb,
+            request_uri, user_agent, source_address, field_manager, audit_id, object))) as digest
+        from change
+    ), appended as (
+        insert into kubechronicle.log (revision, create_revision, version, previous_revision, committed_at, operation,
+            class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
+            request_uri, user_agent, source_address, field_manager, audit_id, digest, hash, object)
+        select revision, create_revision, version, previous_revision, append.committed_at, operation,
+            coalesce((select c.class from kubechronicle.resource_classes c where c.resource = d.resource), 'long'),
+            resource, namespace, name, uid, user_name, user_uid, groups::text[], extra::json, impersonator, verb,
+            request_uri, user_agent, source_address, field_manager, audit_id, digest,
+            kubechronicle.chain(h.hash, digest) over (order by revision rows unbounded preceding), object
+        from digested d
+        returning log.revision, log.hash
+    )
+    select a.hash into strict last_hash from appended a where a.revision = append.head;
+
+    if 3 = any (operations) then
+        delete from kubechronicle.live l
+        using unnest(revisions, operations, resources, namespaces, names) u (revision, operation, resource, namespace, name)
+        where u.operation = 3 and u.revision is not null
+            and l.resource = u.resource and l.namespace = u.namespace and l.name = u.name;
+    end if;
+    insert into kubechronicle.live as l
+    select u.resource, u.namespace, u.name, u.revision, u.revision, 1
+    from unnest(revisions, operations, resources, namespaces, names) u (revision, operation, resource, namespace, name)
+    where u.operation <> 3 and u.revision is not null
+    on conflict (resource, namespace, name) do update set revision = excluded.revision, version = l.version + 1;
+
+    update kubechronicle.head set revision = append.head, hash = last_hash, committed_at = append.committed_at;
+    perform pg_notify('kubechronicle', append.head::text); -- once per batch: per row it halves the throughput
+end $$;
+
+-- Retention: what stays of history when partitions go.
+
+-- Copied forward from dropped partitions: for each object the newest row there, unless it deleted the object. So objects
+-- that have not changed for years are still found, and so are all objects as of a revision that is still retained.
+create table kubechronicle.kept (like kubechronicle.log including defaults including constraints including compression);
+alter table kubechronicle.kept add primary key (revision);
+create index on kubechronicle.kept (resource, namespace, name, revision);
+
+-- The digests of rows whose partition is gone: with them the hash chain can still be proved from its beginning. One row
+-- per thousand revisions and class; the two arrays run in parallel.
+create table kubechronicle.tombstones (
+    thousand  bigint not null, -- revision / 1000
+    class     text not null,
+    revisions bigint[] not null,
+    digests   bytea[] not null,
+    primary key (thousand, class)
+);
+
+-- First half of dropping a partition, in one transaction: copy forward what must survive, and keep the digests. Readers
+-- see a survivor twice until the partition is detached; every query takes the newest row of a key and one row of a
+-- revision, so that makes no difference. Doing it twice changes nothing.
+create function kubechronicle.copy_forward(partition regclass, retention_class text) returns void language plpgsql as $$
+begin
+    execute format('delete from kubechronicle.kept k where exists (select from %s p where p.resource = k.resource '
+        'and p.namespace = k.namespace and p.name = k.name)', partition);
+    execute format('insert into kubechronicle.kept select * from (select distinct on (resource, namespace, name) * '
+        'from %s order by resource, namespace, name, revision desc) newest where operation <> 3', partition);
+    execute format('insert into kubechronicle.tombstones as t select revision / 1000, %L, '
+        'array_agg(revision order by revision), array_agg(digest order by revision) from %s group by revision / 1000 '
+        'on conflict (thousand, class) do update set '
+        'revisions = case when t.revisions @> excluded.revisions then t.revisions else t.revisions || excluded.revisions end, '
+        'digests = case when t.revisions @> excluded.revisions then t.digests else t.digests || excluded.digests end',
+        retention_class, partition);
+end $$;
+
+-- The first revision committed at or after a moment; one above the newest if there is none. committed_at never
+-- decreases, so bisection finds it without an index.
+create function kubechronicle.first_revision_since(moment timestamptz) returns bigint language plpgsql stable as $$
+declare
+    low bigint;
+    high bigint;
+    middle bigint;
+    found_at timestamptz;
+begin
+    select compacted_long + 1, revision + 1 into low, high from kubechronicle.head;
+    while low < high loop
+        middle := (low + high) / 2;
+        -- rows of the short class may be gone, so the nearest row that is there speaks for the middle
+        select l.committed_at into found_at from kubechronicle.log l
+            where l.revision >= middle and l.revision < high order by l.revision limit 1;
+        if found and found_at < moment then low := middle + 1; else high := middle; end if;
+    end loop;
+    return low;
+end $$;
