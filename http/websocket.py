@@ -15,8 +15,9 @@ from typing import Any
 
 import trio
 from hypercorn.protocol.events import Body, Data, Event, StreamClosed
-from hypercorn.protocol.ws_stream import ASGIWebsocketState, WSStream
-from wsproto.events import CloseConnection
+from hypercorn.protocol.ws_stream import ASGIWebsocketState, FrameTooLargeError, WSStream
+from wsproto.connection import ConnectionState
+from wsproto.events import CloseConnection, Message, Ping
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
@@ -39,27 +40,48 @@ class EarlySafeWSStream(WSStream):
             await self.app_put({"type": "websocket.disconnect", "code": CloseReason.ABNORMAL_CLOSURE.value})
         else:
             await super().handle(event)
+            if self.closed and self.app_put is None:  # refused: not a handshake
+                await self.send(StreamClosed(stream_id=self.stream_id))
 
     async def _receive(self, data: bytes) -> None:
         if self.closed or self.state in {ASGIWebsocketState.CLOSED, ASGIWebsocketState.HTTPCLOSED}:
-            await self._receive_closing(data)
-        elif not self.handshake.accepted:
+            return  # after our close frame only the client's matters (RFC 6455 §7.1.2), and that ends the connection
+        if not self.handshake.accepted:
             if len(self._early) + len(data) > EARLY_BYTES:
                 await self.send(StreamClosed(stream_id=self.stream_id))
             self._early += data
         else:
             await self._receive_frames(data)
 
-    async def _receive_closing(self, data: bytes) -> None:
-        """After our close frame only the client's matters (RFC 6455 §7.1.2), and that only ends the connection."""
-
     async def _receive_frames(self, data: bytes) -> None:
         try:
             self.connection.receive_data(data)
             await self._handle_events()
         except (RemoteProtocolError, LocalProtocolError):
-            await self._send_wsproto_event(CloseConnection(code=CloseReason.PROTOCOL_ERROR))
-            await self.send(StreamClosed(stream_id=self.stream_id))
+            await self._end(CloseConnection(code=CloseReason.PROTOCOL_ERROR))
+
+    async def _handle_events(self) -> None:
+        for event in self.connection.events():
+            if isinstance(event, Message):
+                try:
+                    self.buffer.extend(event)
+                except FrameTooLargeError:
+                    await self._end(CloseConnection(code=CloseReason.MESSAGE_TOO_BIG))
+                    return
+                if event.message_finished and self.app_put is not None:
+                    await self.app_put(self.buffer.to_message())
+                    self.buffer.clear()
+            elif isinstance(event, Ping):
+                await self._send_wsproto_event(event.response())
+            elif isinstance(event, CloseConnection):
+                # The client's, to be returned to it, or one that names what is wrong with its frames.
+                remote = self.connection.state is ConnectionState.REMOTE_CLOSING
+                await self._end(event.response() if remote else CloseConnection(code=event.code))
+                return
+
+    async def _end(self, close: CloseConnection) -> None:
+        await self._send_wsproto_event(close)
+        await self.send(StreamClosed(stream_id=self.stream_id))
 
     async def _accept(self, message: Any) -> None:
         await super()._accept(message)
