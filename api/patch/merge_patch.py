@@ -5,22 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from kubechronicle.api import status
+from kubechronicle.api.schema.values import json_word
 
 
 def decode(patch: Any) -> dict[str, Any]:
     """Return the patch if it is one that Kubernetes takes: an object. 400 otherwise."""
     if isinstance(patch, dict):
         return patch
-    word = "array" if isinstance(patch, list) else _word(patch)
     raise status.bad_request(
-        f"error decoding patch: json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
+        f"error decoding patch: json: cannot unmarshal {json_word(patch)} into Go value of type map[string]interface {{}}"
     )
-
-
-def _word(patch: Any) -> str:
-    if isinstance(patch, bool):
-        return "bool"
-    return "string" if isinstance(patch, str) else "number"
 
 
 def apply(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,237 @@
+"""The life-cycle rules of the built-in kinds, one row per storage resource.
+
+A table; what needs more than a flag is a small function in hooks.py, what is wrong with an object is said in
+validation*.py. Kinds that are not listed have a status subresource and no rules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kubechronicle.api.builtin import hooks, validation, validation_apps
+from kubechronicle.api.strategy import ORPHAN, UNSUPPORTED, Strategy, SubresourceStrategy, status_update
+
+_STATUS: Final = MappingProxyType({"status": status_update()})
+_LABELS_KEPT: Final = MappingProxyType({"status": status_update("spec", metadata=("labels",))})
+
+_PLAIN: Final = Strategy(status=False)
+"""A kind that is all data."""
+
+_SEGMENT: Final = Strategy(status=False, names="segment", create_on_update=True, kube_finalizers=False)
+
+_GENERATION: Final = Strategy(generation=True, subresources=_STATUS)
+
+_SPEC_ONLY: Final = Strategy(status=False, generation=True)
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "configmaps": Strategy(
+        status=False, validate=validation.config_map, validate_update=validation.config_map_update
+    ),
+    "secrets": Strategy(
+        status=False,
+        prepare_update=hooks.secret_type_stays,
+        validate=validation.secret,
+        validate_update=validation.secret_update,
+    ),
+    "namespaces": Strategy(
+        names="label",
+        prepare_create=hooks.new_namespace,
+        prepare_update=hooks.namespace_finalizers_stay,
+        canonicalize=hooks.label_namespace,
+        validates_whole_update=False,
+        returns_deleted=True,
+        reset=(("status",),),
+        subresources=MappingProxyType(
+            {
+                "status": status_update("spec"),
+                "finalize": SubresourceStrategy(prepare=hooks.finalize_namespace, reset=()),
+            }
+        ),
+    ),
+    "pods": Strategy(
+        generation=True,
+        graceful=True,
+        returns_deleted=True,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        prepare_create=hooks.new_pod,
+        validate=validation.pod,
+        validate_update=validation.pod_update,
+        subresources=MappingProxyType(
+            {
+                "status": status_update(
+                    "spec",
+                    metadata=("ownerReferences",),
+                    prepare=hooks.pod_status_keeps,
+                    reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
+                ),
+                "ephemeralcontainers": SubresourceStrategy(prepare=hooks.only_ephemeral_containers),
+                "resize": SubresourceStrategy(prepare=hooks.only_resources),
+            }
+        ),
+    ),
+    "services": Strategy(
+        names="label",
+        create_on_update=True,
+        returns_deleted=True,
+        prepare_create=hooks.new_service,
+        prepare_update=hooks.service_addresses_stay,
+        validate=validation.service,
+        validate_update=validation.service_update,
+        subresources=MappingProxyType({"status": status_update("spec")}),
+    ),
+    "endpoints": Strategy(status=False, create_on_update=True),
+    "events": Strategy(
+        status=False,
+        create_on_update=True,
+        dependents=UNSUPPORTED,
+        validate=validation.event,
+        validates_whole_update=False,
+    ),
+    "limitranges": Strategy(status=False, create_on_update=True),
+    "nodes": Strategy(subresources=_STATUS, validates_whole_update=False),
+    "persistentvolumes": Strategy(returns_deleted=True, subresources=_STATUS, validates_whole_update=False),
+    "persistentvolumeclaims": Strategy(returns_deleted=True, subresources=_STATUS, validates_whole_update=False),
+    "podtemplates": Strategy(status=False, generation=True, generation_fields=("template",), returns_deleted=True),
+    "replicationcontrollers": Strategy(
+        generation=True, dependents=ORPHAN, subresources=_STATUS, validate=validation_apps.replication_controller
+    ),
+    "resourcequotas": Strategy(returns_deleted=True, subresources=_STATUS),
+    "serviceaccounts": Strategy(status=False, returns_deleted=True),
+    "deployments.apps": Strategy(
+        generation=True,
+        generation_fields=("spec",),
+        prepare_update=hooks.deployment_annotations_count,
+        validates_whole_update=False,
+        validate=validation_apps.deployment,
+        validate_update=validation_apps.selector_update,
+        subresources=_LABELS_KEPT,
+    ),
+    "replicasets.apps": Strategy(
+        generation=True,
+        validates_whole_update=False,
+        validate=validation_apps.replica_set,
+        validate_update=validation_apps.selector_update,
+        subresources=_STATUS,
+    ),
+    "statefulsets.apps": Strategy(
+        names="label",
+        generation=True,
+        validates_whole_update=False,
+        validate=validation_apps.stateful_set,
+        validate_update=validation_apps.stateful_set_update,
+        subresources=_STATUS,
+    ),
+    "daemonsets.apps": Strategy(
+        generation=True,
+        prepare_create=hooks.new_daemon_set,
+        prepare_update=hooks.daemon_set_template_generation,
+        validates_whole_update=False,
+        validate=validation_apps.daemon_set,
+        validate_update=validation_apps.selector_update,
+        subresources=_STATUS,
+    ),
+    "controllerrevisions.apps": Strategy(status=False, validate_update=validation_apps.controller_revision_update),
+    "jobs.batch": Strategy(
+        generation=True,
+        dependents=ORPHAN,
+        prepare_create=hooks.new_job,
+        validates_whole_update=False,
+        validate=validation_apps.job,
+        validate_update=validation_apps.job_update,
+        subresources=_STATUS,
+    ),
+    "cronjobs.batch": Strategy(
+        generation=True,
+        validates_whole_update=False,
+        validate=validation_apps.cron_job,
+        subresources=_STATUS,
+    ),
+    "horizontalpodautoscalers.autoscaling": Strategy(
+        subresources=_STATUS, validates_whole_update=False, names="segment"
+    ),
+    "leases.coordination.k8s.io": Strategy(
+        status=False,
+        create_on_update=True,
+        unconditional_update=False,
+        validates_whole_update=False,
+        validate=validation.lease,
+    ),
+    "endpointslices.discovery.k8s.io": Strategy(
+        status=False, generation=True, generation_fields=("endpoints", "ports", "addressType")
+    ),
+    "priorityclasses.scheduling.k8s.io": Strategy(
+        status=False,
+        generation=True,
+        generation_fields=(),
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate_update=validation.priority_class_update,
+    ),
+    "runtimeclasses.node.k8s.io": Strategy(status=False, unconditional_update=False),
+    "roles.rbac.authorization.k8s.io": _SEGMENT,
+    "clusterroles.rbac.authorization.k8s.io": _SEGMENT,
+    "rolebindings.rbac.authorization.k8s.io": Strategy(
+        status=False,
+        names="segment",
+        create_on_update=True,
+        kube_finalizers=False,
+        validate_update=validation.role_ref_update,
+    ),
+    "clusterrolebindings.rbac.authorization.k8s.io": Strategy(
+        status=False,
+        names="segment",
+        create_on_update=True,
+        kube_finalizers=False,
+        validate_update=validation.role_ref_update,
+    ),
+    "ingresses.networking.k8s.io": _GENERATION,
+    "ingressclasses.networking.k8s.io": _SPEC_ONLY,
+    "networkpolicies.networking.k8s.io": _SPEC_ONLY,
+    "ipaddresses.networking.k8s.io": _SPEC_ONLY,
+    "servicecidrs.networking.k8s.io": _GENERATION,
+    "poddisruptionbudgets.policy": Strategy(
+        generation=True, unconditional_update=False, subresources=_STATUS, validates_whole_update=False
+    ),
+    "storageclasses.storage.k8s.io": _PLAIN,
+    "csidrivers.storage.k8s.io": Strategy(status=False, unconditional_update=False),
+    "csinodes.storage.k8s.io": Strategy(status=False, unconditional_update=False),
+    "csistoragecapacities.storage.k8s.io": Strategy(status=False, unconditional_update=False),
+    "volumeattachments.storage.k8s.io": Strategy(unconditional_update=False, subresources=_STATUS),
+    "volumeattributesclasses.storage.k8s.io": _PLAIN,
+    "certificatesigningrequests.certificates.k8s.io": Strategy(
+        subresources=MappingProxyType({"status": status_update("spec"), "approval": status_update("spec")})
+    ),
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": Strategy(
+        status=False, generation=True, generation_fields=("webhooks",), unconditional_update=False
+    ),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": Strategy(
+        status=False, generation=True, generation_fields=("webhooks",), unconditional_update=False
+    ),
+    "validatingadmissionpolicies.admissionregistration.k8s.io": Strategy(
+        generation=True, unconditional_update=False, subresources=_STATUS
+    ),
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": Strategy(
+        status=False, generation=True, unconditional_update=False
+    ),
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": Strategy(
+        status=False, generation=True, unconditional_update=False
+    ),
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": Strategy(
+        status=False, generation=True, unconditional_update=False
+    ),
+    "customresourcedefinitions.apiextensions.k8s.io": Strategy(
+        generation=True, unconditional_update=False, subresources=_STATUS, kube_finalizers=False
+    ),
+    "apiservices.apiregistration.k8s.io": Strategy(
+        unconditional_update=False, subresources=_STATUS, kube_finalizers=False, names="segment"
+    ),
+    "flowschemas.flowcontrol.apiserver.k8s.io": _GENERATION,
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": _GENERATION,
+    "deviceclasses.resource.k8s.io": _SPEC_ONLY,
+    "resourceclaims.resource.k8s.io": Strategy(subresources=_STATUS),
+    "resourceclaimtemplates.resource.k8s.io": _PLAIN,
+    "resourceslices.resource.k8s.io": _SPEC_ONLY,
+}

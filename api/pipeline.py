@@ -1,0 +1,362 @@
+"""One write, step by step: from the decoded body to what is to be stored. Pure; called by the store face.
+
+    create    decode_object → accept_create → [mutating admission] → finish_create
+    update    decode_object → accept_update → [mutating admission] → finish_update
+    patch     apply_patch   → accept_update → [mutating admission] → finish_update
+    delete    prepare_delete → delete_answer
+
+The order is kube-apiserver's: managed fields are computed from what the client wrote, before admission and strategies
+change it; system metadata, the kind's rules and validation come last. Objects are in the version of the request until
+finish_*, which turns them into the stored version.
+
+Every refusal is a StatusError. Functions change the new object they are given and return it; the stored one is never
+changed.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kubechronicle.api import bodies, conversion, deletion, managed_fields, metadata, names, patching, status
+from kubechronicle.api.encoding import copy_object
+from kubechronicle.api.field_errors import Cause, invalid_value
+from kubechronicle.api.managed_fields import Paths, Writer
+from kubechronicle.api.options import DeleteOptions
+from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.schema import types
+from kubechronicle.api.strategy import Strategy, SubresourceStrategy, keep, strategy_of
+
+Object = dict[str, Any]
+
+NAMESPACES = "namespaces"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteContext:
+    """What a write needs to know besides the object.
+
+    ``now`` is whole seconds in UTC ("2026-11-21T02:30:00Z"); ``uid`` and ``name_suffix`` (five characters of
+    metadata.NAME_ALPHABET) are for an object that is created; ``manager`` comes from options.manager_of; ``namespace``
+    and ``name`` are the URL's, ``name`` is empty for a POST to a collection.
+    """
+
+    now: str
+    uid: str = ""
+    name_suffix: str = ""
+    manager: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    dry_run: bool = False
+    field_validation: str = "Warn"
+
+
+class Outcome(enum.Enum):
+    """What is to be done about a write."""
+
+    STORE = "store"
+    UNCHANGED = "unchanged"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A write that passed all rules.
+
+    ``object`` is in the stored version: what to store (without resourceVersion), or with the present resourceVersion
+    the object that stays (UNCHANGED) or that ends (GONE: its last state). ``expected`` is the revision it is based on,
+    0 for "there is none".
+    """
+
+    outcome: Outcome
+    object: Object
+    expected: int = 0
+
+
+def to_storage_version(rt: ResourceType, obj: Object) -> Object:
+    """Return a request-version object in the version it is stored in."""
+    return conversion.convert(obj, rt.storage_api_version)
+
+
+def to_request_version(rt: ResourceType, obj: Object) -> Object:
+    """Return a stored object in the version of the request."""
+    return conversion.convert(obj, rt.api_version)
+
+
+def allows_create_on_update(rt: ResourceType) -> bool:
+    """Tell whether PUT of a missing object creates it."""
+    return strategy_of(rt.resource).create_on_update
+
+
+# -- decoding ------------------------------------------------------------------------------------------------------------
+
+
+def decode_object(
+    rt: ResourceType, obj: Any, ctx: WriteContext, *, duplicates: Sequence[str] = (), create: bool, raw: bytes = b""
+) -> tuple[Object, list[str]]:
+    """Return (object in the request's version, warnings) of a decoded body.
+
+    ``duplicates`` are the codec's complaints about repeated keys, ``raw`` the body for the error of a body that is no
+    object. ``create`` is False for PUT, which demands the URL's name in the body.
+    """
+    if not isinstance(obj, dict):
+        raise bodies.unrecognized(rt, bodies.not_an_object(obj), raw)
+    obj, warnings = bodies.decode(rt, obj, duplicates=duplicates, validation=ctx.field_validation)
+    meta = obj["metadata"]
+    if not create:
+        metadata.match_name(meta, ctx.name)
+    namespace = meta.get("name", "") if rt.resource == NAMESPACES and not ctx.namespace else ctx.namespace
+    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=namespace)
+    return obj, warnings
+
+
+# -- create --------------------------------------------------------------------------------------------------------------
+
+
+def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
+    """Enter the creator as manager of the fields it sets."""
+    meta = obj["metadata"]
+    for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        meta.pop(name, None)
+    _drop_duplicate_owners(meta)
+    kind = bodies.kind_type(rt)
+    if kind is not None:
+        managed_fields.track(kind, None, obj, writer=_writer(rt, ctx), reset=_reset(rt, ctx))
+    return obj
+
+
+def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
+    """Apply the rules of creation. Raises 422 for an invalid object, 500 for one with a resourceVersion."""
+    strategy = strategy_of(rt.resource)
+    obj = to_storage_version(rt, obj)
+    meta = obj["metadata"]
+    metadata.fill_on_create(meta, now=ctx.now, uid=ctx.uid, name_suffix=ctx.name_suffix)
+    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+    if strategy.status:
+        _reset_status(rt, obj)
+    if strategy.generation:
+        meta["generation"] = 1
+    strategy.prepare_create(obj)
+    causes = _validate_metadata(rt, strategy, meta) + strategy.validate(obj)
+    if causes:
+        raise status.invalid(rt.group, rt.kind, meta.get("name", ""), causes)
+    strategy.canonicalize(obj)
+    revision = meta.pop("resourceVersion", "")
+    if revision.isdigit() and int(revision):
+        raise status.unknown("resourceVersion should not be set on objects to be created")
+    return Prepared(Outcome.STORE, obj)
+
+
+def prepare_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
+    """accept_create and finish_create, for writers without admission."""
+    return finish_create(rt, accept_create(rt, obj, ctx), ctx)
+
+
+def _reset_status(rt: ResourceType, obj: Object) -> None:
+    """Give the object the status of one just created, if its kind has one."""
+    if not rt.definition:
+        obj.pop("status", None)
+        return
+    field = _storage_kind(rt).fields.get("status")
+    if field is None:
+        return
+    if field.null_stays and isinstance(field.type, types.ObjectType):
+        obj["status"] = field.type.zero()
+    else:
+        obj.pop("status", None)
+
+
+def _storage_kind(rt: ResourceType) -> types.ObjectType:
+    if rt.is_storage_version:
+        return types.object_type(rt.definition)
+    from kubechronicle.api.registry import builtin_registry
+
+    stored = builtin_registry().storage(rt.resource) or rt
+    return types.object_type(stored.definition)
+
+
+def _validate_metadata(rt: ResourceType, strategy: Strategy, meta: Object) -> list[Cause]:
+    check = names.NAME_CHECKS[strategy.names]
+    return metadata.validate(meta, namespaced=rt.namespaced, name_check=check, kube=strategy.kube_finalizers)
+
+
+def _drop_duplicate_owners(meta: Object) -> None:
+    owners = meta.get("ownerReferences")
+    if owners and len(owners) > 1:
+        kept: list[Object] = []
+        for owner in owners:
+            if owner not in kept:
+                kept.append(owner)
+        meta["ownerReferences"] = kept
+
+
+def _writer(rt: ResourceType, ctx: WriteContext) -> Writer:
+    return Writer(manager=ctx.manager, api_version=rt.api_version, subresource=ctx.subresource, now=ctx.now)
+
+
+def _subresource(rt: ResourceType, ctx: WriteContext) -> SubresourceStrategy | None:
+    return strategy_of(rt.resource).subresources.get(ctx.subresource) if ctx.subresource else None
+
+
+def _reset(rt: ResourceType, ctx: WriteContext) -> Paths:
+    below = _subresource(rt, ctx)
+    strategy = strategy_of(rt.resource)
+    if below is not None:
+        return below.reset
+    return strategy.reset if strategy.status or strategy.reset != (("status",),) else ()
+
+
+# -- update --------------------------------------------------------------------------------------------------------------
+
+
+def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Object:
+    """Enter the writer as manager of what it changes. ``old`` is the stored object with its resourceVersion."""
+    _drop_duplicate_owners(new["metadata"])
+    kind = bodies.kind_type(rt)
+    if kind is not None:
+        managed_fields.track(
+            kind, to_request_version(rt, old), new, writer=_writer(rt, ctx), reset=_reset(rt, ctx)
+        )
+    return new
+
+
+def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:
+    """Apply the rules of an update.
+
+    Raises 409 for another uid or resourceVersion than the stored one's, 422 for an invalid object or change.
+    """
+    strategy = strategy_of(rt.resource)
+    new = to_storage_version(rt, new)
+    meta, held = new["metadata"], old["metadata"]
+    expected = int(held["resourceVersion"])
+    _check_preconditions(rt, strategy, meta, held, expected, ctx)
+    meta["resourceVersion"] = held["resourceVersion"]
+    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+    metadata.keep_generation(meta, held)
+    below = _subresource(rt, ctx)
+    if below is not None:
+        below.prepare(new, old)
+    else:
+        if strategy.status:
+            keep("status", new, old)
+        strategy.prepare_update(new, old)
+        if strategy.generation and any(new.get(name) != old.get(name) for name in strategy.generation_fields):
+            meta["generation"] = held.get("generation", 0) + 1
+    metadata.keep_on_update(meta, held)
+    causes = _validate_update(rt, strategy, below, new, old)
+    if causes:
+        raise status.invalid(rt.group, rt.kind, meta.get("name", ""), causes)
+    strategy.canonicalize(new)
+    return _conclude(rt, old, new, expected)
+
+
+def prepare_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:
+    """accept_update and finish_update, for writers without admission."""
+    return finish_update(rt, old, accept_update(rt, old, new, ctx), ctx)
+
+
+def _check_preconditions(
+    rt: ResourceType, strategy: Strategy, meta: Object, held: Object, expected: int, ctx: WriteContext
+) -> None:
+    name = ctx.name or held.get("name", "")
+    uid = meta.get("uid")
+    if uid and uid != held.get("uid"):
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {held.get('uid')}"
+        raise status.conflict(rt, name, why)
+    given = metadata.parse_revision(meta)
+    if given == expected or (given == 0 and strategy.unconditional_update):
+        return
+    if given:
+        raise status.conflict(rt, name)
+    # Kubernetes names the resource here where other errors name the kind.
+    cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+    raise status.invalid(rt.group, rt.plural, name, [cause])
+
+
+def _validate_update(
+    rt: ResourceType, strategy: Strategy, below: SubresourceStrategy | None, new: Object, old: Object
+) -> list[Cause]:
+    meta, held = new["metadata"], old["metadata"]
+    causes = metadata.validate(meta, namespaced=rt.namespaced, name_check=names.segment_name, kube=False)
+    causes += metadata.validate_update(meta, held, kube=False)
+    causes += metadata.validate_update(meta, held, kube=strategy.kube_finalizers)
+    if below is not None:
+        return causes + below.validate_update(new, old)
+    if strategy.validates_whole_update:
+        causes += strategy.validate_update(new, old)
+        causes += _validate_metadata(rt, strategy, meta)
+        return causes + strategy.validate(new)
+    if strategy.validates_spec_update:
+        causes += strategy.validate(new)
+    return causes + strategy.validate_update(new, old)
+
+
+def _conclude(rt: ResourceType, old: Object, new: Object, expected: int) -> Prepared:
+    meta, held = new["metadata"], old["metadata"]
+    entries = meta.get("managedFields", ())
+    if entries != held.get("managedFields", ()) and managed_fields.equal_but_times(
+        entries, held.get("managedFields", ())
+    ):
+        meta["managedFields"] = held["managedFields"]
+    ends = (
+        deletion.namespace_is_done(new) if rt.resource == NAMESPACES else deletion.ends_with_update(new, old)
+    )
+    if ends:
+        return Prepared(Outcome.GONE, new, expected)
+    if new == old:
+        return Prepared(Outcome.UNCHANGED, new, expected)
+    del meta["resourceVersion"]
+    return Prepared(Outcome.STORE, new, expected)
+
+
+def apply_patch(
+    rt: ResourceType, old: Object, content_type: str, body: bytes, ctx: WriteContext
+) -> tuple[Object, list[str]]:
+    """Return (patched object in the request's version, warnings). 400, 415 or 422 for what cannot be applied."""
+    base = copy_object(to_request_version(rt, old))
+    patched, warnings = patching.apply(rt, base, content_type, body, validation=ctx.field_validation)
+    meta = patched["metadata"]
+    uid = old["metadata"].get("uid")
+    if meta.get("uid", uid) != uid:
+        # A uid in a PUT is a precondition; in a patch it is a change, and that field never changes.
+        cause = invalid_value("metadata.uid", meta["uid"], metadata.IMMUTABLE)
+        raise status.invalid(rt.group, rt.kind, meta.get("name", ""), [cause, cause])
+    metadata.match_name(meta, ctx.name)
+    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+    return patched, warnings
+
+
+# -- delete --------------------------------------------------------------------------------------------------------------
+
+_OUTCOMES = {
+    deletion.Fate.GONE: Outcome.GONE,
+    deletion.Fate.MARKED: Outcome.STORE,
+    deletion.Fate.UNCHANGED: Outcome.UNCHANGED,
+}
+
+
+def prepare_delete(rt: ResourceType, old: Object, options: DeleteOptions, ctx: WriteContext) -> Prepared:
+    """Return what a deletion comes to. Raises 409 for failed preconditions."""
+    strategy = strategy_of(rt.resource)
+    if rt.resource == NAMESPACES:
+        decision = deletion.decide_namespace(old, options, now=ctx.now)
+    else:
+        decision = deletion.decide(old, options, strategy, now=ctx.now)
+    expected = int(old["metadata"]["resourceVersion"])
+    if decision.fate is deletion.Fate.MARKED:
+        decision.object["metadata"].pop("resourceVersion", None)
+    return Prepared(_OUTCOMES[decision.fate], decision.object, expected)
+
+
+def delete_answer(rt: ResourceType, prepared: Prepared, name: str) -> Object:
+    """Return the body that answers a DELETE: the object while it is there or where its kind says so, else a Status.
+
+    For a change that was stored the caller passes ``prepared`` with the stored object, resourceVersion included.
+    """
+    if prepared.outcome is not Outcome.GONE or strategy_of(rt.resource).returns_deleted:
+        return to_request_version(rt, prepared.object)
+    uid = prepared.object["metadata"].get("uid", "")
+    return status.success(details=status.details_of(rt, name, uid=uid))

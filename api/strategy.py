@@ -1,0 +1,125 @@
+"""What differs from kind to kind in the life of an object: one record per storage resource, with hooks for what no
+flag can say. The table itself is builtin/strategies.py.
+
+Who may change what, in the order in which pipeline.py calls:
+
+    prepare_create   drops what a creation may not set, fills in what the server decides        changes the object
+    prepare_update   keeps what an update may not change                                       changes the new object
+    validate         says what is wrong with an object as such                                  changes nothing
+    validate_update  says what is wrong with the change                                         changes nothing
+    canonicalize     brings the object into its common form before it is stored                 changes the object
+
+Hooks are given (new, …) with everything defaulted; they never see the clock or randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.field_errors import Cause
+from kubechronicle.api.managed_fields import Paths
+
+Object = dict[str, Any]
+
+BACKGROUND: Final = "background"
+ORPHAN: Final = "orphan"
+UNSUPPORTED: Final = "unsupported"
+
+PrepareCreate = Callable[[Object], None]
+PrepareUpdate = Callable[[Object, Object], None]
+Validate = Callable[[Object], list[Cause]]
+ValidateUpdate = Callable[[Object, Object], list[Cause]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubresourceStrategy:
+    """How an update through a subresource differs: ``prepare(new, old)`` keeps what this endpoint does not change."""
+
+    prepare: PrepareUpdate
+    validate_update: ValidateUpdate = lambda new, old: []
+    reset: Paths = ()
+    keeps_generation: bool = True
+
+
+_NO_SUBRESOURCES: Final[Mapping[str, SubresourceStrategy]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """The rules of one kind.
+
+    ``names`` is a key of names.NAME_CHECKS. ``status``: the main resource ignores .status. ``generation``: set to 1 on
+    create and counted up when .spec changes (or another field of ``generation_fields``). ``unconditional_update``: an
+    update without resourceVersion overwrites. ``dependents`` says what a deletion without word about them does.
+    ``returns_deleted``: a deletion answers the object instead of a Status. ``validates_whole_update``: an update is
+    checked like a creation too, all of its metadata included; otherwise ``validate`` alone runs on an update, and not
+    even that without ``validates_spec_update``. ``kube_finalizers``: finalizers need a domain.
+    """
+
+    names: str = "subdomain"
+    status: bool = True
+    generation: bool = False
+    generation_fields: tuple[str, ...] = ("spec",)
+    unconditional_update: bool = True
+    create_on_update: bool = False
+    dependents: str = BACKGROUND
+    returns_deleted: bool = False
+    graceful: bool = False
+    validates_whole_update: bool = True
+    validates_spec_update: bool = True
+    kube_finalizers: bool = True
+    prepare_create: PrepareCreate = lambda new: None
+    prepare_update: PrepareUpdate = lambda new, old: None
+    validate: Validate = lambda new: []
+    validate_update: ValidateUpdate = lambda new, old: []
+    canonicalize: PrepareCreate = lambda new: None
+    reset: Paths = (("status",),)
+    subresources: Mapping[str, SubresourceStrategy] = field(default_factory=lambda: _NO_SUBRESOURCES)
+
+
+def keep(name: str, new: Object, old: Object) -> None:
+    """Let ``new`` have the field as ``old`` has it."""
+    if name in old:
+        new[name] = old[name]
+    else:
+        new.pop(name, None)
+
+
+def keep_metadata(new: Object, old: Object, *names: str) -> None:
+    """Let ``new`` have these fields of metadata as ``old`` has them."""
+    for name in names:
+        keep(name, new["metadata"], old["metadata"])
+
+
+def status_update(
+    *kept: str,
+    metadata: tuple[str, ...] = (),
+    validate_update: ValidateUpdate = lambda new, old: [],
+    prepare: PrepareUpdate | None = None,
+    reset: Paths | None = None,
+) -> SubresourceStrategy:
+    """Return the usual strategy of a status subresource: everything in ``kept`` (and of metadata) stays as it is."""
+    fields = kept or ("spec",)
+
+    def keep_fields(new: Object, old: Object) -> None:
+        for name in fields:
+            keep(name, new, old)
+        keep_metadata(new, old, *metadata)
+        if prepare is not None:
+            prepare(new, old)
+
+    paths = (*((name,) for name in fields), *(("metadata", name) for name in metadata)) if reset is None else reset
+    return SubresourceStrategy(prepare=keep_fields, validate_update=validate_update, reset=paths)
+
+
+_DEFAULT: Final = Strategy(subresources=MappingProxyType({"status": status_update()}))
+
+
+def strategy_of(resource: str) -> Strategy:
+    """Return the rules of a storage resource ("pods", "deployments.apps"); plain ones for kinds without their own."""
+    from kubechronicle.api.builtin.strategies import STRATEGIES
+
+    return STRATEGIES.get(resource, _DEFAULT)
