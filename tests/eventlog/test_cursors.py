@@ -243,6 +243,26 @@ async def test_only_the_cursors_concerned_are_woken() -> None:
         assert sorted(woken) == ["b/x", "n3"]
 
 
+async def test_a_pod_that_leaves_a_node_wakes_that_nodes_cursor() -> None:
+    log = MemoryLog()
+    writer = Writer(log.store)
+    async with open_stack(log) as stack:
+        writer.put("x", node="n1")
+        await caught_up(stack, log.store)
+        cursor = stack.views.watch("pods", after=1, field=("spec.nodeName", "n1"))
+        found: list[Event] = []
+
+        async def follow() -> None:
+            found.extend(await cursor.next_batch())
+
+        stack.nursery.start_soon(follow)
+        await wait_all_tasks_blocked()
+        writer.put("x", node="n2")
+        await caught_up(stack, log.store)
+        await wait_all_tasks_blocked()
+        assert told(found) == [(2, "UPDATE", "x")]
+
+
 async def test_many_changes_of_one_batch_wake_a_cursor_once() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:

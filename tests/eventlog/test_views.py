@@ -18,6 +18,8 @@ from kubechronicle.eventlog.shelves import Shelves, merge, page_of
 from kubechronicle.eventlog.testing import commit, delete, describe_simply, put
 from kubechronicle.eventlog.views import Entry, Views, entry_of, seal
 
+PLACES = st.tuples(st.sampled_from("ab"), st.text("pqrs", min_size=1, max_size=3))  # (namespace, name)
+
 
 def pod(name: str, namespace: str = "a") -> Key:
     return Key("pods", namespace, name)
@@ -134,12 +136,7 @@ def test_shelves_are_a_sorted_dictionary(
 
 
 @pytest.mark.parametrize("many", [0, 8, 1_000_000])
-@given(
-    st.dictionaries(st.tuples(st.sampled_from("ab"), st.text("pqrs", min_size=1, max_size=3)), st.integers(), max_size=40),
-    st.dictionaries(
-        st.tuples(st.sampled_from("ab"), st.text("pqrs", min_size=1, max_size=3)), st.booleans(), max_size=10
-    ),
-)
+@given(st.dictionaries(PLACES, st.integers(), max_size=40), st.dictionaries(PLACES, st.booleans(), max_size=10))
 def test_merging_is_replacing_in_a_sorted_dictionary(
     many: int, now: dict[tuple[str, str], int], changed: dict[tuple[str, str], bool]
 ) -> None:
