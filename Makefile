@@ -1,0 +1,43 @@
+# install, serve, test: see README.md. Every step is skipped when what it makes is up to date.
+# Variables: PORT, DATA, ARGS (further flags of `kubechronicle serve`), PYTHON (the interpreter of .venv),
+#            CONFORMANCE (a folder with replay.py, cases/ and expected/), AREAS, PYTEST (arguments of pytest).
+
+PORT ?= 6443
+DATA ?= ./data
+CONFORMANCE ?= ../shared/conformance
+AREAS ?=
+
+.PHONY: install install-test serve test lint conformance bench docs lock clean
+
+install:
+	@./ops/install.sh
+
+install-test:
+	@./ops/install.sh test
+
+serve: install
+	@exec .venv/bin/kubechronicle serve --secure-port $(PORT) --data-dir $(DATA) $(ARGS)
+
+test: install-test
+	@if [ -x tests/clients/prepare.sh ]; then tests/clients/prepare.sh; fi
+	@.venv/bin/python -m tests.run $(PYTEST)
+
+lint: install-test
+	@.venv/bin/python -m tests.run --lint-only
+
+conformance: install-test
+	@.venv/bin/python -m kubechronicle.ops.conformance $(CONFORMANCE) $(AREAS)
+
+bench: install-test
+	@.venv/bin/python -m kubechronicle.ops.bench $(ARGS)
+
+# docs/settings.md from the table in ops/settings.py
+docs: install
+	@.venv/bin/python -m kubechronicle.ops.settings_page > docs/settings.md
+
+# The two lock files from pyproject.toml, keeping what is pinned; `make lock UPGRADE=--upgrade` takes the newest.
+lock: install-test
+	@./ops/lock.sh $(UPGRADE)
+
+clean:
+	rm -rf .venv .cache build *.egg-info

@@ -1,0 +1,105 @@
+#!/bin/sh
+# Makes .venv with the locked dependencies and the kubechronicle command. `install.sh test`: with those of the tests too.
+# Does nothing when .venv is as it should be. Needs Python 3.11 or newer. Where Python came without venv (a bare
+# Debian), root gets python3-venv from apt; anyone else needs pip or virtualenv on the system.
+# Environment: PYTHON (the interpreter to use).
+set -eu
+cd "$(dirname "$0")/.."
+what=${1:-run}
+case $what in
+run) lock=requirements.lock ;;
+test) lock=requirements-test.lock ;;
+*) echo "install: usage: ops/install.sh [test]" >&2; exit 2 ;;
+esac
+
+say() { printf 'install: %s\n' "$*" >&2; }
+die() { say "$*"; exit 2; }
+
+fits() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+find_python() {
+    for candidate in "${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do
+        if [ -n "$candidate" ] && fits "$candidate"; then command -v "$candidate"; return; fi
+    done
+    die "no Python 3.11 or newer; install one, or name it: make install PYTHON=/path/to/python3"
+}
+
+# One process at a time: two makes must not build one .venv.
+if command -v flock >/dev/null 2>&1 && [ "${KUBECHRONICLE_INSTALL_LOCKED:-}" != yes ]; then
+    mkdir -p .cache
+    KUBECHRONICLE_INSTALL_LOCKED=yes exec flock .cache/install.lock "$0" "$what"
+fi
+
+# What is installed holds for what is stamped: the locks, the package's metadata, the folder (scripts name it). A .venv
+# with the tests' dependencies serves to run as well.
+stamp() { { pwd -P; cat "$1" pyproject.toml "$0"; } | cksum; }
+for made in requirements.lock requirements-test.lock; do
+    if [ "$made" = "$lock" ] || [ "$made" = requirements-test.lock ]; then
+        stamped=.venv/.$made.stamp
+        if [ -x .venv/bin/kubechronicle ] && [ -f "$stamped" ] && [ "$(cat "$stamped")" = "$(stamp "$made")" ]; then
+            exit 0
+        fi
+    fi
+done
+
+make_venv() {
+    python=$(find_python)
+    say "making .venv with $("$python" --version) ($python)"
+    rm -rf .venv
+    has_venv() { "$python" -c 'import venv, ensurepip' 2>/dev/null; }
+    if ! has_venv && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        say "this Python lacks venv: installing python3-venv with apt-get"
+        { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install python3-venv; } >/dev/null ||
+            say "apt-get could not install python3-venv"
+    fi
+    if has_venv && "$python" -m venv .venv; then return; fi
+    rm -rf .venv
+    # A pip of the system's own can fill an environment made without one.
+    if "$python" -m venv --without-pip .venv 2>/dev/null &&
+        "$python" -m pip --disable-pip-version-check --python .venv/bin/python install -q pip 2>/dev/null; then return; fi
+    rm -rf .venv
+    if command -v virtualenv >/dev/null 2>&1 && virtualenv -q -p "$python" .venv; then return; fi
+    die "this Python can make no virtual environment; install python3-venv (as root: apt-get install python3-venv)"
+}
+
+pip() {
+    mkdir -p .cache
+    "$1" - "$PIP_URL" "$PIP_SHA256" .cache/pip.whl <<'PYTHON'
+import hashlib, sys, urllib.request
+url, digest, path = sys.argv[1:]
+try:
+    content = urllib.request.urlopen(url, timeout=60).read()
+except OSError as error:
+    sys.exit(f"install: cannot fetch pip: {error}")
+if hashlib.sha256(content).hexdigest() != digest:
+    sys.exit("install: the pip fetched is not the one expected")
+open(path, "wb").write(content)
+PYTHON
+}
+make_venv() {
+    python=$(find_python)
+    say "making .venv with $("$python" --version) ($python)"
+    rm -rf .venv
+    if "$python" -c 'import venv, ensurepip' 2>/dev/null && "$python" -m venv .venv; then return; fi
+    rm -rf .venv
+    if "$python" -m venv --without-pip .venv 2>/dev/null && fetch_pip "$python"; then
+        .venv/bin/python .cache/pip.whl/pip --disable-pip-version-check install -q --no-index .cache/pip-26.3-py3-none-any.whl
+        return
+    fi
+    rm -rf .venv
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        say "this Python lacks venv: installing python3-venv with apt-get"
+        { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install python3-venv; } >/dev/null ||
+            die "apt-get could not install python3-venv; install it by hand"
+        "$python" -m venv .venv && return
+    fi
+    die "this Python can make no virtual environment; install python3-venv (as root: apt-get install python3-venv)"
+}
+
+pip() { .venv/bin/python -m pip --disable-pip-version-check "$@"; }
+
+if ! { [ -x .venv/bin/python ] && fits .venv/bin/python && pip --version >/dev/null 2>&1; }; then make_venv; fi
+say "installing what $lock names"
+pip install -q --require-hashes --no-deps -r "$lock" || die "pip could not install the dependencies (see above)"
+pip install -q --no-deps --no-build-isolation --editable . || die "pip could not install kubechronicle (see above)"
+rm -f .venv/.requirements*.stamp
+stamp "$lock" >".venv/.$lock.stamp"
