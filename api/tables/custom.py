@@ -1,0 +1,91 @@
+"""How custom resources are shown: by the additional printer columns of their version, or by name and age.
+
+Source: apiextensions-apiserver ``pkg/registry/customresource/tableconvertor``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.builtin.cell_text import Since
+from kubechronicle.api.builtin.printer import AGE, NAME, Column, Object, Printer, field_description, name_of
+from kubechronicle.api.field_errors import go_json
+from kubechronicle.api.fields import text as plain_text
+from kubechronicle.api.tables.json_path import Finder, JsonPathError, compile_path
+
+Cell = Callable[[Any, Since], Any]
+
+_CREATED: Final = ".metadata.creationTimestamp"
+
+
+def _string(value: Any, since: Since) -> Any:
+    return go_json(value) if isinstance(value, dict | list) else plain_text(value)
+
+
+def _integer(value: Any, since: Since) -> Any:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _number(value: Any, since: Since) -> Any:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _boolean(value: Any, since: Since) -> Any:
+    return value if isinstance(value, bool) else None
+
+
+def _date(value: Any, since: Since) -> Any:
+    return since(value) if isinstance(value, str) else None
+
+
+_CELLS: Final[Mapping[str, Cell]] = {
+    "string": _string,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "date": _date,
+}
+
+
+def _column(column: Mapping[str, Any]) -> Column:
+    path = column.get("jsonPath", "")
+    description = column.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
+    return Column(
+        column.get("name", ""),
+        column.get("type", ""),
+        text=description,
+        priority=column.get("priority") or 0,
+        format=column.get("format") or "",
+    )
+
+
+def _finder(path: str) -> Finder:
+    try:
+        return compile_path(path)
+    except JsonPathError:
+        # A path that passed validation and is still not understood shows nothing rather than failing every list.
+        return lambda _: iter(())
+
+
+def custom_printer(columns: Sequence[Mapping[str, Any]]) -> Printer:
+    """Return the printer of a custom resource with these ``additionalPrinterColumns``."""
+    if not columns:
+        columns = [
+            {
+                "name": AGE.name,
+                "type": "date",
+                "jsonPath": _CREATED,
+                "description": field_description(AGE.field),
+            }
+        ]
+    found = [(_finder(column.get("jsonPath", "")), _CELLS.get(column.get("type", ""))) for column in columns]
+
+    def cells(obj: Object, since: Since) -> list[Any]:
+        row: list[Any] = [name_of(obj)]
+        for find, cell in found:
+            value = next(find(obj), None)
+            row.append(None if value is None or cell is None else cell(value, since))
+        return row
+
+    return Printer((NAME, *map(_column, columns)), cells)
