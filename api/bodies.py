@@ -149,6 +149,26 @@ def _cannot_be_handled(rt: ResourceType, why: str) -> status.StatusError:
     return status.bad_request(f"{rt.kind} in version {go_quote(rt.version)} cannot be handled as a {rt.kind}: {why}")
 
 
+_DELETE_OPTIONS: Final = types.META + "DeleteOptions"
+
+
+def decode_delete_options(obj: Any) -> Object:
+    """Return the decoded body of a DELETE, of the right kind and types, for options.parse_delete_options. 400."""
+    if not isinstance(obj, dict):
+        raise status.bad_request(not_an_object(obj))
+    api_version, kind = obj.get("apiVersion") or "v1", obj.get("kind") or "DeleteOptions"
+    if kind != "DeleteOptions":
+        raise status.bad_request(
+            f"no kind {go_quote(str(kind))} is registered for version {go_quote(str(api_version))} "
+            'in scheme "pkg/apis/meta/internalversion/scheme/register.go:27"'
+        )
+    try:
+        check.check(obj, types.object_type(_DELETE_OPTIONS))
+    except check.TypeMismatch as error:
+        raise status.bad_request(str(error)) from None
+    return obj
+
+
 def decode_patched(
     rt: ResourceType, obj: Object, *, shown: str, validation: str, complaints: Sequence[str] = ()
 ) -> list[str]:

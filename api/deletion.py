@@ -28,16 +28,17 @@ FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
 
 class Fate(enum.Enum):
-    """What becomes of the object."""
+    """What becomes of the object. MARKED_GONE: the mark is a change of its own, and then the object goes."""
 
     GONE = "gone"
     MARKED = "marked"
+    MARKED_GONE = "marked-gone"
     UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``object`` is the state to store (MARKED), or the last state (GONE), or the present one (UNCHANGED)."""
+    """``object`` is the state to store (MARKED, MARKED_GONE), or the present one (GONE, UNCHANGED)."""
 
     fate: Fate
     object: Object
@@ -92,7 +93,9 @@ def decide(old: Mapping[str, Any], options: DeleteOptions, strategy: Strategy, *
     _set_dependents_finalizers(metadata, options, strategy)
     if not metadata.get("finalizers"):
         metadata.pop("finalizers", None)
-        return Decision(Fate.MARKED if graceful and period else Fate.GONE, obj)
+        if not graceful:
+            return Decision(Fate.GONE, copy_object(old))
+        return Decision(Fate.MARKED if period else Fate.MARKED_GONE, obj)
     if not graceful:
         _mark(metadata, 0, now)
     fate = Fate.UNCHANGED if obj == old else Fate.MARKED

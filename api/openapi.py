@@ -120,7 +120,6 @@ def document(registry: Registry, group: str, version: str, *, server_version: st
                 }
             },
         },
-        "security": [{"BearerToken": []}],
     }
 
 

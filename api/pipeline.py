@@ -55,25 +55,29 @@ class WriteContext:
 
 
 class Outcome(enum.Enum):
-    """What is to be done about a write."""
+    """What is to be done about a write. STORE_THEN_GONE are two changes, in this order: the deletion's mark is seen
+    by watchers before the object goes (Pods that need no time to end)."""
 
     STORE = "store"
     UNCHANGED = "unchanged"
     GONE = "gone"
+    STORE_THEN_GONE = "store-then-gone"
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A write that passed all rules.
 
-    ``object`` is in the stored version: what to store (without resourceVersion), or with the present resourceVersion
-    the object that stays (UNCHANGED) or that ends (GONE: its last state). ``expected`` is the revision it is based on,
-    0 for "there is none".
+    ``object`` is in the stored version: what to store and answer (without resourceVersion, which the log gives it), or,
+    with the present resourceVersion, what to answer when the object stays (UNCHANGED) or ends (GONE). ``last`` is the
+    state a GONE object is recorded with: as it was stored, also when the update that ended it changed it. ``expected``
+    is the revision all this is based on, 0 for "there is none".
     """
 
     outcome: Outcome
     object: Object
     expected: int = 0
+    last: Object | None = None
 
 
 def to_storage_version(rt: ResourceType, obj: Object) -> Object:
@@ -305,7 +309,7 @@ def _conclude(rt: ResourceType, old: Object, new: Object, expected: int) -> Prep
         deletion.namespace_is_done(new) if rt.resource == NAMESPACES else deletion.ends_with_update(new, old)
     )
     if ends:
-        return Prepared(Outcome.GONE, new, expected)
+        return Prepared(Outcome.GONE, new, expected, old)
     if new == old:
         return Prepared(Outcome.UNCHANGED, new, expected)
     del meta["resourceVersion"]
@@ -334,6 +338,7 @@ def apply_patch(
 _OUTCOMES = {
     deletion.Fate.GONE: Outcome.GONE,
     deletion.Fate.MARKED: Outcome.STORE,
+    deletion.Fate.MARKED_GONE: Outcome.STORE_THEN_GONE,
     deletion.Fate.UNCHANGED: Outcome.UNCHANGED,
 }
 
@@ -346,9 +351,10 @@ def prepare_delete(rt: ResourceType, old: Object, options: DeleteOptions, ctx: W
     else:
         decision = deletion.decide(old, options, strategy, now=ctx.now)
     expected = int(old["metadata"]["resourceVersion"])
-    if decision.fate is deletion.Fate.MARKED:
+    if decision.fate in (deletion.Fate.MARKED, deletion.Fate.MARKED_GONE):
         decision.object["metadata"].pop("resourceVersion", None)
-    return Prepared(_OUTCOMES[decision.fate], decision.object, expected)
+    last = old if decision.fate is deletion.Fate.GONE else None
+    return Prepared(_OUTCOMES[decision.fate], decision.object, expected, last)
 
 
 def delete_answer(rt: ResourceType, prepared: Prepared, name: str) -> Object:

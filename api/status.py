@@ -49,13 +49,14 @@ class StatusError(Exception):
         self.message = message
         self.details = None if details is None else dict(details)
         self.headers = dict(headers or {})
+        self.list_metadata: dict[str, Any] = {}  # a continue token to go on with, where an expired one is refused
         retry = (details or {}).get("retryAfterSeconds", 0)
         if retry > 0:
             self.headers.setdefault("Retry-After", str(retry))
 
     def body(self) -> dict[str, Any]:
         """Return the Status object, its fields in Kubernetes' order."""
-        status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": self.list_metadata, "status": "Failure"}
         if self.message:
             status["message"] = self.message
         if self.reason:

@@ -46,7 +46,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         subresources=MappingProxyType(
             {
                 "status": status_update("spec"),
-                "finalize": SubresourceStrategy(prepare=hooks.finalize_namespace, reset=()),
+                "finalize": SubresourceStrategy(prepare=hooks.finalize_namespace, reset=(("status",),)),
             }
         ),
     ),
