@@ -132,6 +132,31 @@ async def test_when_askers_are_cancelled_one_after_the_other_somebody_still_asks
         assert readers.told == {"e": 0}
 
 
+async def test_a_reader_faster_than_the_one_woken_to_ask_asks_for_both() -> None:
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        readers, given_up = Readers(stack), trio.CancelScope()
+
+        async def impatient() -> None:
+            with given_up:
+                await readers.read("b")
+            await readers.read("b again")  # without letting c run, whom the cancelled b has woken
+
+        with log.hold("head"):
+            readers.start("a")
+            await wait_all_tasks_blocked()
+            stack.nursery.start_soon(impatient)
+            await wait_all_tasks_blocked()
+            readers.start("c")
+            await wait_all_tasks_blocked()
+        with log.hold("head"):
+            await wait_all_tasks_blocked()
+            given_up.cancel()
+            await wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
+        assert readers.told == {"a": 0, "b again": 0, "c": 0}
+
+
 STEPS = ["arrive", "cancel", "answer", "write", "fail"]
 
 
