@@ -5,14 +5,30 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import BINARIES, Cluster, Kubectl, Server, cluster_in, home, prepare, server_in
+from harness import BINARIES, SERVERS, Cluster, Kubectl, Server, cluster_in, home, prepare, server_in
+
+LOG_SHOWN = 6000  # characters of each server's log beside a failure
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Beside a failed test, what its servers logged meanwhile."""
+    report = yield
+    if Path(__file__).parent in item.path.parents and report.when == "call":
+        for server in SERVERS:
+            logged = server.new_log()
+            if report.failed and logged:
+                report.sections.append((f"log of {server.data_dir.name}", logged[-LOG_SHOWN:]))
+    return report
 
 
 @pytest.fixture(scope="session")

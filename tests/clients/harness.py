@@ -204,6 +204,7 @@ class Server(ServerProcess):
     """A server process with what tests want from it."""
 
     database_url: str = ""
+    log_read: int = 0  # how much of the log earlier tests' reports have shown or skipped
 
     @property
     def port(self) -> int:
@@ -224,6 +225,14 @@ class Server(ServerProcess):
         """The arguments by which every subcommand finds this server's log."""
         return ["--database-url", self.database_url] if self.database_url else ["--data-dir", str(self.data_dir)]
 
+    def new_log(self) -> str:
+        """What was logged since the last call."""
+        if not self.log.exists():
+            return ""
+        text = self.log.read_text(errors="replace")
+        fresh, self.log_read = text[self.log_read :], len(text)
+        return fresh
+
     def verify(self) -> None:
         """``kubechronicle verify``: revisions gapless, the hash chain whole."""
         done = subprocess.run(
@@ -232,11 +241,15 @@ class Server(ServerProcess):
         assert done.returncode == 0, f"verify: {done.stdout}{done.stderr}"
 
 
+SERVERS: list[Server] = []  # those of this session, for conftest to show their logs beside failures
+
+
 def server_in(directory: Path, *, database_url: str = "", arguments: Sequence[str] = ()) -> Server:
     """A server that is not started yet, with its data in ``directory``."""
     more = ["--database-url", database_url] if database_url else []
     server = Server(directory, arguments=[*more, *arguments])
     server.database_url = database_url
+    SERVERS.append(server)
     return server
 
 
