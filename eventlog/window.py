@@ -19,7 +19,8 @@ RECENT_EVENTS = 10_000
 continues from memory."""
 
 RECENT_BYTES = 32 * 1024 * 1024
-"""Per resource, of object JSON: large objects (a ConfigMap may have 1 MiB) scroll out before they fill the memory."""
+"""Per resource, of object JSON: large objects (a ConfigMap may have 1 MiB) scroll out before they fill the memory. The
+forms encoded for watchers (``Event.cache``) come on top: as much again for each representation that is watched."""
 
 EVENT_OVERHEAD = 1024
 """Bytes charged to each event beside its JSON: the records, labels and fields around it."""

@@ -1,0 +1,61 @@
+"""Tail, appender, cursors and consistent reads of two replicas on one real Postgres: the same promises."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from kubechronicle.eventlog.errors import RefusedError
+from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.records import Key
+from kubechronicle.eventlog.testing import Stack, open_stack, put, transaction
+
+LONG = 20.0  # seconds that no step should take, on a loaded machine either
+WRITERS, ROUNDS = 8, 25
+
+
+async def test_two_replicas_agree(replicas: Callable[[], Awaitable[RevisionLog]]) -> None:
+    """Writers on both replicas count in the same objects, each update expecting what its replica last saw; a watcher
+    on each sees every revision once, in order, and both views end the same as a load from the log."""
+    with trio.fail_after(60):
+        async with open_stack(await replicas()) as one, open_stack(await replicas()) as two:
+            seen: dict[int, list[int]] = {0: [], 1: []}
+            acknowledged: list[int] = []
+
+            async def watch(number: int, stack: Stack) -> None:
+                cursor = stack.views.watch("pods", after=0)
+                while True:
+                    seen[number] += [event.revision for event in await cursor.next_batch()]
+
+            async def write(stack: Stack, name: str) -> None:
+                for _ in range(ROUNDS):
+                    entry = stack.views["pods"].get("a", name)
+                    change = put(Key("pods", "a", name), expected=entry.revision if entry else 0)
+                    try:
+                        (record,) = await stack.appender.append(
+                            transaction(change), deadline=trio.current_time() + LONG
+                        )
+                        acknowledged.append(record.revision)
+                    except RefusedError as error:
+                        current, actual = stack.views["pods"].get("a", name), error.refused.actual
+                        assert current is not None
+                        assert current.revision >= actual  # the view shows by now what was in the way
+
+            for number, stack in enumerate((one, two)):
+                stack.nursery.start_soon(watch, number, stack)
+            async with trio.open_nursery() as writers:
+                for number in range(WRITERS):
+                    writers.start_soon(write, (one, two)[number % 2], f"x{number // 4}")
+
+            head = len(acknowledged)
+            assert sorted(acknowledged) == list(range(1, head + 1))
+            assert await one.reads.wait() == await two.reads.wait() == head
+            async with open_stack(await replicas()) as three:
+                for stack in (one, two, three):
+                    listed = [(each.key, each.json, each.version) for each in stack.views["pods"].entries()]
+                    assert listed == [(each.key, each.json, each.version) for each in one.views["pods"].entries()]
+                cursor, replayed = three.views.watch("pods", after=0), list[int]()
+                while len(replayed) < head:  # from the log: nothing of it is in three's memory
+                    replayed += [event.revision for event in await cursor.next_batch(trio.current_time() + LONG)]
+            assert seen[0] == seen[1] == replayed == list(range(1, head + 1))
