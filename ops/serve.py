@@ -4,7 +4,7 @@ Started in this order and stopped in the reverse: database, migrations, certific
 listener last), the one line that tells where the server is. Errors up to that line are the operator's.
 
 SIGTERM and SIGINT drain: /readyz fails, --shutdown-delay-duration passes, this server leaves the endpoints of the
-Service `kubernetes`, watches end, answers under way finish, Postgres stops, exit code 0. A second signal skips the waiting.
+Service `kubernetes`, watches end, answers under way finish, Postgres stops, exit code 0. A second signal skips waiting.
 """
 
 from __future__ import annotations
