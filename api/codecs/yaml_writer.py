@@ -19,6 +19,12 @@ __all__ = ["write"]
 
 # Strings whose every character and neighbourhood is harmless in a plain scalar; all others are looked at closely.
 _PLAIN = re.compile(r"[A-Za-z0-9_/.$+\-][A-Za-z0-9_/.$+\-@=()<>;,^%]*(?: [A-Za-z0-9_/.$+\-@=()<>;,^%]+)*", re.ASCII)
+# What go-yaml's timestamp resolver takes: unquoted it would come back as a time, not as a string.
+_TIMESTAMP = re.compile(
+    r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
+    r"(?:[Tt ][0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:\.[0-9]+)?(?:[Zz]|[-+][0-9]{2}:[0-9]{2})?)?",
+    re.ASCII,
+)
 _BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII)
 # Characters YAML does not allow as they are, and the line breaks of Unicode, which a reader might take for one.
 _UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
@@ -106,7 +112,7 @@ def _string(value: str, indent: int) -> str:
         return _double(value)
     if "\n" in value:
         return _double(value) if _LITERAL_REFUSED.search(value) or not value.strip("\n") else _literal(value, indent)
-    if resolve(value).__class__ is not str or value == "<<" or _BASE_60.fullmatch(value):
+    if resolve(value).__class__ is not str or value == "<<" or _BASE_60.fullmatch(value) or _TIMESTAMP.fullmatch(value):
         return _double(value)
     if _PLAIN.fullmatch(value) and value not in ("-", "---", "...") and not value.startswith(("- ", "--- ", "... ")):
         return value

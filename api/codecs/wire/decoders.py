@@ -302,7 +302,13 @@ def _keep(field: Field) -> list[str]:
 
 
 # A length beyond the message is not looked at here: it leaves `i` behind the end, which is checked after the pass.
-_SIZE = ["n = d[i]; i += 1", "if n > 127: n, i = L(d, i, n)", "j = i + n"]
+_SIZE = [
+    "n = d[i]; i += 1",
+    "if n > 127:",
+    " if d[i] < 128: n += (d[i] << 7) - 128; i += 1",
+    " else: n, i = L(d, i, n)",
+    "j = i + n",
+]
 
 
 def _take(field: Field) -> list[str]:
