@@ -34,8 +34,6 @@ _VALUES: dict[str, tuple[Decoder, str]] = {
     "fieldsv1": (values.read_raw, "None"),
     "strings": (values.read_strings, ""),
 }
-# Fields in a run (see `_groups`): near the square root of the largest messages.
-_RUN = 6
 _ZEROS = {"string": "''", "bool": "False", "double": "0", "int32": "0", "int64": "0", "bytes": "None"}
 
 
@@ -216,11 +214,8 @@ def _source(message: Message, reference: str) -> str:
     if zeros:
         lines += [" else:", f"  for k, v in {{{zeros}}}.items(): o.setdefault(k, v)"]
     lines += [" while i < e:", *_indent(advance, 2)]
-    for group in _groups(message.fields):
-        steps = [line for field in group for line in _step(field, advance)]
-        if len(group) > 1:
-            steps = [f"if k <= {group[-1].tag}:", *_indent(steps, 1)]
-        lines += _indent(steps, 2)
+    for field in message.fields:
+        lines += _indent(_step(field, advance), 2)
     lines += [
         "  i = h",
         f"  if k in known_{reference}: continue",
@@ -232,13 +227,6 @@ def _source(message: Message, reference: str) -> str:
         lines += _indent(_struct_zero(field), 1)
     lines.append(" return o")
     return "\n".join(lines)
-
-
-def _groups(fields: tuple[Field, ...]) -> list[tuple[Field, ...]]:
-    """The fields in runs which one comparison can pass over: most fields of a large message are not set."""
-    if len(fields) <= _RUN:
-        return [(field,) for field in fields]
-    return [fields[at : at + _RUN] for at in range(0, len(fields), _RUN)]
 
 
 def _scalar_zero(field: Field) -> str:
