@@ -82,7 +82,7 @@ def test_label_selector_matches(text: str, labels: dict[str, str], matches: bool
         ),
         (
             "size>big",
-            "unable to parse requirement: values[0]: Invalid value: \"big\": "
+            'unable to parse requirement: values[0]: Invalid value: "big": '
             "for 'Gt', 'Lt' operators, the value must be an integer",
         ),
     ],
