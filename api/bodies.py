@@ -86,7 +86,8 @@ def set_type(rt: ResourceType, obj: Object) -> None:
         if not isinstance(value, str):
             raise status.bad_request(
                 f"the object provided is unrecognized (must be of type {rt.kind}): couldn't get version/kind; "
-                f"json parse error: json: cannot unmarshal {json_word(value)} into Go struct field .{name} of type string"
+                f"json parse error: json: cannot unmarshal {json_word(value)} into Go struct field .{name} of type "
+                "string"
             )
     if api_version == rt.api_version and kind == rt.kind:
         obj["apiVersion"], obj["kind"] = api_version, kind
@@ -109,7 +110,7 @@ def _wrong_type(rt: ResourceType, api_version: str, kind: str) -> status.StatusE
             f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} "
             'in scheme "pkg/api/legacyscheme/scheme.go:30"'
         )
-    return status.bad_request(f'{kind} in version {go_quote(version)} cannot be handled as a {rt.kind}: {why}')
+    return status.bad_request(f"{kind} in version {go_quote(version)} cannot be handled as a {rt.kind}: {why}")
 
 
 def strict_texts(duplicates: Iterable[str], unknown: Iterable[str]) -> list[str]:

@@ -61,9 +61,9 @@ def _apply(obj: Object, plan: _Plan) -> None:
         if not value and value != {}:
             continue
         if shape is ONE:
-            _apply(value, below)  # type: ignore[arg-type]
+            _apply(value, below)
         else:
-            for item in value if shape is LIST else value.values():  # type: ignore[union-attr]
+            for item in value if shape is LIST else value.values():
                 _apply(item, below)
 
 
@@ -107,7 +107,11 @@ def _reaching() -> frozenset[str]:
 def _references(schema: Object) -> set[str]:
     found = set()
     for property_schema in schema.get("properties", {}).values():
-        for each in (property_schema, property_schema.get("items", {}), property_schema.get("additionalProperties", {})):
+        for each in (
+            property_schema,
+            property_schema.get("items", {}),
+            property_schema.get("additionalProperties", {}),
+        ):
             if isinstance(each, dict) and "$ref" in each:
                 found.add(each["$ref"].rpartition("/")[2])
     return found

@@ -177,7 +177,7 @@ def ends_with_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     )
 
 
-# -- namespaces ----------------------------------------------------------------------------------------------------------
+# -- namespaces -------------------------------------------------------------------------------------------------------
 
 
 def decide_namespace(old: Mapping[str, Any], options: DeleteOptions, *, now: str) -> Decision:

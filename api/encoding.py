@@ -2,19 +2,39 @@
 
 Invariant: ``apiVersion``, ``kind`` and ``metadata`` come first, in this order, and ``metadata`` has no
 resourceVersion: the revision is known only once the log has taken the object, and is put in front of what metadata
-holds when the entry is sealed.
+holds when the entry is sealed. The other fields of metadata stand in the order in which Kubernetes writes them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import orjson
+
+METADATA_ORDER: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
 
 
 def encode_stored(obj: dict[str, Any]) -> bytes:
     """Return the JSON of an object as the log keeps it. ``obj`` stays as it is."""
-    metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
+    given = obj["metadata"]
+    metadata = {key: given[key] for key in METADATA_ORDER if key in given}
+    for key, value in given.items():
+        if key not in metadata and key != "resourceVersion":
+            metadata[key] = value
     ordered = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
     for key, value in obj.items():
         if key not in ordered:
@@ -31,4 +51,4 @@ def copy_object(value: Any) -> Any:
     return value
 
 
-_CONTAINERS = frozenset((dict, list))
+_CONTAINERS: Final = frozenset((dict, list))

@@ -147,9 +147,9 @@ def everything(value: Any, kind: Type) -> FieldSet:
 def _everything_of_map(value: dict[str, Any], kind: Type) -> FieldSet:
     node: FieldSet = {SELF: _LEAF}
     if kind.__class__ is ObjectType:
-        if kind.atomic:  # type: ignore[attr-defined]
+        if kind.atomic:
             return _LEAF
-        fields = kind.fields  # type: ignore[attr-defined]
+        fields = kind.fields
         for name, item in value.items():
             if item and item.__class__ in _CONTAINERS and name in fields:
                 node[f"f:{name}"] = everything(item, fields[name].type)

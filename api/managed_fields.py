@@ -204,5 +204,7 @@ def _capped(entries: list[Entry]) -> list[Entry]:
 
 def equal_but_times(one: Iterable[Entry], other: Iterable[Entry]) -> bool:
     """Tell whether two lists of entries differ at most in their times."""
-    strip = [[{name: value for name, value in entry.items() if name != "time"} for entry in each] for each in (one, other)]
+    strip = [
+        [{name: value for name, value in entry.items() if name != "time"} for entry in each] for each in (one, other)
+    ]
     return strip[0] == strip[1]

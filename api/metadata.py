@@ -110,7 +110,12 @@ def parse_revision(metadata: Mapping[str, Any]) -> int:
 
 
 def validate(
-    metadata: Mapping[str, Any], *, namespaced: bool, name_check: names.NameCheck, kube: bool = True, field: str = "metadata"
+    metadata: Mapping[str, Any],
+    *,
+    namespaced: bool,
+    name_check: names.NameCheck,
+    kube: bool = True,
+    field: str = "metadata",
 ) -> list[Cause]:
     """Return what is wrong with an object's metadata. ``kube``: finalizers must be qualified or standard ones."""
     causes: list[Cause] = []
@@ -237,9 +242,7 @@ def _validate_owner(owner: Mapping[str, Any], field: str) -> list[Cause]:
             causes.append(invalid_value(f"{field}.{name}", "", "must not be empty"))
     if (group, version, owner.get("kind")) == ("", "v1", "Event"):
         # Events go by themselves, after an hour: nothing may hang on them.
-        causes.append(
-            invalid_value(field, _ordered_owner(owner), "/v1, Kind=Event is disallowed from being an owner")
-        )
+        causes.append(invalid_value(field, _ordered_owner(owner), "/v1, Kind=Event is disallowed from being an owner"))
     return causes
 
 

@@ -20,7 +20,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kubechronicle.api import bodies, conversion, deletion, managed_fields, metadata, names, patching, status
+from kubechronicle.api import (
+    bodies,
+    conversion,
+    defaulting,
+    deletion,
+    managed_fields,
+    metadata,
+    names,
+    patching,
+    status,
+)
 from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.field_errors import Cause, invalid_value
 from kubechronicle.api.managed_fields import Paths, Writer
@@ -95,7 +105,7 @@ def allows_create_on_update(rt: ResourceType) -> bool:
     return strategy_of(rt.resource).create_on_update
 
 
-# -- decoding ------------------------------------------------------------------------------------------------------------
+# -- decoding ---------------------------------------------------------------------------------------------------------
 
 
 def decode_object(
@@ -117,7 +127,7 @@ def decode_object(
     return obj, warnings
 
 
-# -- create --------------------------------------------------------------------------------------------------------------
+# -- create -----------------------------------------------------------------------------------------------------------
 
 
 def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
@@ -148,6 +158,7 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
     if causes:
         raise status.invalid(rt.group, rt.kind, meta.get("name", ""), causes)
     strategy.canonicalize(obj)
+    _default_stored(rt, obj)
     revision = meta.pop("resourceVersion", "")
     if revision.isdigit() and int(revision):
         raise status.unknown("resourceVersion should not be set on objects to be created")
@@ -171,6 +182,12 @@ def _reset_status(rt: ResourceType, obj: Object) -> None:
         obj["status"] = field.type.zero()
     else:
         obj.pop("status", None)
+
+
+def _default_stored(rt: ResourceType, obj: Object) -> None:
+    """Default what the strategy has set: Kubernetes defaults an object again whenever it reads it from its store."""
+    if rt.definition:
+        defaulting.apply(obj, _storage_kind(rt))
 
 
 def _storage_kind(rt: ResourceType) -> types.ObjectType:
@@ -213,7 +230,7 @@ def _reset(rt: ResourceType, ctx: WriteContext) -> Paths:
     return strategy.reset if strategy.status or strategy.reset != (("status",),) else ()
 
 
-# -- update --------------------------------------------------------------------------------------------------------------
+# -- update -----------------------------------------------------------------------------------------------------------
 
 
 def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Object:
@@ -221,9 +238,7 @@ def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     _drop_duplicate_owners(new["metadata"])
     kind = bodies.kind_type(rt)
     if kind is not None:
-        managed_fields.track(
-            kind, to_request_version(rt, old), new, writer=_writer(rt, ctx), reset=_reset(rt, ctx)
-        )
+        managed_fields.track(kind, to_request_version(rt, old), new, writer=_writer(rt, ctx), reset=_reset(rt, ctx))
     return new
 
 
@@ -254,6 +269,7 @@ def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     if causes:
         raise status.invalid(rt.group, rt.kind, meta.get("name", ""), causes)
     strategy.canonicalize(new)
+    _default_stored(rt, new)
     return _conclude(rt, old, new, expected)
 
 
@@ -305,9 +321,7 @@ def _conclude(rt: ResourceType, old: Object, new: Object, expected: int) -> Prep
         entries, held.get("managedFields", ())
     ):
         meta["managedFields"] = held["managedFields"]
-    ends = (
-        deletion.namespace_is_done(new) if rt.resource == NAMESPACES else deletion.ends_with_update(new, old)
-    )
+    ends = deletion.namespace_is_done(new) if rt.resource == NAMESPACES else deletion.ends_with_update(new, old)
     if ends:
         return Prepared(Outcome.GONE, new, expected, old)
     if new == old:
@@ -333,7 +347,7 @@ def apply_patch(
     return patched, warnings
 
 
-# -- delete --------------------------------------------------------------------------------------------------------------
+# -- delete -----------------------------------------------------------------------------------------------------------
 
 _OUTCOMES = {
     deletion.Fate.GONE: Outcome.GONE,

@@ -15,9 +15,7 @@ import re
 from decimal import ROUND_UP, Context, Decimal
 from typing import Final
 
-SYNTAX_ERROR: Final = (
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-)
+SYNTAX_ERROR: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 SUFFIX_ERROR: Final = "unable to parse quantity's suffix"
 NUMERIC_ERROR: Final = "unable to parse numeric part of quantity"
 

@@ -83,6 +83,10 @@ def deployment(obj: Object) -> None:
         rolling.setdefault("maxSurge", "25%")
 
 
+TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+"""Annotation in which old clients find how often the template has changed."""
+
+
 def daemon_set(obj: Object) -> None:
     """A rolling update replaces one node's pod at a time."""
     strategy = obj["spec"].setdefault("updateStrategy", {})
@@ -92,6 +96,7 @@ def daemon_set(obj: Object) -> None:
         rolling = strategy.setdefault("rollingUpdate", {})
         rolling.setdefault("maxUnavailable", 1)
         rolling.setdefault("maxSurge", 0)
+    obj["metadata"].setdefault("annotations", {}).setdefault(TEMPLATE_GENERATION, "0")
 
 
 def stateful_set(obj: Object) -> None:
@@ -180,6 +185,14 @@ def _scaling_rules(given: Object | None, fallback: Object) -> Object:
     return rules
 
 
+def autoscaler_v1(obj: Object) -> None:
+    """The same target as in v2, unless metrics stand in the annotation that holds them."""
+    notes = obj["metadata"].get("annotations") or {}
+    spec = obj["spec"]
+    if spec.get("targetCPUUtilizationPercentage") is None and "autoscaling.alpha.kubernetes.io/metrics" not in notes:
+        spec["targetCPUUtilizationPercentage"] = 80
+
+
 def api_service(obj: Object) -> None:
     """A service is reached at the HTTPS port."""
     reference = obj["spec"].get("service")
@@ -247,6 +260,7 @@ FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     "networking.v1.NetworkPolicy": network_policy,
     "rbac.v1.Subject": subject,
     "autoscaling.v2.HorizontalPodAutoscaler": autoscaler_v2,
+    "autoscaling.v1.HorizontalPodAutoscaler": autoscaler_v1,
     "apiregistration.v1.APIService": api_service,
     "apiextensions.v1.CustomResourceDefinition": custom_resource_definition,
     "resource.v1.ExactDeviceRequest": exact_device_request,

@@ -10,12 +10,13 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kubechronicle.api import quantity
+from kubechronicle.api.builtin.defaults_groups import TEMPLATE_GENERATION
 from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.strategy import keep
 
 Object = dict[str, Any]
 
-# -- namespaces ---------------------------------------------------------------------------------------------------------
+# -- namespaces -------------------------------------------------------------------------------------------------------
 
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
@@ -43,7 +44,7 @@ def label_namespace(new: Object) -> None:
     new["metadata"].setdefault("labels", {})[NAMESPACE_LABEL] = new["metadata"]["name"]
 
 
-# -- secrets ------------------------------------------------------------------------------------------------------------
+# -- secrets ----------------------------------------------------------------------------------------------------------
 
 
 def secret_type_stays(new: Object, old: Object) -> None:
@@ -52,7 +53,7 @@ def secret_type_stays(new: Object, old: Object) -> None:
         keep("type", new, old)
 
 
-# -- pods ---------------------------------------------------------------------------------------------------------------
+# -- pods -------------------------------------------------------------------------------------------------------------
 
 _QOS_RESOURCES: Final = ("cpu", "memory")
 
@@ -91,7 +92,11 @@ def qos_class(spec: Object) -> str:
         guaranteed = guaranteed and found == set(_QOS_RESOURCES)
     if not requests and not limits:
         return "BestEffort"
-    if guaranteed and len(requests) == len(limits) and all(limits.get(name) == value for name, value in requests.items()):
+    if (
+        guaranteed
+        and len(requests) == len(limits)
+        and all(limits.get(name) == value for name, value in requests.items())
+    ):
         return "Guaranteed"
     return "Burstable"
 
@@ -163,7 +168,7 @@ def only_resources(new: Object, old: Object) -> None:
     _only_spec_fields(new, old, "resources", *containers)
 
 
-# -- services -----------------------------------------------------------------------------------------------------------
+# -- services ---------------------------------------------------------------------------------------------------------
 
 
 def new_service(new: Object) -> None:
@@ -230,11 +235,13 @@ def _keep_node_ports(spec: Object, held: Object) -> None:
         number = known.get((port.get("port"), port.get("protocol")))
         if number and not port.get("nodePort") and number not in used:
             port["nodePort"] = number
-    if spec.get("healthCheckNodePort") is None and spec.get("externalTrafficPolicy") == held.get("externalTrafficPolicy"):
+    if spec.get("healthCheckNodePort") is None and spec.get("externalTrafficPolicy") == held.get(
+        "externalTrafficPolicy"
+    ):
         keep("healthCheckNodePort", spec, held)
 
 
-# -- workloads ----------------------------------------------------------------------------------------------------------
+# -- workloads --------------------------------------------------------------------------------------------------------
 
 
 def deployment_annotations_count(new: Object, old: Object) -> None:
@@ -242,9 +249,6 @@ def deployment_annotations_count(new: Object, old: Object) -> None:
     before, after = old["metadata"].get("annotations"), new["metadata"].get("annotations")
     if before != after and new["spec"] == old["spec"]:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-
-
-TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 
 
 def new_daemon_set(new: Object) -> None:
@@ -278,7 +282,7 @@ def new_job(new: Object) -> None:
     template = spec["template"].setdefault("metadata", {})
     labels = template.setdefault("labels", {})
     for label, source in _JOB_LABELS:
-        labels.setdefault(label, metadata[source])
+        labels[label] = metadata[source]
     selector = spec.get("selector") or {}
     matching = dict(selector.get("matchLabels") or {})
     matching.setdefault("batch.kubernetes.io/controller-uid", metadata["uid"])

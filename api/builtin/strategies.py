@@ -26,9 +26,7 @@ _GENERATION: Final = Strategy(generation=True, subresources=_STATUS)
 _SPEC_ONLY: Final = Strategy(status=False, generation=True)
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
-    "configmaps": Strategy(
-        status=False, validate=validation.config_map, validate_update=validation.config_map_update
-    ),
+    "configmaps": Strategy(status=False, validate=validation.config_map, validate_update=validation.config_map_update),
     "secrets": Strategy(
         status=False,
         prepare_update=hooks.secret_type_stays,

@@ -104,7 +104,7 @@ def secret_update(new: Object, old: Object) -> list[Cause]:
     return immutable("type", new.get("type", ""), old.get("type", "")) + _sealed_update(new, old, "data")
 
 
-# -- pods ---------------------------------------------------------------------------------------------------------------
+# -- pods -------------------------------------------------------------------------------------------------------------
 
 RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
@@ -289,7 +289,7 @@ def _frozen_spec(spec: Object) -> Object:
     return frozen
 
 
-# -- services -----------------------------------------------------------------------------------------------------------
+# -- services ---------------------------------------------------------------------------------------------------------
 
 SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
@@ -346,7 +346,7 @@ def service_update(new: Object, old: Object) -> list[Cause]:
     return causes
 
 
-# -- others -------------------------------------------------------------------------------------------------------------
+# -- others -----------------------------------------------------------------------------------------------------------
 
 
 def event(obj: Object) -> list[Cause]:

@@ -134,7 +134,7 @@ def _without_directives(value: Any) -> Any:
     return value
 
 
-# -- directives of maps -------------------------------------------------------------------------------------------------
+# -- directives of maps -----------------------------------------------------------------------------------------------
 
 
 def _retain_keys(original: Object, patch: Object) -> None:
@@ -197,7 +197,7 @@ def _check_order(changes: Any, order: list[Any], key: str) -> None:
             raise status.unknown(message % (go_map(changes), ELEMENT_ORDER[:-1], go_map(order)))
 
 
-# -- lists ----------------------------------------------------------------------------------------------------------------
+# -- lists ------------------------------------------------------------------------------------------------------------
 
 
 def _merge_list_field(original: list[Any], patch: list[Any], kind: Type) -> list[Any]:

@@ -124,11 +124,11 @@ def _value(item: Any, kind: Type, unknown: list[str]) -> Any:
     if kind.__class__ is ObjectType:
         if item.__class__ is not dict:
             raise _Mismatch(json_word(item), kind.go_type)
-        _object(item, kind, unknown)  # type: ignore[arg-type]
+        _object(item, kind, unknown)
         return item
     if kind.__class__ is Scalar:
         try:
-            return _SCALARS[kind.kind](item)  # type: ignore[attr-defined]
+            return _SCALARS[kind.kind](item)
         except DecodeError as error:
             if error.wrong_type:
                 raise _Mismatch(error.wrong_type, kind.go_type) from None
@@ -136,17 +136,17 @@ def _value(item: Any, kind: Type, unknown: list[str]) -> Any:
     if kind.__class__ is ListType:
         if item.__class__ is not list:
             raise _Mismatch(json_word(item), kind.go_type)
-        _list(item, kind.item, unknown)  # type: ignore[attr-defined]
+        _list(item, kind.item, unknown)
         return item
     if kind.__class__ is MapType:
         if item.__class__ is not dict:
             raise _Mismatch(json_word(item), kind.go_type)
-        _map(item, kind.value, unknown)  # type: ignore[attr-defined]
+        _map(item, kind.value, unknown)
     return item
 
 
 def _list(items: list[Any], kind: Type, unknown: list[str]) -> None:
-    plain = str if kind.__class__ is Scalar and kind.kind == "string" else None  # type: ignore[attr-defined]
+    plain = str if kind.__class__ is Scalar and kind.kind == "string" else None
     for index, item in enumerate(items):
         if item.__class__ is plain:
             continue
@@ -162,7 +162,7 @@ def _list(items: list[Any], kind: Type, unknown: list[str]) -> None:
 
 
 def _map(items: dict[str, Any], kind: Type, unknown: list[str]) -> None:
-    plain = str if kind.__class__ is Scalar and kind.kind == "string" else None  # type: ignore[attr-defined]
+    plain = str if kind.__class__ is Scalar and kind.kind == "string" else None
     for key, item in items.items():
         if item.__class__ is plain:
             continue

@@ -109,7 +109,9 @@ class Field:
 
     __slots__ = ("keep_zero", "leaf", "name", "null_stays", "strategies", "type")
 
-    def __init__(self, name: str, kind: Type, *, keep_zero: bool, null_stays: bool, strategies: tuple[str, ...]) -> None:
+    def __init__(
+        self, name: str, kind: Type, *, keep_zero: bool, null_stays: bool, strategies: tuple[str, ...]
+    ) -> None:
         self.name = name
         self.type = kind
         self.keep_zero = keep_zero
@@ -172,7 +174,7 @@ _SPECIAL: Final[dict[str, Callable[[], Type]]] = {
     META + "FieldsV1": lambda: AnyType("v1.FieldsV1", deduced=True),
     "io.k8s.apimachinery.pkg.api.resource.Quantity": lambda: Scalar("quantity", "resource.Quantity"),
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": lambda: Scalar("intorstring", "intstr.IntOrString"),
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": lambda: AnyType("runtime.RawExtension", deduced=True),
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": lambda: AnyType("runtime.RawExtension", deduced=False),
 }
 
 
