@@ -159,7 +159,10 @@ def test_layout() -> None:
     }
     assert yaml.encode(value).decode() == (
         'f: 1.5\nl:\n- 1\n- a: "true"\n  b: |\n    x\n    y\n- - 1\n  - - 2\n- []\n- {}\n"n": null\ns:\n'
-        '  colon: \'a: b\'\n  dash: \'- x\'\n  empty: ""\n  hash: \'x #y\'\n  time: "2020-01-01T00:00:00Z"\n  "y": "y"\n'
+        "  colon: 'a: b'\n  dash: '- x'\n"
+        '  empty: ""\n'
+        "  hash: 'x #y'\n"
+        '  time: "2020-01-01T00:00:00Z"\n  "y": "y"\n'
         "w: 100000000000000000000\n"
     )
     assert yaml.encode({}) == b"{}\n"
