@@ -91,8 +91,8 @@ def _resource_entries(rt: ResourceType) -> Iterable[Document]:
     if rt.stored:
         entry["storageVersionHash"] = storage_version_hash(rt.storage_api_version, rt.storage_kind)
     yield entry
-    for name in sorted(rt.subresources):
-        yield _subresource_entry(rt, rt.subresources[name])
+    for sub in rt.subresources.values():
+        yield _subresource_entry(rt, sub)
 
 
 def _subresource_entry(rt: ResourceType, sub: Subresource) -> Document:
@@ -151,7 +151,7 @@ def _aggregated_resource(rt: ResourceType) -> Document:
     if rt.categories:
         entry["categories"] = list(rt.categories)
     if rt.subresources:
-        entry["subresources"] = [_aggregated_subresource(rt, rt.subresources[name]) for name in sorted(rt.subresources)]
+        entry["subresources"] = [_aggregated_subresource(rt, sub) for sub in rt.subresources.values()]
     return entry
 
 

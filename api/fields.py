@@ -40,7 +40,7 @@ def path(*names: str, default: str = "") -> Getter:
     def get(obj: Object) -> str:
         value: Any = obj
         for name in names:
-            value = value.get(name) if isinstance(value, Mapping) else None
+            value = value.get(name) if isinstance(value, dict) else None
             if value is None:
                 return default
         return text(value)

@@ -102,7 +102,7 @@ def age_of(obj: Object, since: Since) -> str:
 def at(obj: Any, *names: str, default: Any = None) -> Any:
     """Return a nested field, ``default`` where any part of the way is absent."""
     for name in names:
-        obj = obj.get(name) if isinstance(obj, Mapping) else None
+        obj = obj.get(name) if isinstance(obj, dict) else None
         if obj is None:
             return default
     return obj

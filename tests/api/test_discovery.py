@@ -91,7 +91,7 @@ def test_subresource_of_another_group_says_which() -> None:
 def test_aggregated_documents_name_every_resource_once(version: str) -> None:
     seen = []
     for root in ("api", "apis"):
-        document = discovery.aggregated(REGISTRY, root, version)  # type: ignore[arg-type]
+        document = discovery.aggregated(REGISTRY, root, version)
         assert document["apiVersion"] == f"apidiscovery.k8s.io/{version}"
         for group in document["items"]:
             for listed in group["versions"]:

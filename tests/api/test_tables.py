@@ -74,7 +74,7 @@ def container(name: str, **state: Any) -> dict[str, Any]:
     return {"name": name, "ready": False, "restartCount": 0} | state
 
 
-RUNNING = {"running": {}}
+RUNNING: dict[str, Any] = {"running": {}}
 
 
 @pytest.mark.parametrize(
