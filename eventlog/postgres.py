@@ -124,18 +124,24 @@ class AsyncpgSession:
         await self._run(self._connection.execute, script)
 
     async def fetch_uninterrupted(self, sql: str, *arguments: object, bound: float, grace: float) -> Sequence[Row]:
-        future = _started(self._loop, self._connection.fetch, sql, *arguments)
+        future: asyncio.Future[Sequence[Row]] = _started(self._loop, self._connection.fetch, sql, *arguments)
+        future.add_done_callback(_look_at)
         try:
             with trio.move_on_after(bound):
-                return await self._answer(asyncio.shield(future))
+                await _wait_done(future)
         except trio.Cancelled:
-            with trio.CancelScope(shield=True), trio.move_on_after(grace), suppress(LogError):
-                await self._answer(asyncio.shield(future))
+            with trio.CancelScope(shield=True), trio.move_on_after(grace):
+                await _wait_done(future)
             if not future.done():
                 self.terminate()
             raise
-        self.terminate()
-        raise ConnectionLost(f"no answer from Postgres within {bound:g} s")
+        if not future.done():
+            self.terminate()
+            raise ConnectionLost(f"no answer from Postgres within {bound:g} s")
+        try:
+            return future.result()
+        except _FOREIGN as error:
+            raise _translated(error) from error
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[None]:
@@ -191,6 +197,32 @@ class AsyncpgSession:
             return await run_aio_future(future)  # type: ignore[no-any-return]
         except _FOREIGN as error:
             raise _translated(error) from error
+
+
+async def _wait_done(future: asyncio.Future[Any]) -> None:
+    """Until the future is done; cancelling the wait does not cancel the future."""
+    if future.done():
+        return
+    task = trio.lowlevel.current_task()
+    waiting = True
+
+    def done(_: object) -> None:
+        if waiting:
+            trio.lowlevel.reschedule(task)
+
+    def abort(_: object) -> trio.lowlevel.Abort:
+        nonlocal waiting
+        waiting = False  # the callback may be on its way already
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    future.add_done_callback(done)
+    await trio.lowlevel.wait_task_rescheduled(abort)
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    """An answer nobody waits for any more is no unhandled error."""
+    if not future.cancelled():
+        future.exception()
 
 
 class _Naming:

@@ -157,7 +157,8 @@ create aggregate kubechronicle.chain(before bytea, digest bytea) (sfunc = kubech
 
 -- Append a batch: arrays with one element per change; ``transactions`` numbers the transaction a change belongs to.
 -- Answers one row: the revisions given (null: its transaction was refused) and the revisions, create_revisions and
--- versions found before. The settings make plans that do not depend on statistics, which lag behind a growing log.
+-- versions found before. The settings make plans that do not depend on statistics, which lag behind a growing log (and
+-- a disabled seqscan looks so dear that it would set off the JIT compiler).
 create function kubechronicle.append(
     batch uuid, transactions int[], expected bigint[], operations smallint[],
     resources text[], namespaces text[], names text[], uids text[],
@@ -167,7 +168,7 @@ create function kubechronicle.append(
     out first bigint, out head bigint, out committed_at timestamptz,
     out revisions bigint[], out actual bigint[], out create_revisions bigint[], out versions bigint[]
 ) language plpgsql
-set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 declare
     h kubechronicle.head;
     n constant int := cardinality(resources);
