@@ -6,8 +6,8 @@ Lives here: which printer a kind has, rows, whole tables, PartialObjectMetadata.
 A table is rows plus column definitions; both can be had singly, so that a watch may send definitions once and a server
 may keep rows. Cells with ages are true only at the moment they were made for.
 
-Objects are given in the version of the request; printers know the version a kind is stored in, so that rows of the
-other versions are made of a converted copy.
+Objects are given in the form they are stored in, which the printers of built-in kinds know. Where the request's version
+is another, ``served`` goes along: the same objects as the client will see them.
 
     table_row(pods, pod, since=ages_at(now))
     -> {"cells": ["web-1", "1/1", "Running", "0", "5m", …], "object": {…metadata…}}
@@ -25,7 +25,6 @@ from kubechronicle.api.builtin.cell_text import Since, ages_at, human_duration
 from kubechronicle.api.builtin.columns import PRINTERS
 from kubechronicle.api.builtin.columns_workloads import SCALE
 from kubechronicle.api.builtin.printer import CREATED_AT, NAME, Object, Printer, name_of
-from kubechronicle.api.conversion import convert
 from kubechronicle.api.field_errors import go_quote
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.tables.custom import custom_printer
@@ -53,9 +52,8 @@ INCLUDE_NONE: Final = "None"
 INCLUDE_METADATA: Final = "Metadata"
 INCLUDE_OBJECT: Final = "Object"
 
-META_GROUP: Final = "meta.k8s.io"
-VERSIONS: Final = ("v1", "v1beta1")
-"""Versions of meta.k8s.io in which tables and metadata can be asked for."""
+META_V1: Final = "meta.k8s.io/v1"
+META_V1BETA1: Final = "meta.k8s.io/v1beta1"
 
 _ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 CUSTOM_PRINTERS_KEPT: Final = 1024
@@ -107,28 +105,22 @@ def column_definitions(rt: ResourceType, *, printer: Printer | None = None) -> l
     return [dict(definition) for definition in _definitions(printer or printer_of(rt))]
 
 
-def _in_stored_version(rt: ResourceType, obj: Object) -> Object:
-    if rt.is_storage_version or not rt.stored or obj.get("apiVersion") != rt.api_version or rt.custom is not None:
-        return obj
-    return convert(dict(obj), rt.storage_api_version)
-
-
 # -- rows and tables --------------------------------------------------------------------------------------------------
 
 
-def partial_object_metadata(obj: Object, version: str = "v1") -> dict[str, Any]:
+def partial_object_metadata(obj: Object, version: str = META_V1) -> dict[str, Any]:
     """Return the PartialObjectMetadata of an object; its metadata is shared, not copied."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": f"{META_GROUP}/{version}", "metadata": obj["metadata"]}
+    return {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": obj["metadata"]}
 
 
 def partial_object_metadata_list(
-    objects: Iterable[Object], *, list_metadata: Mapping[str, Any], version: str = "v1"
+    objects: Iterable[Object], *, list_metadata: Mapping[str, Any], version: str = META_V1
 ) -> dict[str, Any]:
     """Return the PartialObjectMetadataList of objects; its items are null where there are none, as in Kubernetes."""
     items = [partial_object_metadata(obj, version) for obj in objects]
     return {
         "kind": "PartialObjectMetadataList",
-        "apiVersion": f"{META_GROUP}/{version}",
+        "apiVersion": version,
         "metadata": dict(list_metadata),
         "items": items or None,
     }
@@ -140,20 +132,26 @@ def table_row(
     *,
     since: Since,
     include_object: str = INCLUDE_METADATA,
-    version: str = "v1",
+    version: str = META_V1,
+    served: Object | None = None,
     printer: Printer | None = None,
 ) -> dict[str, Any]:
-    """Return one row. ``include_object`` is what it carries beside the cells: INCLUDE_NONE, _METADATA or _OBJECT."""
+    """Return one row.
+
+    ``include_object`` is what it carries beside the cells: INCLUDE_NONE, _METADATA or _OBJECT. ``served`` is the object
+    in the request's version, if that is another; custom resources' columns are paths into it.
+    """
     printer = printer or printer_of(rt)
-    stored = _in_stored_version(rt, obj)
-    made: dict[str, Any] = {"cells": printer.cells(stored, since)}
-    conditions = printer.conditions(stored) if printer.conditions is not None else None
+    served = obj if served is None else served
+    shown = obj if rt.custom is None else served
+    made: dict[str, Any] = {"cells": printer.cells(shown, since)}
+    conditions = printer.conditions(shown) if printer.conditions is not None else None
     if conditions:
         made["conditions"] = conditions
     if include_object == INCLUDE_METADATA:
         made["object"] = partial_object_metadata(obj, version)
     else:
-        made["object"] = obj if include_object == INCLUDE_OBJECT else None
+        made["object"] = served if include_object == INCLUDE_OBJECT else None
     return made
 
 
@@ -163,16 +161,20 @@ def table_rows(
     *,
     now: datetime,
     include_object: str = INCLUDE_METADATA,
-    version: str = "v1",
+    version: str = META_V1,
+    served: Iterable[Object] | None = None,
     printer: Printer | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the rows of objects, in the order the kind is listed in."""
+    """Return the rows of objects, in the order the kind is listed in. ``served`` has one for each of ``objects``."""
     printer = printer or printer_of(rt)
     since = ages_at(now)
-    listed = objects if printer.order is None else sorted(objects, key=printer.order)
+    pairs = [(obj, None) for obj in objects] if served is None else list(zip(objects, served, strict=True))
+    if printer.order is not None:
+        order = printer.order
+        pairs.sort(key=lambda pair: order(pair[0]))
     return [
-        table_row(rt, obj, since=since, include_object=include_object, version=version, printer=printer)
-        for obj in listed
+        table_row(rt, obj, since=since, include_object=include_object, version=version, served=form, printer=printer)
+        for obj, form in pairs
     ]
 
 
@@ -181,7 +183,7 @@ def table_of_rows(
     made: Sequence[Mapping[str, Any]],
     *,
     list_metadata: Mapping[str, Any],
-    version: str = "v1",
+    version: str = META_V1,
     no_headers: bool = False,
     printer: Printer | None = None,
 ) -> dict[str, Any]:
@@ -189,7 +191,7 @@ def table_of_rows(
     printer = printer or printer_of(rt)
     return {
         "kind": "Table",
-        "apiVersion": f"{META_GROUP}/{version}",
+        "apiVersion": version,
         "metadata": dict(list_metadata),
         "columnDefinitions": None if no_headers else column_definitions(rt, printer=printer),
         "rows": None if printer.null_when_empty and not made else made,
@@ -203,7 +205,8 @@ def table(
     now: datetime,
     list_metadata: Mapping[str, Any],
     include_object: str = INCLUDE_METADATA,
-    version: str = "v1",
+    version: str = META_V1,
+    served: Iterable[Object] | None = None,
     no_headers: bool = False,
     printer: Printer | None = None,
 ) -> dict[str, Any]:
@@ -212,5 +215,7 @@ def table(
     ``list_metadata`` is the list's (resourceVersion, continue, remainingItemCount), for one object
     ``{"resourceVersion": …}``. ``printer`` is given for what is no resource of its own, such as SCALE.
     """
-    made = table_rows(rt, objects, now=now, include_object=include_object, version=version, printer=printer)
+    made = table_rows(
+        rt, objects, now=now, include_object=include_object, version=version, served=served, printer=printer
+    )
     return table_of_rows(rt, made, list_metadata=list_metadata, version=version, no_headers=no_headers, printer=printer)

@@ -326,7 +326,7 @@ def test_cells(rt: ResourceType, obj: dict[str, Any], shown: list[Any]) -> None:
     assert cells(rt, obj)[1:] == shown
 
 
-def test_an_autoscaler_of_either_version_is_shown_alike() -> None:
+def test_an_autoscaler_of_either_version_is_shown_from_its_stored_form() -> None:
     spec = {
         "scaleTargetRef": {"kind": "Deployment", "name": "d"},
         "maxReplicas": 5,
@@ -342,13 +342,17 @@ def test_an_autoscaler_of_either_version_is_shown_alike() -> None:
         {"spec": spec, "status": {"currentMetrics": current}},
     )
     assert shown[1:] == ["Deployment/d", "cpu: 7%/60%, <unknown>/3 + 1 more...", "<unset>", 5, 0, "1s"]
-    older = {
-        "apiVersion": "autoscaling/v1",
-        "kind": "HorizontalPodAutoscaler",
-        "spec": {"scaleTargetRef": spec["scaleTargetRef"], "maxReplicas": 5, "targetCPUUtilizationPercentage": 60},
-    }
-    shown = cells(resource("horizontalpodautoscalers", "autoscaling", "v1"), older)
-    assert shown[2] == "cpu: <unknown>/60%"
+    older = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"}}
+    made = tables.table(
+        resource("horizontalpodautoscalers", "autoscaling", "v1"),
+        [{"metadata": {"name": "a"}, "spec": spec}],
+        served=[older],
+        include_object="Object",
+        now=NOW,
+        list_metadata={},
+    )
+    assert made["rows"][0]["cells"][2] == "cpu: <unknown>/60%, <unknown>/3 + 1 more..."
+    assert made["rows"][0]["object"] is older
 
 
 @pytest.mark.parametrize("rt", REGISTRY.stored(), ids=lambda rt: rt.resource)
@@ -371,7 +375,7 @@ def test_every_printer_is_of_a_served_resource() -> None:
 def test_kinds_without_a_printer_show_name_and_creation() -> None:
     roles = resource("roles", "rbac.authorization.k8s.io")
     role = {"metadata": {"name": "r", "creationTimestamp": CREATED}}
-    made = tables.table(roles, [role], now=NOW, list_metadata={"resourceVersion": "7"}, version="v1beta1")
+    made = tables.table(roles, [role], now=NOW, list_metadata={"resourceVersion": "7"}, version=tables.META_V1BETA1)
     assert [column["name"] for column in made["columnDefinitions"]] == ["Name", "Created At"]
     assert made["apiVersion"] == "meta.k8s.io/v1beta1"
     assert made["metadata"] == {"resourceVersion": "7"}
