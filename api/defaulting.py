@@ -10,7 +10,7 @@ Invariant: defaulting a defaulted object changes nothing.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin import defaults, defaults_groups
@@ -19,8 +19,8 @@ from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Type, 
 
 Object = dict[str, Any]
 
-_VALUES: Final = defaults.VALUES | defaults_groups.VALUES
-_FUNCTIONS: Final = defaults.FUNCTIONS | defaults_groups.FUNCTIONS
+_VALUES: Final = {**defaults.VALUES, **defaults_groups.VALUES}
+_FUNCTIONS: Final = {**defaults.FUNCTIONS, **defaults_groups.FUNCTIONS}
 
 ONE: Final = "one"
 LIST: Final = "list"
@@ -32,7 +32,7 @@ class _Plan:
 
     __slots__ = ("below", "run", "shared", "values")
 
-    def __init__(self, values: dict[str, Any], run: Callable[[Object], None] | None) -> None:
+    def __init__(self, values: Mapping[str, Any], run: Callable[[Object], None] | None) -> None:
         self.values = [(name, value) for name, value in values.items() if not isinstance(value, dict | list)]
         self.shared = [(name, value) for name, value in values.items() if isinstance(value, dict | list)]
         self.run = run

@@ -12,8 +12,9 @@ def decode(patch: Any) -> dict[str, Any]:
     """Return the patch if it is one that Kubernetes takes: an object. 400 otherwise."""
     if isinstance(patch, dict):
         return patch
+    go_type = "map[string]interface {}"
     raise status.bad_request(
-        f"error decoding patch: json: cannot unmarshal {json_word(patch)} into Go value of type map[string]interface {{}}"
+        f"error decoding patch: json: cannot unmarshal {json_word(patch)} into Go value of type {go_type}"
     )
 
 
