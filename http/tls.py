@@ -173,10 +173,10 @@ class TLSStream(trio.abc.Stream):
         with the rest before anything else is sent, from the same task, without a checkpoint in between."""
         if self.closed:
             raise trio.ClosedResourceError
-        if self._broken:
-            raise trio.BrokenResourceError("an earlier send ended half-way")
         if self._sending:
             raise trio.BusyResourceError("another task is sending")
+        if self._broken:
+            raise trio.BrokenResourceError("an earlier send ended half-way")
         sent, size = 0, len(data)
         try:
             if size <= WRITE:

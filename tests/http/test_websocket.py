@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 import trio_websocket
-import wsproto
 import wsproto.events
+from wsproto.connection import Connection, ConnectionType
 
 from kubechronicle.http.messages import SWITCHED, Request, Response, WebSocketClosed
 from kubechronicle.http.websocket import send_stream
@@ -83,6 +83,7 @@ async def test_application_error_before_and_after_accept(wire: Any) -> None:
         async with opened(served, "/after") as client:
             with pytest.raises(trio_websocket.ConnectionClosed) as closed:
                 await client.get_message()
+            assert closed.value.reason is not None
             assert closed.value.reason.code == 1011
     await served.check_alive()
 
@@ -117,6 +118,7 @@ async def test_watch_until_the_server_ends_it(wire: Any) -> None:
             await watch.send.aclose()
             with pytest.raises(trio_websocket.ConnectionClosed) as closed:
                 await client.get_message()
+            assert closed.value.reason is not None
             assert closed.value.reason.code == 1000
     assert watch.ended.is_set()
 
@@ -150,7 +152,7 @@ class Raw:
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
-        self.protocol = wsproto.Connection(wsproto.ConnectionType.CLIENT)
+        self.protocol = Connection(ConnectionType.CLIENT)
 
     async def send(self, event: wsproto.events.Event) -> None:
         await self.stream.send_all(self.protocol.send(event))
@@ -178,7 +180,7 @@ async def shaken(served: Any, extra: bytes = b"", trailing: bytes = b"") -> Raw:
 async def test_bytes_sent_before_the_answer_are_kept(wire: Any) -> None:
     """The trap of a trailing byte after an upgrade: it must neither end the server nor be lost."""
     served = await wire(echo)
-    early = wsproto.Connection(wsproto.ConnectionType.CLIENT).send(wsproto.events.TextMessage(data="early"))
+    early = Connection(ConnectionType.CLIENT).send(wsproto.events.TextMessage(data="early"))
     client = await shaken(served, trailing=early)
     events = list(client.protocol.events()) or await client.receive()
     assert [event.data for event in events if isinstance(event, wsproto.events.TextMessage)] == ["early"]
