@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kubechronicle.api.builtin import columns_config, columns_core, columns_workloads
+from kubechronicle.api.builtin import columns_access, columns_config, columns_core, columns_nodes, columns_workloads
 from kubechronicle.api.builtin.printer import Printer
 
 PRINTERS: Final[Mapping[str, Printer]] = {
     **columns_core.PRINTERS,
+    **columns_nodes.PRINTERS,
     **columns_workloads.PRINTERS,
     **columns_config.PRINTERS,
+    **columns_access.PRINTERS,
 }

@@ -81,6 +81,11 @@ def wide(name: str, text: str) -> Column:
     return Column(name, text=text, priority=1)
 
 
+def counted(name: str, text: str) -> Column:
+    """Return a column that shows how many there are of something."""
+    return Column(name, "integer", text=text)
+
+
 NAME: Final = Column("Name", field="ObjectMeta.name", format="name")
 AGE: Final = Column("Age", field="ObjectMeta.creationTimestamp")
 CREATED_AT: Final = Column("Created At", "date", field="ObjectMeta.creationTimestamp")
