@@ -60,22 +60,30 @@ class Place:
     url: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What the settings name, read and checked before anything is started."""
+
+    authenticators: list[Authenticator]
+    controllers: frozenset[str]
+    place: Place
+
+
 async def serve(settings: Settings) -> None:
     """Run until a signal asks to stop. OperatorError, SetupError, LogUnavailable, SupervisorGaveUp."""
     stop = _Stop(settings)
     async with trio.open_nursery() as signals:
         await signals.start(stop.wait_for_signals)
         with stop.scope:
-            authenticators = _authenticators(settings)
-            place = find_place(settings)
+            inputs = check_inputs(settings)
             async with server_database(settings) as url:
                 for name in await migrate(url):
                     log.info("Applied migration", extra={"migration": name})
-                pki, names = Pki(settings.data_dir), _names(settings, place)
+                pki, names = Pki(settings.data_dir), _names(settings, inputs.place)
                 for name in await trio.to_thread.run_sync(lambda: pki.ensure(names, client_ca=settings.client_ca_file)):
                     log.info("Made certificate", extra={"certificate": name})
-                kubeconfig = pki.write_admin_kubeconfig(server=place.url, serving_ca=settings.tls_cert_file)
-                plan = make_plan(settings, place, pki, authenticators)
+                kubeconfig = pki.write_admin_kubeconfig(server=inputs.place.url, serving_ca=settings.tls_cert_file)
+                plan = make_plan(settings, inputs, pki)
                 instance = f"{socket.gethostname()}-{os.getpid()}"
                 async with open_postgres_log(url, instance=instance) as revision_log, trio.open_nursery() as nursery:
                     assembly = assemble(revision_log, plan)
@@ -84,12 +92,20 @@ async def serve(settings: Settings) -> None:
                     await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
                     stop.assembly = assembly
                     command = f"kubectl --kubeconfig {_short(kubeconfig)} get namespaces"
-                    print(f"kubechronicle is ready at {place.url}; try: {command}", flush=True)
+                    print(f"kubechronicle is ready at {inputs.place.url}; try: {command}", flush=True)
         signals.cancel_scope.cancel()
 
 
+def check_inputs(settings: Settings) -> Inputs:
+    """Everything that can be found wrong without starting anything. OperatorError."""
+    _check_certificates(settings)
+    return Inputs(
+        authenticators=_authenticators(settings), controllers=_controllers(settings), place=find_place(settings)
+    )
+
+
 def find_place(settings: Settings) -> Place:
-    """Decide on addresses and try the port, so that what is wrong with them is told before anything is started."""
+    """Decide on addresses and try the port. OperatorError: it can't be bound."""
     bound = settings.bind_address
     host = "" if bound.is_unspecified else str(bound)
     port = _try_port(bound, settings.secure_port)
@@ -98,19 +114,14 @@ def find_place(settings: Settings) -> Place:
     return Place(host=host, port=port, advertised=advertised, url=f"https://{_bracketed(near)}:{port}")
 
 
-def make_plan(settings: Settings, place: Place, pki: Pki, authenticators: list[Authenticator]) -> Plan:
-    certificate, key = (
-        (settings.tls_cert_file, settings.tls_private_key_file)
-        if settings.tls_cert_file is not None and settings.tls_private_key_file is not None
-        else pki.serving_files
-    )
-    _check_certificates(certificate, key, pki.client_ca_file, settings.client_ca_file)
+def make_plan(settings: Settings, inputs: Inputs, pki: Pki) -> Plan:
+    place, (certificate, key) = inputs.place, pki.serving_files
     return Plan(
         listen=ServeConfig(
             host=place.host,
             port=place.port,
-            tls_cert_file=str(certificate),
-            tls_private_key_file=str(key),
+            tls_cert_file=str(settings.tls_cert_file or certificate),
+            tls_private_key_file=str(settings.tls_private_key_file or key),
             client_ca_file=str(pki.client_ca_file),
         ),
         advertised=Advertised(
@@ -124,8 +135,8 @@ def make_plan(settings: Settings, place: Place, pki: Pki, authenticators: list[A
             max_requests_inflight=settings.max_requests_inflight,
             max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
         ),
-        authenticators=authenticators,
-        controllers=_controllers(settings),
+        authenticators=inputs.authenticators,
+        controllers=inputs.controllers,
     )
 
 
@@ -222,19 +233,24 @@ def _authenticators(settings: Settings) -> list[Authenticator]:
     return found
 
 
-def _check_certificates(certificate: Path, key: Path, authorities: Path, given: Path | None) -> None:
+def _check_certificates(settings: Settings) -> None:
+    """That the files given can be used; what is made in DATA_DIR/pki is checked there."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(certificate, key)
-    except ssl.SSLError as error:
-        raise OperatorError(
-            f"--tls-cert-file, --tls-private-key-file: {certificate} and {key} are no certificate (PEM) and its key: "
-            f"{error.reason or error}"
-        ) from None
-    try:
-        context.load_verify_locations(authorities)
-    except ssl.SSLError as error:
-        raise OperatorError(f"--client-ca-file: {given} holds no certificates (PEM): {error.reason or error}") from None
+    certificate, key, authorities = settings.tls_cert_file, settings.tls_private_key_file, settings.client_ca_file
+    if certificate is not None and key is not None:
+        try:
+            context.load_cert_chain(certificate, key)
+        except ssl.SSLError as error:
+            raise OperatorError(
+                f"--tls-cert-file, --tls-private-key-file: {certificate} and {key} are no certificate (PEM) and its key: "
+                f"{error.reason or error}"
+            ) from None
+    if authorities is not None:
+        try:
+            context.load_verify_locations(authorities)
+        except ssl.SSLError as error:
+            why = error.reason or error
+            raise OperatorError(f"--client-ca-file: {authorities} holds no certificates (PEM): {why}") from None
 
 
 def _try_port(bound: IPAddress, port: int) -> int:

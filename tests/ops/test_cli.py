@@ -1,0 +1,162 @@
+"""The command line as an operator meets it: one line and exit code 2 for mistakes, a server that starts and stops."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kubechronicle.ops import cli
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.maintenance import parse_anchors
+
+COMMAND = str(Path(sys.executable).with_name("kubechronicle"))
+PATIENCE = 60.0
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line a mistake is told in."""
+    assert cli.main(arguments) == cli.MISTAKE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name a command: serve, "),
+        (["dance"], "name a command: serve, "),
+        (["serve", "--secure-prt", "1"], "unknown flag --secure-prt; did you mean 'secure-port'"),
+        (["serve", "--secure-port"], "--secure-port: expected one argument"),
+        (["serve", "--secure-port", "many"], "--secure-port: must be a port"),
+        (["serve", "--config", "/none"], "--config: cannot read /none"),
+        (["serve", "--controllers", "nonesuch", "--secure-port", "0"], "no control loop 'nonesuch'"),
+        (["verify", "--data-dir", "/none"], "there is no database in /none; name its --data-dir"),
+        (["verify", "--anchor", "x"], "--anchor: must be REVISION:HASH"),
+        (["verify", "--database-url", "postgresql://u:secret@127.0.0.1:1/x"], "no connection to Postgres"),
+        (["serve", "--tls-cert-file", __file__, "--tls-private-key-file", __file__], "are no certificate (PEM) and its"),
+        (["serve", "--client-ca-file", __file__], "holds no certificates (PEM)"),
+        (["compact"], "one of the arguments --revision --keep is required"),
+        (["compact", "--keep", "1 week"], "--keep: must be a duration"),
+        (["kubeconfig", "--user", "jane", "--data-dir", "/none"], "there is no authority in /none/pki"),
+    ],
+)
+def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+    line = mistake(capsys, *arguments)
+    assert said in line
+    assert "secret" not in line
+
+
+def test_a_wrong_token_file_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_text("only-a-token\n")
+    arguments = ["serve", "--data-dir", str(tmp_path / "data"), "--secure-port", "0", "--token-auth-file", str(tokens)]
+    line = mistake(capsys, *arguments)
+    assert "--token-auth-file:" in line
+    assert "line 1" in line
+    assert "only-a-token" not in line
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_port_in_use_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        where = ["--bind-address", "127.0.0.1", "--secure-port", str(port), "--data-dir", str(tmp_path / "data")]
+        assert f"port {port} of 127.0.0.1 is in use" in mistake(capsys, "serve", *where)
+
+
+def test_an_address_of_another_machine_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    where = ["--bind-address", "192.0.2.1", "--data-dir", str(tmp_path / "data")]
+    assert "192.0.2.1 is not an address of this machine" in mistake(capsys, "serve", *where)
+
+
+def test_version() -> None:
+    answer = run("version")
+    assert re.fullmatch(r"kubechronicle \d+\.\d+\.\d+ \(Kubernetes v1\.36 API, .*\)\n", answer.stdout)
+
+
+def test_anchors() -> None:
+    assert parse_anchors([f"7:{'ab' * 32}"]) == {7: b"\xab" * 32}
+    with pytest.raises(OperatorError):
+        parse_anchors(["7:ab"])
+
+
+def start(data_dir: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
+    """A server and its ready line."""
+    command = [COMMAND, "serve", "--data-dir", str(data_dir), "--bind-address", "127.0.0.1", "--secure-port", "0"]
+    log = data_dir.with_suffix(".log").open("a")
+    process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline()
+
+
+def test_a_servers_life(tmp_path: Path) -> None:
+    """Start, be ready, refuse a second one, be verified beside, drain on SIGTERM, be verified alone."""
+    data = tmp_path / "data"
+    process, ready = start(data)
+    try:
+        kubeconfig = re.escape(str(data / "admin.kubeconfig"))
+        command = f"kubectl --kubeconfig {kubeconfig} get namespaces"
+        found = re.fullmatch(rf"kubechronicle is ready at (https://127\.0\.0\.1:\d+); try: {command}\n", ready)
+        assert found, ready
+        assert found[1] in (data / "admin.kubeconfig").read_text()
+
+        second = run("serve", "--data-dir", str(data), "--secure-port", "0")
+        assert (second.returncode, second.stderr.count("\n")) == (2, 1)
+        assert f"is in use by process {process.pid}" in second.stderr
+
+        verified = run("verify", "--data-dir", str(data))
+        assert verified.returncode == 0, verified.stderr
+        anchor = re.search(r"anchor (\d+:[0-9a-f]{64})", verified.stdout)
+        assert anchor
+
+        jane = run("kubeconfig", "--data-dir", str(data), "--user", "jane")
+        assert found[1] in jane.stdout
+    finally:
+        process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    assert process.wait(PATIENCE) == 0
+    assert time.monotonic() - began < 20
+    assert not (data / "postgres" / "postmaster.pid").exists()
+
+    again = run("verify", "--data-dir", str(data), "--anchor", anchor[1])
+    assert again.returncode == 0, again.stderr
+    wrong = run("verify", "--data-dir", str(data), "--anchor", anchor[1].partition(":")[0] + ":" + "00" * 32)
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith("I") or "revision" in wrong.stderr
+    assert "applied now" in run("migrate", "--data-dir", str(data)).stdout
+    assert "the newest revision is" in run("compact", "--data-dir", str(data), "--keep", "0s").stdout
+
+
+def test_a_signal_while_starting_ends_it_in_order(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    command = [COMMAND, "serve", "--data-dir", str(data), "--secure-port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        while not (data / "postgres.lock").exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    assert not (data / "postgres" / "postmaster.pid").exists()
+
+
+def test_killed_servers_start_again(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for _ in range(3):
+        process, ready = start(data)
+        assert "is ready at" in ready
+        process.kill()
+        process.wait()
+    verified = run("verify", "--data-dir", str(data))
+    assert verified.returncode == 0, verified.stderr

@@ -1,0 +1,54 @@
+"""Log lines are klog's: severity, time, process, place, quoted message, key=value."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from kubechronicle.ops import logging as klog
+
+LINE = re.compile(r'([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_logging\.py:\d+\] ("(?:[^"\\]|\\.)*")(.*)')
+
+
+@pytest.fixture
+def output() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    stream = io.StringIO()
+    klog.set_up(verbosity=2, stream=stream)
+    yield stream
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_a_line_with_values(output: io.StringIO) -> None:
+    logging.getLogger("kubechronicle.x").warning("Said %s", 'a "word"', extra={"pid": 3, "dir": "/a b", "ok": True})
+    found = LINE.fullmatch(output.getvalue().rstrip("\n"))
+    assert found
+    assert found.groups() == ("W", r'"Said a \"word\""', ' pid=3 dir="/a b" ok=true')
+
+
+def test_line_breaks_cannot_forge_lines(output: io.StringIO) -> None:
+    logging.getLogger("kubechronicle.x").info("a\nE1121 forged", extra={"value": "b\nc"})
+    assert output.getvalue().count("\n") == 1
+
+
+def test_verbosity_shows_down_to_info_minus_v(output: io.StringIO) -> None:
+    log = logging.getLogger("kubechronicle.x")
+    log.log(logging.INFO - 2, "shown")
+    log.log(logging.INFO - 3, "not shown")
+    assert '"shown"' in output.getvalue()
+    assert "not shown" not in output.getvalue()
+
+
+def test_tracebacks_follow(output: io.StringIO) -> None:
+    try:
+        raise RuntimeError("why")
+    except RuntimeError:
+        logging.getLogger("kubechronicle.x").exception("It failed")
+    assert output.getvalue().startswith("E")
+    assert output.getvalue().rstrip().endswith("RuntimeError: why")
