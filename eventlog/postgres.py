@@ -39,12 +39,13 @@ CLOSE_TIMEOUT = 2.0  # seconds for a polite goodbye
 
 # Per connection, by SET and not in the startup packet, which poolers refuse. A statement ends after 30 s: an append may
 # have to wait for a transaction stalled elsewhere, but must not wait for ever. Keepalives: a server must not hold the
-# head row for a client that is long gone.
+# head row for a client that is long gone. The plans are made once and without regard to statistics: planning for dozens
+# of partitions takes milliseconds, and what is best for a partition that is still empty is to scan it.
 SESSION_SETTINGS = """
 set statement_timeout = '30s';
 set default_transaction_isolation = 'read committed';
 set client_encoding = 'UTF8';
-set jit = off;
+set jit = off; set plan_cache_mode = force_generic_plan; set enable_seqscan = off;
 set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3;
 set tcp_user_timeout = '20s'
 """

@@ -159,7 +159,7 @@ async def retain(session: Session, policies: Sequence[RetentionPolicy], *, now: 
 @asynccontextmanager
 async def _only_one(session: Session) -> AsyncIterator[bool]:
     """True if this server may do maintenance now. It may take as long as it takes."""
-    await session.execute("set statement_timeout = 0")
+    await session.execute("set statement_timeout = 0; reset enable_seqscan; reset plan_cache_mode")
     alone = bool((await session.fetch("select pg_try_advisory_lock($1)", ADVISORY_LOCK))[0][0])
     try:
         yield alone
