@@ -38,6 +38,8 @@ def followers(servers: list[Server], directory: Path) -> Iterator[list[tuple[str
                     "follow",
                     "--kubeconfig",
                     str(server.kubeconfig),
+                    "--factories",
+                    os.environ.get("KC_FACTORIES", ""),
                     environment={"KUBE_FEATURE_WatchListClient": watch_list},
                 )
                 stack.enter_context(closing(program))

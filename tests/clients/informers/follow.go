@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -98,12 +99,13 @@ func followCommand(args []string) error {
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file")
 	out := flags.String("out", "", "file for the full report (stdout gets it without the lists)")
 	watchSeconds := flags.Int("watch-seconds", 7, "timeoutSeconds of the plain watches: each ends and resumes again and again")
+	only := flags.String("factories", "", "names of the factories to start, comma-separated (default: all)")
 	flags.Parse(args)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	counted := &requests{}
-	factories, err := startFactories(ctx, *kubeconfig, counted)
+	factories, err := startFactories(ctx, *kubeconfig, counted, *only)
 	if err != nil {
 		return err
 	}
@@ -143,68 +145,80 @@ func followCommand(args []string) error {
 	return nil
 }
 
-func startFactories(ctx context.Context, kubeconfig string, counted *requests) ([]*factory, error) {
+// startFactories starts one shared informer factory of each sort; what their caches are compared with is read as JSON,
+// by clients that are not counted.
+func startFactories(ctx context.Context, kubeconfig string, counted *requests, only string) ([]*factory, error) {
 	config := func(contentType string) *rest.Config {
 		c := must(configFor(kubeconfig, contentType))
 		c.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next: next, count: counted} })
 		return c
 	}
-	// What the caches are compared with is read as JSON, by clients that are not counted.
 	plain := must(configFor(kubeconfig, jsonType))
-	dynamicPlain := must(dynamic.NewForConfig(plain))
-	metadataPlain := must(metadata.NewForConfig(plain))
-
-	var all []*factory
-	for name, contentType := range map[string]string{"typed protobuf": protobufType, "typed JSON": jsonType} {
-		client, err := kubernetes.NewForConfig(config(contentType))
-		if err != nil {
-			return nil, err
+	typed := func(contentType string) func() *factory {
+		return func() *factory {
+			shared := informers.NewSharedInformerFactory(must(kubernetes.NewForConfig(config(contentType))), 0)
+			f := newFactory(func(gvr schema.GroupVersionResource) cache.SharedIndexInformer {
+				return must(shared.ForResource(gvr)).Informer()
+			})
+			f.list = typedLister(must(kubernetes.NewForConfig(plain)))
+			shared.Start(ctx.Done())
+			return f
 		}
-		shared := informers.NewSharedInformerFactory(client, 0)
-		f := newFactory(name, func(gvr schema.GroupVersionResource) cache.SharedIndexInformer {
-			return must(shared.ForResource(gvr)).Informer()
-		})
-		f.list = typedLister(must(kubernetes.NewForConfig(plain)))
-		shared.Start(ctx.Done())
+	}
+	sorts := map[string]func() *factory{
+		"typed protobuf": typed(protobufType),
+		"typed JSON":     typed(jsonType),
+		"dynamic": func() *factory {
+			shared := dynamicinformer.NewDynamicSharedInformerFactory(must(dynamic.NewForConfig(config(jsonType))), 0)
+			f := newFactory(func(gvr schema.GroupVersionResource) cache.SharedIndexInformer {
+				return shared.ForResource(gvr).Informer()
+			})
+			client := must(dynamic.NewForConfig(plain))
+			f.list = func(ctx context.Context, gvr schema.GroupVersionResource) ([]runtime.Object, error) {
+				return items(client.Resource(gvr).List(ctx, metav1.ListOptions{}))
+			}
+			shared.Start(ctx.Done())
+			return f
+		},
+		"metadata": func() *factory {
+			shared := metadatainformer.NewSharedInformerFactory(must(metadata.NewForConfig(config(protobufType))), 0)
+			f := newFactory(func(gvr schema.GroupVersionResource) cache.SharedIndexInformer {
+				return shared.ForResource(gvr).Informer()
+			})
+			client := must(metadata.NewForConfig(plain))
+			f.list = func(ctx context.Context, gvr schema.GroupVersionResource) ([]runtime.Object, error) {
+				return items(client.Resource(gvr).List(ctx, metav1.ListOptions{}))
+			}
+			shared.Start(ctx.Done())
+			return f
+		},
+	}
+	var all []*factory
+	for name, start := range sorts {
+		if only != "" && !slices.Contains(strings.Split(only, ","), name) {
+			continue
+		}
+		f := start()
+		f.Name = name
 		all = append(all, f)
 	}
-	unstructuredShared := dynamicinformer.NewDynamicSharedInformerFactory(must(dynamic.NewForConfig(config(jsonType))), 0)
-	f := newFactory("dynamic", func(gvr schema.GroupVersionResource) cache.SharedIndexInformer {
-		return unstructuredShared.ForResource(gvr).Informer()
-	})
-	f.list = func(ctx context.Context, gvr schema.GroupVersionResource) ([]runtime.Object, error) {
-		list, err := dynamicPlain.Resource(gvr).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return meta.ExtractList(list)
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no such factories: %s", only)
 	}
-	unstructuredShared.Start(ctx.Done())
-	all = append(all, f)
+	return all, nil
+}
 
-	metadataShared := metadatainformer.NewSharedInformerFactory(must(metadata.NewForConfig(config(protobufType))), 0)
-	f = newFactory("metadata", func(gvr schema.GroupVersionResource) cache.SharedIndexInformer {
-		return metadataShared.ForResource(gvr).Informer()
-	})
-	f.list = func(ctx context.Context, gvr schema.GroupVersionResource) ([]runtime.Object, error) {
-		list, err := metadataPlain.Resource(gvr).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return meta.ExtractList(list)
+func items[L runtime.Object](list L, err error) ([]runtime.Object, error) {
+	if err != nil {
+		return nil, err
 	}
-	metadataShared.Start(ctx.Done())
-	return append(all, f), nil
+	return meta.ExtractList(list)
 }
 
 // typedLister lists any kind into its own list type through the generic informer's client.
 func typedLister(client kubernetes.Interface) func(context.Context, schema.GroupVersionResource) ([]runtime.Object, error) {
 	return func(ctx context.Context, gvr schema.GroupVersionResource) ([]runtime.Object, error) {
-		list, err := restClientOf(client, gvr).Get().Resource(gvr.Resource).Do(ctx).Get()
-		if err != nil {
-			return nil, err
-		}
-		return meta.ExtractList(list)
+		return items(restClientOf(client, gvr).Get().Resource(gvr.Resource).Do(ctx).Get())
 	}
 }
 
@@ -230,8 +244,8 @@ func restClientOf(client kubernetes.Interface, gvr schema.GroupVersionResource) 
 	return client.CoreV1().RESTClient()
 }
 
-func newFactory(name string, informerFor func(schema.GroupVersionResource) cache.SharedIndexInformer) *factory {
-	f := &factory{Name: name, Backwards: []string{}, Differences: []string{}, revisions: map[types.UID]int64{},
+func newFactory(informerFor func(schema.GroupVersionResource) cache.SharedIndexInformer) *factory {
+	f := &factory{Backwards: []string{}, Differences: []string{}, revisions: map[types.UID]int64{},
 		byKind: map[schema.GroupVersionResource]cache.SharedIndexInformer{}}
 	for _, gvr := range followedResources() {
 		informer := informerFor(gvr)

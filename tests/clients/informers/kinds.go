@@ -66,7 +66,7 @@ func writtenKinds() []writtenKind {
 	node.clusterScoped = true
 	return []writtenKind{
 		written("", "v1", "configmaps", func() runtime.Object {
-			return &corev1.ConfigMap{Data: map[string]string{"a": "1", "ünï": "cødé \"<>&\u2028"}, BinaryData: map[string][]byte{"b": {0, 255}}}
+			return &corev1.ConfigMap{Data: map[string]string{"a": "1", "unicode": "cødé \"<>&\u2028"}, BinaryData: map[string][]byte{"b": {0, 255}}}
 		}),
 		written("", "v1", "secrets", func() runtime.Object { return &corev1.Secret{Data: map[string][]byte{"k": {1, 2, 3}}} }),
 		written("", "v1", "services", func() runtime.Object {

@@ -271,7 +271,10 @@ func (t *thing) remove(held bool) {
 
 func (t *thing) deletion() *rest.Request {
 	version := t.resourceVersion()
-	return t.request("DELETE").Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}})
+	background := metav1.DeletePropagationBackground // a Job's default is to wait for its dependents to be orphaned
+	return t.request("DELETE").Body(&metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{ResourceVersion: &version}, PropagationPolicy: &background,
+	})
 }
 
 func (t *thing) resourceVersion() string { return must(meta.Accessor(t.object)).GetResourceVersion() }
@@ -355,9 +358,11 @@ func (t *thing) acknowledged(what string, object runtime.Object, counter *int) {
 		t.settled(nil, 0, counter, nil)
 		return
 	}
-	t.w.Lock()
-	t.w.Acknowledged = append(t.w.Acknowledged, revision)
-	t.w.Unlock()
+	if what != "release" { // it is answered with the object as it was sent, not with what became of it
+		t.w.Lock()
+		t.w.Acknowledged = append(t.w.Acknowledged, revision)
+		t.w.Unlock()
+	}
 	if gone {
 		revision = 0
 	}
