@@ -241,10 +241,8 @@ def _check_certificates(settings: Settings) -> None:
         try:
             context.load_cert_chain(certificate, key)
         except ssl.SSLError as error:
-            raise OperatorError(
-                f"--tls-cert-file, --tls-private-key-file: {certificate} and {key} are no certificate (PEM) and its key: "
-                f"{error.reason or error}"
-            ) from None
+            why = f"{certificate} and {key} are no certificate (PEM) and its key: {error.reason or error}"
+            raise OperatorError(f"--tls-cert-file, --tls-private-key-file: {why}") from None
     if authorities is not None:
         try:
             context.load_verify_locations(authorities)

@@ -46,7 +46,7 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["verify", "--data-dir", "/none"], "there is no database in /none; name its --data-dir"),
         (["verify", "--anchor", "x"], "--anchor: must be REVISION:HASH"),
         (["verify", "--database-url", "postgresql://u:secret@127.0.0.1:1/x"], "no connection to Postgres"),
-        (["serve", "--tls-cert-file", __file__, "--tls-private-key-file", __file__], "are no certificate (PEM) and its"),
+        (["serve", "--tls-cert-file", __file__, "--tls-private-key-file", __file__], "no certificate (PEM) and its"),
         (["serve", "--client-ca-file", __file__], "holds no certificates (PEM)"),
         (["compact"], "one of the arguments --revision --keep is required"),
         (["compact", "--keep", "1 week"], "--keep: must be a duration"),
