@@ -116,7 +116,8 @@ def last_seen(event: Event, previous: Entry) -> Entry:
     found = event.cache.get("last_seen")
     if isinstance(found, Entry):
         return found
-    json = previous.json.replace(b'"resourceVersion":"%d"' % previous.revision, b'"resourceVersion":"%d"' % event.revision, 1)
+    member = b'"resourceVersion":"%d"'
+    json = previous.json.replace(member % previous.revision, member % event.revision, 1)
     entry = Entry(
         previous.key, previous.uid, event.revision, previous.create_revision, previous.version, json,
         previous.labels, previous.fields,

@@ -23,8 +23,8 @@ import trio
 
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes
 from kubechronicle.actors.errors import ActorCrashed
-from kubechronicle.actors.reads import Reads, Selection
-from kubechronicle.actors.resource_actor import Outcome
+from kubechronicle.actors.reads import Listing, Reads, Selection
+from kubechronicle.actors.resource_actor import Commit, Outcome
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.api import pipeline, status
 from kubechronicle.api.encoding import encode_stored
@@ -140,49 +140,50 @@ class Writes:
     async def delete(self, caller: Caller, target: Target, options: DeleteOptions) -> Written:
         """DELETE one object: gone at once, or marked for deletion."""
 
-        def prepare(old: Entry) -> Prepared:
-            self._admit(target, "DELETE", None, old)
-            return pipeline.prepare_delete(target.rt, old.object(), options, _context(target))
+        marked = False
 
-        return await self._change(caller, target, prepare, deleting=True)
+        def prepare(old: Entry) -> Prepared:
+            nonlocal marked
+            self._admit(target, "DELETE", None, old)
+            prepared, marked = _prepare_delete(target, old, options)
+            return prepared
+
+        written = await self._change(caller, target, prepare, deleting=True)
+        while marked and not target.dry_run:
+            # A graceful end of no time at all: first it is marked, for watchers to see, then it goes.
+            written = await self._change(caller, target, prepare, deleting=True)
+        return written
 
     async def delete_collection(
         self, caller: Caller, target: Target, selection: Selection, options: DeleteOptions, **listing: Any
-    ) -> list[Written]:
-        """DELETE the selected objects, in key order; one that vanishes meanwhile is left out."""
+    ) -> Listing:
+        """DELETE the selected objects, in key order. Returns them as they were found; one that vanishes meanwhile is as
+        good as deleted."""
         found = await self._reads.list(target.rt, selection, **listing)
-        written: list[Written] = []
         for start in range(0, len(found.entries), COLLECTION_CHUNK):
-            written.extend(await self._delete_chunk(caller, target, found.entries[start : start + COLLECTION_CHUNK], options))
-        return written
+            await self._delete_chunk(caller, target, found.entries[start : start + COLLECTION_CHUNK], options)
+        return found
 
     async def _delete_chunk(
         self, caller: Caller, target: Target, entries: Sequence[Entry], options: DeleteOptions
-    ) -> list[Written]:
+    ) -> None:
         """Prepare in order, hand all to the actor in order, then wait for all: one batch, events in key order."""
-        begun: list[tuple[Target, Entry, Prepared, Any]] = []
+        begun: list[tuple[Target, Commit, bool]] = []
         for entry in entries:
             one = replace(target, namespace=entry.key.namespace, name=entry.key.name)
             self._admit(one, "DELETE", None, entry)
-            prepared = pipeline.prepare_delete(one.rt, entry.object(), options, _context(one))
-            commit = None
+            prepared, marked = _prepare_delete(one, entry, options)
             if not target.dry_run and prepared.outcome is not pipeline.Outcome.UNCHANGED:
-                commit = self._actors.begin(self._transaction(caller, one, prepared, entry), deadline=caller.deadline)
-            begun.append((one, entry, prepared, commit))
-        written: list[Written] = []
-        for one, entry, prepared, commit in begun:
-            outcome = None if commit is None else _told(await commit.wait())
-            if isinstance(outcome, Refused):
+                transaction = self._transaction(caller, one, prepared, entry)
+                begun.append((one, self._actors.begin(transaction, deadline=caller.deadline), marked))
+        for one, commit, marked in begun:
+            outcome = _told(await commit.wait())
+            if marked or isinstance(outcome, Refused):
                 try:
-                    written.append(await self.delete(caller, one, options))
+                    await self.delete(caller, one, options)
                 except status.StatusError as error:
                     if error.code != 404:
                         raise
-            elif outcome is None:
-                written.append(self._unstored(prepared, entry))
-            else:
-                written.append(self._stored(outcome, prepared, deleting=True))
-        return written
 
     # -- the way of one write -----------------------------------------------------------------------------------------
 
@@ -197,14 +198,15 @@ class Writes:
             name = prepared.object["metadata"]["name"]
             key = Key(target.rt.resource, target.namespace, name)
             if target.dry_run:
-                if self._reads.peek(*key) is not None:
-                    raise status.already_exists(target.rt, name)
+                existing = self._reads.peek(*key)
+                if existing is not None:
+                    raise _already_exists(target.rt, name, existing)
                 return Written(object=prepared.object, prepared=prepared, created=True)
             outcome = await self._commit(caller, target, prepared, None)
             if not isinstance(outcome, Refused):
                 return replace(self._stored(outcome, prepared, deleting=False), created=True)
             if not generated:
-                raise status.already_exists(target.rt, name)
+                raise _already_exists(target.rt, name, self._reads.peek(*key))
             if last:
                 raise status.generate_name_conflict(target.rt, name)
             context = replace(context, name_suffix=_name_suffix(), uid=str(uuid.uuid4()))
@@ -285,9 +287,10 @@ class Writes:
         obj = prepared.object
         metadata = obj["metadata"]
         gone = prepared.outcome is pipeline.Outcome.GONE
-        if "resourceVersion" in metadata:
-            metadata = {name: value for name, value in metadata.items() if name != "resourceVersion"}
-            obj = {**obj, "metadata": metadata}
+        if gone and old is not None:
+            # What ends is the object as it stands; an update that let go of the last finalizer is not kept.
+            obj = old.object()
+            metadata = obj["metadata"]
         operation = Operation.CREATE if old is None else Operation.DELETE if gone else Operation.UPDATE
         change = Change(
             key=Key(target.rt.resource, target.namespace, metadata["name"]),
@@ -314,6 +317,23 @@ class Writes:
         if prepared.outcome is pipeline.Outcome.UNCHANGED:
             return Written(entry=old, prepared=prepared)
         return Written(object=_with_revision(prepared.object, old.revision), prepared=prepared)
+
+
+def _already_exists(rt: ResourceType, name: str, existing: Entry | None) -> status.StatusError:
+    error = status.already_exists(rt, name)
+    if existing is not None and "deletionTimestamp" in existing.object()["metadata"]:
+        return error.with_message(f"object is being deleted: {error.message}")
+    return error
+
+
+def _prepare_delete(target: Target, old: Entry, options: DeleteOptions) -> tuple[Prepared, bool]:
+    """The deletion, or its first half: a graceful deletion that is over at once is stored as such before the object
+    goes (then the second value is True)."""
+    stored = old.object()
+    prepared = pipeline.prepare_delete(target.rt, stored, options, _context(target))
+    if prepared.outcome is not pipeline.Outcome.GONE or prepared.object["metadata"] == stored["metadata"]:
+        return prepared, False
+    return replace(prepared, outcome=pipeline.Outcome.STORE), True
 
 
 def _told(outcome: Outcome) -> tuple[Record, ...] | Refused:

@@ -1,8 +1,8 @@
 """OpenAPI v3 of what this server serves: the index, and one document per group-version (KEP-2896).
 
 Paths and operations come from the registry, components from the published v1.36 definitions, with the rewrites of the
-package that carries them undone (optional types as ``[T, null]``, enums of apiVersion and kind). Pure: the caller caches
-the bytes. kubectl reads ``paths.*.patch`` to learn whether the server validates fields, and the components to explain.
+package that carries them undone (optional types as ``[T, null]``, enums of apiVersion and kind). Pure: the caller
+caches the bytes. kubectl reads ``paths.*.patch`` to learn whether the server validates fields, and the components to explain.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _operations(
 
 
 def _definition_of(rt: ResourceType, kind: str) -> str:
-    """The definition of the kind a path takes and gives; an own subresource kind is looked for beside the resource's."""
+    """The definition of the kind a path takes and gives; a subresource's own kind stands beside the resource's."""
     if kind == rt.kind:
         return rt.definition
     beside = f"{rt.definition.rpartition('.')[0]}.{kind}"

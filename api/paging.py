@@ -20,7 +20,7 @@ INCONSISTENT = -1
 
 
 class Continue(NamedTuple):
-    """``revision`` the pages are read at (-1: the newest, inconsistently), ``after`` the last (namespace, name) given."""
+    """The revision the pages are read at (-1: the newest, inconsistently), the last (namespace, name) given."""
 
     revision: int
     after: tuple[str, str]

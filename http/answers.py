@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kubechronicle.api import status
+import contextlib
+from dataclasses import replace
+
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.codecs.errors import NotAcceptableError
 from kubechronicle.api.codecs.negotiate import Representation
@@ -10,3 +12,51 @@ from kubechronicle.api.status import StatusError
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoder import encode
 from kubechronicle.http.messages import Request, Response
+
+CACHE_CONTROL = ("cache-control", "no-cache, private")
+JSON_FORM = Representation(media_type=negotiate.JSON)
+
+
+def object_form(request: Request, context: Context) -> Representation:
+    """For an object or a list. StatusError 406."""
+    accept = request.headers.get("accept")
+    negotiate.check_route(accept, lists=context.info.verb in ("list", "watch"))
+    return _pretty(negotiate.resource(accept), request, context)
+
+
+def watch_form(request: Request, context: Context) -> Representation:
+    """For a watch. StatusError 406."""
+    accept = request.headers.get("accept")
+    if request.websocket is None:
+        negotiate.check_route(accept, lists=True)
+    return negotiate.watch(accept)
+
+
+def discovery_form(request: Request, context: Context, *, aggregated: bool = True) -> Representation:
+    """For a discovery document, aggregated where that is offered. StatusError 406."""
+    accept = request.headers.get("accept")
+    return negotiate.discovery(accept) if aggregated else negotiate.plain(accept)
+
+
+def status_form(request: Request) -> Representation:
+    """For a Status: what the client accepts, JSON if that is nothing a Status can be written in."""
+    try:
+        form = negotiate.resource(request.headers.get("accept"))
+    except NotAcceptableError:
+        return JSON_FORM
+    return Representation(media_type=form.media_type)
+
+
+def _pretty(form: Representation, request: Request, context: Context) -> Representation:
+    if form.pretty or not negotiate.wants_pretty(context.query.get("pretty"), request.headers.get("user-agent")):
+        return form
+    return replace(form, pretty=True)
+
+
+def status_response(request: Request, error: StatusError) -> Response:
+    form = status_form(request)
+    headers = [("content-type", form.content_type), CACHE_CONTROL, ("x-content-type-options", "nosniff")]
+    headers.extend((name.lower(), value) for name, value in error.headers.items())
+    with contextlib.suppress(LookupError):  # it failed before it was identified
+        headers.append(("audit-id", request.attached(Context).audit_id))
+    return Response(error.code, headers, encode(error.body(), form.media_type))

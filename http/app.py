@@ -50,7 +50,7 @@ def build_application(
 
     documents = Discovery(
         store.registry,
-        version=discovery.version(settings.server_version),
+        version=discovery.version_info(settings.server_version),
         server_address=settings.server_address,
         paths=paths,
     )

@@ -19,9 +19,14 @@ from kubechronicle.actors.reads import Listing
 from kubechronicle.api import status
 from kubechronicle.api.codecs import json, protobuf, yaml
 from kubechronicle.api.codecs.negotiate import Representation
-from kubechronicle.api.conversion import to_request_version
+from kubechronicle.api.pipeline import to_request_version
 from kubechronicle.api.registry import ResourceType
-from kubechronicle.api.tables import PartialStyle, column_definitions, partial_object_metadata, table, table_row
+from kubechronicle.api.tables import (
+    include_object_policy,
+    partial_object_metadata,
+    partial_object_metadata_list,
+    table,
+)
 from kubechronicle.eventlog.entries import Entry, Event
 
 JSON = "application/json"
@@ -47,8 +52,9 @@ class Encoder:
     def __init__(self, rt: ResourceType, form: Representation, *, include_object: str = "") -> None:
         self.rt = rt
         self.form = form
-        self._include = include_object or "Metadata"
         self._table = form.kind == "Table"
+        self._include = include_object_policy(include_object) if self._table else ""
+        self._meta = f"meta.k8s.io/{form.version}"
         self._partial = form.kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
         self._plain = not self._table and not self._partial
         self._stored_form = rt.is_storage_version and rt.kind == rt.storage_kind
@@ -64,16 +70,19 @@ class Encoder:
         self._refuse_list_form()
         if self._plain and self.form.media_type == JSON and self._stored_form and not self.form.pretty:
             return entry.json + b"\n"
-        return self._transformed(self.object_of(entry))
+        return self._transformed(entry.object())
 
     def object(self, obj: Object) -> bytes:
-        """As ``one``, of an object in the request's version that is not stored as it is (dry runs, last states)."""
+        """As ``one``, of an object in the stored version that is not stored as it is (dry runs, last states)."""
         self._refuse_list_form()
         return self._transformed(obj)
 
     def object_of(self, entry: Entry) -> Object:
         """The entry's object in the request's version."""
-        obj = entry.object()
+        return self.served(entry.object())
+
+    def served(self, obj: Object) -> Object:
+        """A stored object in the request's version."""
         return obj if self._stored_form else to_request_version(self.rt, obj)
 
     def _refuse_list_form(self) -> None:
@@ -87,17 +96,21 @@ class Encoder:
         if self._table:
             obj = self._table_of([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
         elif self._partial:
-            obj = partial_object_metadata(obj, version=self.form.version)
+            obj = partial_object_metadata(obj, self._meta)
+        else:
+            obj = self.served(obj)
         return encode(obj, self.form.media_type, pretty=self.form.pretty)
 
-    def _table_of(self, objects: Sequence[Object], metadata: Object) -> Object:
+    def _table_of(self, objects: Sequence[Object], metadata: Object, *, no_headers: bool = False) -> Object:
         return table(
             self.rt,
             objects,
             now=datetime.now(UTC),
             include_object=self._include,
             list_metadata={key: value for key, value in metadata.items() if value},
-            version=self.form.version,
+            version=self._meta,
+            served=None if self._stored_form else [self.served(obj) for obj in objects],
+            no_headers=no_headers,
         )
 
     # -- lists --------------------------------------------------------------------------------------------------------
@@ -118,16 +131,10 @@ class Encoder:
                 f"(*{_go_package(self.rt)}.{self.rt.list_kind})"
             )
         if self._table:
-            made = self._table_of([self.object_of(entry) for entry in entries], metadata)
+            made = self._table_of([entry.object() for entry in entries], metadata)
         elif self._partial:
-            made = {
-                "kind": "PartialObjectMetadataList",
-                "apiVersion": f"meta.k8s.io/{self.form.version}",
-                "metadata": metadata,
-                "items": [
-                    partial_object_metadata(self.object_of(entry), version=self.form.version) for entry in entries
-                ],
-            }
+            objects = (entry.object() for entry in entries)
+            made = partial_object_metadata_list(objects, list_metadata=metadata, version=self._meta)
         elif self.form.media_type == JSON and not self.form.pretty:
             return self._json_list(entries, metadata)
         elif self.form.media_type == PROTOBUF:
@@ -174,16 +181,14 @@ class Encoder:
         return self.frame(kind, self._event_object(entry) if obj is None else obj)
 
     def _event_object(self, entry: Entry) -> Object:
-        obj = self.object_of(entry)
+        obj = entry.object()
         if self._table:
             return self._event_table([obj], {"resourceVersion": str(entry.revision)})
-        return partial_object_metadata(obj, version=self.form.version) if self._partial else obj
+        return partial_object_metadata(obj, self._meta) if self._partial else self.served(obj)
 
     def _event_table(self, objects: Sequence[Object], metadata: Object) -> Object:
         """A Table of one row; only the first of a watch tells its columns."""
-        made = self._table_of(objects, metadata)
-        if self._headers_told:
-            made["columnDefinitions"] = None
+        made = self._table_of(objects, metadata, no_headers=self._headers_told)
         self._headers_told = True
         return made
 
@@ -196,7 +201,7 @@ class Encoder:
         if self._table:
             obj = self._event_table([obj], {"resourceVersion": str(revision)})
         elif self._partial:
-            obj = partial_object_metadata(obj, version=self.form.version)
+            obj = partial_object_metadata(obj, self._meta)
         return self.frame("BOOKMARK", obj)
 
     def error(self, error: status.StatusError) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kubechronicle.actors.errors import ActorCrashed, MailboxFull
 from kubechronicle.api import status
+from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMediaTypeError
 from kubechronicle.api.status import StatusError
 from kubechronicle.eventlog.errors import (
     Compacted,
@@ -31,6 +32,19 @@ def _unavailable(_: Any) -> StatusError:
     return error
 
 
+def _not_acceptable(error: NotAcceptableError) -> StatusError:
+    """The two ways an apiserver words it: the router's and the negotiation's."""
+    if error.at_route:
+        return status.not_acceptable_representation(error.accepted)
+    return status.not_acceptable(error.accepted)
+
+
+def _unsupported_media_type(error: UnsupportedMediaTypeError) -> StatusError:
+    if error.at_route:
+        return status.unsupported_media_type_generic()
+    return status.unsupported_media_type(error.accepted)
+
+
 TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
     LogUnavailable: _unavailable,
     ActorCrashed: _unavailable,
@@ -40,6 +54,8 @@ TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
     QueueFull: lambda _: status.too_many_requests("Too many requests, please try again later."),
     Compacted: lambda error: status.expired(f"too old resource version: {error.requested} ({error.compacted + 1})"),
     FutureRevision: lambda error: status.too_large_resource_version(error.requested, error.current),
+    NotAcceptableError: _not_acceptable,
+    UnsupportedMediaTypeError: _unsupported_media_type,
     BodyTooLarge: lambda error: status.request_entity_too_large(f"limit is {error.limit}"),
 }
 

@@ -1,7 +1,8 @@
-"""/healthz, /livez and /readyz: named checks, each path one check, ?verbose and ?exclude (Kubernetes API health endpoints).
+"""/healthz, /livez and /readyz: named checks, each path one check, ?verbose and ?exclude (Kubernetes API docs, "API
+health endpoints").
 
-A check is a synchronous look at state that others keep; it returns nothing or raises Unhealthy with the reason, which is
-told in the server's log and only as "reason withheld" to clients, as kube-apiserver does.
+A check is a synchronous look at state that others keep; it returns nothing or raises Unhealthy with the reason, which
+is told in the server's log and only as "reason withheld" to clients, as kube-apiserver does.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import trio
 
 from kubechronicle.actors.admission.chain import AdmissionChain, State
 from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycle
+from kubechronicle.actors.admission.priority import Priority
 from kubechronicle.actors.loops.bootstrap import Advertised, Bootstrap
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
 from kubechronicle.actors.reads import Reads
@@ -74,7 +75,7 @@ class Assembly:
         await self.tree.run(task_status=task_status)
 
     async def drain(self) -> None:
-        """Fail readiness, take the address out of the endpoints, end the watches, finish the requests, stop the tree."""
+        """Fail readiness, leave the endpoints, end the watches, finish the requests, stop the tree."""
         self.draining = True
         await self.bootstrap.withdraw()
         self.application.drain.begin()
@@ -104,7 +105,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     actors = ResourceActors(current_revision=revision_of, submit=appender.submit)
     consistency = ConsistentRead(revision_log, tail)
     reads = Reads(log=revision_log, views=views, consistency=consistency, describe=describe)
-    admission = AdmissionChain([NamespaceLifecycle()], State(peek=reads.peek))
+    state = State(peek=reads.peek, entries=lambda resource, namespace: views[resource].entries(namespace))
+    admission = AdmissionChain([NamespaceLifecycle(), Priority()], state)
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
     store = Store(registry=builtin_registry(), reads=reads, writes=writes)
     bootstrap = Bootstrap(store, plan.advertised)

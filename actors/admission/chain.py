@@ -27,10 +27,11 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What plugins may look at: ``peek(resource, namespace, name)`` in this replica's views, and a wait that makes the
-    views consistent, for a plugin about to refuse on the strength of what it does not see."""
+    """What plugins may look at, in this replica's views: ``peek(resource, namespace, name)`` and
+    ``entries(resource, namespace)``. They may lag; a refusal of a create is checked again on a consistent state."""
 
     peek: Callable[[str, str, str], Entry | None]
+    entries: Callable[[str, str], Sequence[Entry]]
 
 
 class Plugin(Protocol):

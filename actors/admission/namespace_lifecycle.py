@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.api import status
-from kubechronicle.api.status import Cause, StatusError
+from kubechronicle.api.field_errors import Cause
+from kubechronicle.api.status import StatusError
 
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 # Access reviews ask about namespaces that need not exist.

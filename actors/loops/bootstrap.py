@@ -25,6 +25,17 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "bootstrap"
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+# name -> (value, description); kube-apiserver's bootstrap-system-priority-classes.
+SYSTEM_PRIORITY_CLASSES = {
+    "system-node-critical": (
+        2000001000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    "system-cluster-critical": (
+        2000000000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+}
 SERVICE_NAME = "kubernetes"
 # kube-apiserver looks after these objects every ten seconds (EndpointReconcileInterval).
 RECONCILE_INTERVAL = 10.0
@@ -83,6 +94,9 @@ class Bootstrap:
         """Create what is missing and put this server's address where it belongs."""
         for name in SYSTEM_NAMESPACES:
             await self._ensure("namespaces", "", {"metadata": {"name": name}})
+        for name, (value, description) in SYSTEM_PRIORITY_CLASSES.items():
+            obj = {"metadata": {"name": name}, "value": value, "description": description}
+            await self._ensure("priorityclasses", "", obj, group="scheduling.k8s.io")
         await self._ensure("services", "default", self._service())
         await self._ensure("endpoints", "default", self._endpoints(), self._with_address)
         await self._ensure("endpointslices", "default", self._slice(), self._with_endpoint, group="discovery.k8s.io")
@@ -173,7 +187,8 @@ class Bootstrap:
         return {**obj, "endpoints": [*endpoints, ours], "ports": obj.get("ports") or self._ports()}
 
     def _without_endpoint(self, obj: Object) -> Object:
-        left = [one for one in obj.get("endpoints") or [] if self._advertised.address not in (one.get("addresses") or [])]
+        ours = self._advertised.address
+        left = [one for one in obj.get("endpoints") or [] if ours not in (one.get("addresses") or [])]
         return {**obj, "endpoints": left}
 
     # -- writing ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from kubechronicle.http.authentication.user import Rejected, User
 from kubechronicle.http.messages import Request
 
 
-
 class TokenFileError(ValueError):
     """The file can't be used; the message says which line and why, never the token."""
 

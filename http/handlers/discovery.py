@@ -8,13 +8,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from kubechronicle.api import discovery, openapi, status
 from kubechronicle.api.codecs import json
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.registry import Registry
-from kubechronicle.http.answers import discovery_form, status_form
+from kubechronicle.http.answers import discovery_form
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoder import encode
 from kubechronicle.http.health import page_not_found
@@ -49,7 +49,7 @@ class Discovery:
         if request.method not in ("GET", "HEAD"):
             return None
         if path == "/":
-            return self._document(request, context, "/", lambda: discovery.root_paths(self._paths()))
+            return self._document(request, context, "/", lambda: discovery.root_paths(self._registry, self._paths()))
         if path == "/version":
             return _json(self._cached("/version", JSON, lambda: self._version))
         if parts[:2] == ["openapi", "v3"]:
@@ -59,13 +59,8 @@ class Discovery:
         return None
 
     def paths(self) -> list[str]:
-        """The paths answered here, as GET / lists them."""
-        found = ["/api", "/apis", "/openapi/v3", "/version"]
-        for group in self._registry.groups():
-            if group:
-                found.append(f"/apis/{group}")
-            found.extend("/" + openapi.group_version_path(group, version) for version in self._registry.versions(group))
-        return found
+        """The paths answered here besides /api and /apis."""
+        return ["/openapi/v3", *(f"/openapi/v3/{path}" for path in self._openapi_paths()), "/version"]
 
     # -- /api and /apis -----------------------------------------------------------------------------------------------
 
@@ -93,9 +88,11 @@ class Discovery:
         form = discovery_form(request, context)
         path = "/api" if legacy else "/apis"
         if form.kind == "APIGroupDiscoveryList":
-            aggregated = discovery.aggregated_core if legacy else discovery.aggregated_apis
             key = f"{path} {form.version}"
-            body = self._cached(key, form.media_type, lambda: aggregated(self._registry, version=form.version))
+            root: Literal["api", "apis"] = "api" if legacy else "apis"
+            body = self._cached(
+                key, form.media_type, lambda: discovery.aggregated(self._registry, root, form.version)
+            )
             return self._with_etag(request, key, form, body)
         if legacy:
             return self._document(
@@ -104,7 +101,7 @@ class Discovery:
         return self._document(request, context, path, lambda: discovery.api_group_list(self._registry))
 
     def _document(self, request: Request, context: Context, key: str, make: Callable[[], Any]) -> Response:
-        form = status_form(request, context) if key in ("/",) else discovery_form(request, context, aggregated=False)
+        form = discovery_form(request, context, aggregated=False)
         body = self._cached(key, form.media_type, make)
         return Response(200, [("content-type", form.content_type), ("cache-control", "no-cache, private")], body)
 

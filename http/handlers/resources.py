@@ -9,16 +9,16 @@ from typing import Any
 from kubechronicle.actors.reads import Selection
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writes import Caller, Target, Written
-from kubechronicle.api import options, pipeline, status
+from kubechronicle.api import bodies, options, pipeline, status
 from kubechronicle.api.codecs import json, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import DecodeError
-from kubechronicle.api.conversion import to_request_version
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.selectors import parse_field_selector, parse_label_selector
+from kubechronicle.api.strategy import strategy_of
 from kubechronicle.http.answers import CACHE_CONTROL, object_form
 from kubechronicle.http.context import Context, who
 from kubechronicle.http.encoder import PROTOBUF, Encoder, Object, encode
-from kubechronicle.http.handlers.watch import Drain, watch
+from kubechronicle.http.handlers.watch import Drain, storage_revision, watch
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.request_info import RequestInfo
@@ -55,18 +55,19 @@ def _verb(method: str, info: RequestInfo, rt: ResourceType) -> str:
     """The verb by method and path, checked against what the resource serves."""
     if info.subresource:
         subresource = rt.subresources.get(info.subresource)
-        if subresource is None:
+        if subresource is None or info.subresource not in strategy_of(rt.resource).subresources:
             raise status.path_not_found()
-        verb = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}.get(method, "")
+        verb = {"GET": "get", "PUT": "update", "PATCH": "patch"}.get(method, "")
         if verb not in subresource.verbs or (rt.namespaced and not info.namespace):
             raise status.method_not_allowed()
-        return f"subresource {verb}"
+        return verb
     if info.deprecated_watch:
         verb = "watch" if method == "GET" else ""
     elif info.name:
         verb = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(method, "")
     else:
-        verb = info.verb if info.verb == "watch" else {"GET": "list", "POST": "create", "DELETE": "deletecollection"}.get(method, "")
+        verb = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}.get(method, "")
+        verb = "watch" if info.verb == "watch" else verb
     if verb not in rt.verbs or (rt.namespaced and not info.namespace and verb not in ("list", "watch")):
         raise status.method_not_allowed()
     return verb
@@ -81,11 +82,7 @@ async def get(resources: Resources, request: Request, context: Context, rt: Reso
     asked = options.parse_get_options(context.query.as_dict())
     revision = None
     if asked.resource_version:
-        try:
-            revision = options.parse_resource_version(asked.resource_version)
-        except status.StatusError as error:
-            # What kube-apiserver's storage answers: an error that is no Status of its own.
-            raise status.unknown(error.message.removeprefix("invalid resource version: ")) from None
+        revision = storage_revision(asked.resource_version)
     entry = await resources.store.reads.get(rt, _namespace(info, rt), info.name, revision=revision)
     if entry is None:
         raise status.not_found(rt, info.name)
@@ -98,7 +95,7 @@ async def list_(resources: Resources, request: Request, context: Context, rt: Re
     selection = _selection(context.info, rt, asked)
     if asked.continue_ and asked.resource_version not in ("", "0"):
         raise status.bad_request("specifying resource version is not allowed when using continue")
-    revision = options.parse_resource_version(asked.resource_version) if asked.resource_version else None
+    revision = _list_revision(asked)
     match = asked.resource_version_match
     exact = match == "Exact" or (not match and asked.limit > 0 and bool(revision))
     listing = await resources.store.reads.list(
@@ -129,6 +126,15 @@ def _selection(info: RequestInfo, rt: ResourceType, asked: options.ListOptions) 
     )
 
 
+def _list_revision(asked: options.ListOptions) -> int | None:
+    if not asked.resource_version:
+        return None
+    try:
+        return options.parse_resource_version(asked.resource_version)
+    except ValueError as error:
+        raise status.bad_request(f"invalid resource version: {error}") from None
+
+
 def _namespace(info: RequestInfo, rt: ResourceType) -> str:
     """Where the object lives: nowhere for cluster-scoped ones, a namespace's own name included."""
     return info.namespace if rt.namespaced else ""
@@ -141,13 +147,14 @@ async def create(resources: Resources, request: Request, context: Context, rt: R
     encoder = _encoder(request, context, rt)
     asked = options.parse_create_options(context.query.as_dict())
     if not rt.stored:
+        # Reviews and bindings are answered, not kept.
         raise status.method_not_supported(rt, "create")
     value, duplicates = await _decoded_body(request, rt, asked.field_validation)
     target = _target(request, context, rt, asked)
     written = await resources.store.writes.create(
         _caller(request, context, asked.field_manager), target, value, duplicates=duplicates
     )
-    return _written(context, encoder, rt, written)
+    return _written(context, encoder, written)
 
 
 async def update(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -158,21 +165,19 @@ async def update(resources: Resources, request: Request, context: Context, rt: R
     written = await resources.store.writes.update(
         _caller(request, context, asked.field_manager), target, value, duplicates=duplicates
     )
-    return _written(context, encoder, rt, written)
+    return _written(context, encoder, written)
 
 
 async def patch(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = _encoder(request, context, rt)
-    content_type = request.headers.get("content-type").partition(";")[0].strip()
-    if content_type not in pipeline.PATCH_TYPES:
-        raise status.unsupported_media_type_generic()
+    content_type = negotiate.patch_type(request.headers.get("content-type"))
     asked = options.parse_patch_options(context.query.as_dict(), content_type)
     body = await request.body(MAX_BODY)
     target = _target(request, context, rt, asked)
     written = await resources.store.writes.patch(
         _caller(request, context, asked.field_manager), target, content_type, body
     )
-    return _written(context, encoder, rt, written)
+    return _written(context, encoder, written)
 
 
 async def delete(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -188,9 +193,7 @@ async def delete(resources: Resources, request: Request, context: Context, rt: R
     code = 202 if pending and asked.orphan_dependents is False else 200
     if answer.get("kind") == "Status" and answer.get("apiVersion") == "v1":
         return _answer(code, encoder, encode(answer, encoder.form.media_type))
-    if written.entry is not None:
-        return _answer(code, encoder, encoder.one(written.entry))
-    return _answer(code, encoder, encoder.object(answer))
+    return _answer(code, encoder, _encoded(encoder, written))
 
 
 async def delete_collection(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -199,35 +202,12 @@ async def delete_collection(resources: Resources, request: Request, context: Con
     asked = await _delete_options(request, context)
     target = _target(request, context, rt, asked)
     selection = _selection(context.info, rt, asked_list)
-    revision = options.parse_resource_version(asked_list.resource_version) if asked_list.resource_version else None
-    written = await resources.store.writes.delete_collection(
+    revision = _list_revision(asked_list)
+    found = await resources.store.writes.delete_collection(
         _caller(request, context, ""), target, selection, asked,
         limit=asked_list.limit, continue_token=asked_list.continue_, revision=revision,
     )  # fmt: skip
-    objects = [_object(encoder, rt, one) for one in written]
-    newest = max((int(obj["metadata"].get("resourceVersion") or 0) for obj in objects), default=0)
-    metadata: Object = {"resourceVersion": str(newest)} if newest else {}
-    return _answer(200, encoder, encoder.object_list(objects, metadata))
-
-
-async def create_subresource(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    """POST to a subresource that turns into a change of the object (a pod's binding)."""
-    encoder = _encoder(request, context, rt)
-    asked = options.parse_create_options(context.query.as_dict())
-    if context.info.subresource not in pipeline.CREATED_SUBRESOURCES:
-        raise status.method_not_supported(rt, "create")
-    value, duplicates = await _decoded_body(request, rt, asked.field_validation)
-    target = _target(request, context, rt, asked)
-    await resources.store.writes.update(
-        _caller(request, context, asked.field_manager), target, value, duplicates=duplicates
-    )
-    return _answer(201, encoder, encode(status.success(code=201), encoder.form.media_type))
-
-
-async def get_subresource(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    if context.info.subresource not in pipeline.OBJECT_SUBRESOURCES:
-        raise status.method_not_supported(rt, "get")
-    return await get(resources, request, context, rt)
+    return _answer(200, encoder, encoder.many(found))
 
 
 HANDLERS: dict[str, Handler] = {
@@ -239,10 +219,6 @@ HANDLERS: dict[str, Handler] = {
     "patch": patch,
     "delete": delete,
     "deletecollection": delete_collection,
-    "subresource get": get_subresource,
-    "subresource update": update,
-    "subresource patch": patch,
-    "subresource create": create_subresource,
 }
 
 
@@ -257,20 +233,22 @@ def _answer(code: int, encoder: Encoder, body: bytes) -> Response:
     return Response(code, [("content-type", encoder.form.content_type), CACHE_CONTROL], body)
 
 
-def _written(context: Context, encoder: Encoder, rt: ResourceType, written: Written) -> Response:
+def _written(context: Context, encoder: Encoder, written: Written) -> Response:
     context.warnings.extend(written.warnings)
     code = 201 if written.created else 200
-    if written.entry is not None:
-        return _answer(code, encoder, encoder.one(written.entry))
-    return _answer(code, encoder, encoder.object(_object(encoder, rt, written)))
+    return _answer(code, encoder, _encoded(encoder, written))
 
 
-def _object(encoder: Encoder, rt: ResourceType, written: Written) -> Object:
+def _encoded(encoder: Encoder, written: Written) -> bytes:
     if written.entry is not None:
-        return encoder.object_of(written.entry)
+        return encoder.one(written.entry)
+    return encoder.object(_last_state(written))
+
+
+def _last_state(written: Written) -> Object:
     if written.object is None:
         raise AssertionError("a write leaves an entry or an object")
-    return to_request_version(rt, written.object)
+    return written.object
 
 
 def _target(request: Request, context: Context, rt: ResourceType, asked: Any) -> Target:
@@ -292,7 +270,7 @@ def _caller(request: Request, context: Context, field_manager: str) -> Caller:
 
 
 async def _decoded_body(request: Request, rt: ResourceType, validation: str) -> tuple[Any, list[str]]:
-    """The body's value by its Content-Type, and its duplicate fields where they are asked for. StatusError 400, 413, 415."""
+    """The body's value by its Content-Type, and its duplicate fields where asked for. StatusError 400, 413, 415."""
     media_type = negotiate.body_type(request.headers.get("content-type"))
     body = await request.body(MAX_BODY)
     return decode_body(body, media_type, rt, strict=validation != "Ignore")
@@ -302,11 +280,9 @@ def decode_body(body: bytes, media_type: str, rt: ResourceType, *, strict: bool)
     try:
         if media_type == PROTOBUF:
             return protobuf.decode(body, default_api_version=rt.api_version, default_kind=rt.kind), []
-        codec = yaml if media_type == negotiate.YAML else json
-        return codec.decode(body, strict=strict)
+        return (yaml if media_type == negotiate.YAML else json).decode(body, strict=strict)
     except DecodeError as error:
-        message = f"the object provided is unrecognized (must be of type {rt.kind}): {error.message}"
-        raise status.bad_request(message) from None
+        raise bodies.unrecognized(rt, error.message, body) from None
 
 
 async def _delete_options(request: Request, context: Context) -> options.DeleteOptions:

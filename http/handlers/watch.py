@@ -17,7 +17,6 @@ from kubechronicle.actors.reads import Reads, Selection, Watching, too_old
 from kubechronicle.api import status
 from kubechronicle.api.options import ListOptions, parse_resource_version
 from kubechronicle.api.registry import ResourceType
-from kubechronicle.api.status import StatusError
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.http.answers import CACHE_CONTROL, watch_form
@@ -76,10 +75,7 @@ async def watch(
     encoder = Encoder(rt, form, include_object=context.query.get("includeObject"))
     revision = None
     if asked.resource_version:
-        try:
-            revision = parse_resource_version(asked.resource_version)
-        except StatusError as error:
-            raise status.unknown(error.message.removeprefix("invalid resource version: ")) from None
+        revision = storage_revision(asked.resource_version)
     watching = await reads.watch(
         rt,
         selection,
@@ -95,6 +91,14 @@ async def watch(
         await _over_websocket(request, counted)
         return SWITCHED
     return Response(200, [("content-type", form.stream_content_type), CACHE_CONTROL], _joined(counted))
+
+
+def storage_revision(text: str) -> int:
+    """A resourceVersion as kube-apiserver's storage reads it. StatusError 500, without a reason."""
+    try:
+        return parse_resource_version(text)
+    except ValueError as error:
+        raise status.unknown(str(error)) from None
 
 
 async def _frames(

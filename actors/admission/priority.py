@@ -1,0 +1,70 @@
+"""Priority: a pod's priority class becomes its priority (plugin/pkg/admission/priority of kube-apiserver).
+
+A class named must exist; without one the cluster's default class counts, and without that priority 0. A pod may not
+claim another priority, or another preemption policy, than its class gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubechronicle.actors.admission.chain import Attributes, State
+from kubechronicle.api import status
+
+PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
+
+
+class Priority:
+    name = "Priority"
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        if attributes.rt.resource != "pods" or attributes.subresource or attributes.object is None:
+            return
+        spec = attributes.object["spec"]
+        if attributes.operation == "UPDATE":
+            # Defaulted fields a client leaves out of a PUT keep what admission gave the pod when it was created.
+            old = attributes.old.object()["spec"] if attributes.old is not None else {}
+            for field in ("priority", "preemptionPolicy"):
+                if field in old and field not in spec:
+                    spec[field] = old[field]
+            return
+        if attributes.operation == "CREATE":
+            self._resolve(attributes, spec, state)
+
+    def _resolve(self, attributes: Attributes, spec: dict[str, Any], state: State) -> None:
+        name = spec.get("priorityClassName", "")
+        if name:
+            entry = state.peek(PRIORITY_CLASSES, "", name)
+            if entry is None:
+                raise status.forbidden("pods", attributes.name, f"no PriorityClass with name {name} was found")
+            found: Mapping[str, Any] = entry.object()
+        else:
+            found = _default_class(state)
+            if found:
+                spec["priorityClassName"] = found["metadata"]["name"]
+        priority = found.get("value", 0)
+        policy = found.get("preemptionPolicy") or PREEMPT_LOWER_PRIORITY
+        claimed = spec.get("priority")
+        if claimed is not None and claimed != priority:
+            raise status.forbidden(
+                "pods", attributes.name,
+                f"the integer value of priority ({claimed}) must not be provided in pod spec; priority admission "
+                f"controller computed {priority} from the given PriorityClass name",
+            )  # fmt: skip
+        claimed_policy = spec.get("preemptionPolicy")
+        if claimed_policy is not None and claimed_policy != policy:
+            raise status.forbidden(
+                "pods", attributes.name,
+                f"the string value of PreemptionPolicy ({claimed_policy}) must not be provided in pod spec; priority "
+                f"admission controller computed {policy} from the given PriorityClass name",
+            )  # fmt: skip
+        spec["priority"], spec["preemptionPolicy"] = priority, policy
+
+
+def _default_class(state: State) -> Mapping[str, Any]:
+    """The class marked globalDefault; of several, the one of the lowest value."""
+    classes = (entry.object() for entry in state.entries(PRIORITY_CLASSES, ""))
+    marked = [one for one in classes if one.get("globalDefault")]
+    return min(marked, key=lambda one: int(one.get("value", 0)), default={})
