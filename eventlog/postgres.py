@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 import asyncpg
 import trio
 import trio_asyncio
-from trio_asyncio import run_aio_future
-from trio_asyncio._loop import current_loop  # the only way to name the loop when a process has several
+from trio_asyncio import current_loop, run_aio_future
 
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
 from kubechronicle.eventlog.migrate import check_schema, migrate_session

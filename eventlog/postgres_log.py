@@ -54,9 +54,10 @@ class PostgresLog:
         await self._listener.run(task_status=task_status)
 
     async def aclose(self) -> None:
-        await self._pool.aclose()
-        if self._appending is not None:
-            await self._appending.close()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._pool.aclose)
+            if self._appending is not None:
+                nursery.start_soon(self._appending.close)
 
     # Appending
 

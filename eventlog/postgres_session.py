@@ -103,8 +103,9 @@ class Pool:
             return await session.fetch(sql, *arguments)
 
     async def aclose(self) -> None:
-        while self._idle:
-            await self._idle.pop().close()
+        async with trio.open_nursery() as nursery:
+            while self._idle:
+                nursery.start_soon(self._idle.pop().close)
 
     def _take_idle(self) -> Session | None:
         while self._idle:

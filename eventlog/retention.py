@@ -22,10 +22,11 @@ from datetime import datetime, timedelta
 
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable
 from kubechronicle.eventlog.postgres_listener import CHANNEL, NOTIFY
-from kubechronicle.eventlog.postgres_session import Session
+from kubechronicle.eventlog.postgres_session import ConnectionLost, Session
 from kubechronicle.eventlog.records import Head
 
 ADVISORY_LOCK = 0x6B637274  # "kcrt"
+DETACH_PATIENCE = 5.0  # seconds; meanwhile append() could not make a partition, so a long reader is left for next time
 BATCHES_KEPT = timedelta(days=1)  # a server asks for a batch within seconds of reconnecting
 PARTITIONS_PER_AGE = 24  # so that at most a 24th more than max_age is stored, and queries plan for a few dozen tables
 SMALLEST_SPAN = 100_000  # revisions in a partition: an idle cluster makes few partitions
@@ -84,10 +85,10 @@ select c.relname::text as name, i.inhdetachpending as detaching,
 from pg_inherits i join pg_class c on c.oid = i.inhrelid
 where i.inhparent = to_regclass('kubechronicle.log_' || $1) order by 3
 """
-# Detached, and then the server died before it could drop them.
-_ORPHANS = """
+_DETACHED = """
 select c.relname::text as name from pg_class c
-where c.relnamespace = to_regnamespace('kubechronicle') and c.relkind = 'r' and c.relname ~ '^log_(long|short)_[0-9]+$'
+where c.relnamespace = to_regnamespace('kubechronicle') and c.relkind = 'r'
+    and c.relname ~ ('^log_' || $1 || '_[0-9]+$')
     and not exists (select from pg_inherits i where i.inhrelid = c.oid)
 """
 # The class needs its next partition when the head is in the last half of the newest. How fast do revisions come?
@@ -126,7 +127,6 @@ async def compact(session: Session, revision: int) -> Head:
     await session.fetch(NOTIFY, CHANNEL, str(head))  # so that other servers hear of the mark at once
     async with _only_one(session) as alone:
         if alone:
-            await _finish_interrupted(session)
             await _drop(session, "long", until=long)
             await _drop(session, "short", until=short)
     return Head(revision=head, compacted=long)
@@ -140,7 +140,9 @@ async def retain(session: Session, policies: Sequence[RetentionPolicy], *, now: 
         compacted: list[tuple[str, int]] = []
         dropped: list[str] = []
         made: list[str] = []
-        await _finish_interrupted(session)
+        for policy in policies:  # first, since dropping may have to be left for next time
+            if await make_ahead(session, policy):
+                made.append(policy.retention_class)
         for policy in policies:
             if mark := await _mark_by_age(session, policy, now):
                 compacted.append((policy.retention_class, mark))
@@ -150,8 +152,6 @@ async def retain(session: Session, policies: Sequence[RetentionPolicy], *, now: 
         for policy in policies:
             until = long if policy.retention_class == "long" else max(long, short)
             dropped += await _drop(session, policy.retention_class, until=until)
-            if await make_ahead(session, policy):
-                made.append(policy.retention_class)
         pruned = await _prune(session)
     return Retained(compacted=tuple(compacted), dropped=tuple(dropped), made=tuple(made), batches_pruned=pruned)
 
@@ -179,30 +179,41 @@ async def _mark_by_age(session: Session, policy: RetentionPolicy, now: datetime 
     return int(moved[0][0]) if moved else None
 
 
-async def _finish_interrupted(session: Session) -> None:
-    for retention_class in ("long", "short"):
-        for row in await session.fetch(_PARTITIONS, retention_class):
-            if row["detaching"]:
-                parent, table = f"kubechronicle.log_{retention_class}", f"kubechronicle.{row['name']}"
-                await session.execute(f"alter table {parent} detach partition {table} finalize")
-    for row in await session.fetch(_ORPHANS):
-        await session.execute(f"drop table kubechronicle.{row['name']}")
-
-
 async def _drop(session: Session, retention_class: str, *, until: int) -> list[str]:
-    """Drop the class's partitions that lie at or below the revision, oldest first: copy_forward relies on it."""
+    """Drop the class's partitions that lie at or below the revision, oldest first: copy_forward relies on it. Leaves
+    the rest for next time where a reader does not let go of a partition."""
     dropped: list[str] = []
     parent = f"kubechronicle.log_{retention_class}"
     for row in await session.fetch(_PARTITIONS, retention_class):
-        if row["until"] - 1 > until or row["detaching"]:
+        if row["until"] - 1 > until and not row["detaching"]:
             break
         table = f"kubechronicle.{row['name']}"
-        await session.fetch("select kubechronicle.copy_forward($1::text::regclass, $2)", table, retention_class)
-        await session.execute(f"alter table {parent} detach partition {table} concurrently")
-        await session.execute(f"drop table {table}")
+        if not row["detaching"]:
+            await session.fetch("select kubechronicle.copy_forward($1::text::regclass, $2)", table, retention_class)
+        how = "finalize" if row["detaching"] else "concurrently"
+        if not await _patiently(session, f"alter table {parent} detach partition {table} {how}", DETACH_PATIENCE):
+            break
         await session.fetch(_DROPPED, retention_class, row["until"])
         dropped.append(row["name"])
+    # These and, had a server died before it got here, what it had detached.
+    for row in await session.fetch(_DETACHED, retention_class):
+        await session.execute(f"drop table kubechronicle.{row['name']}")
     return dropped
+
+
+async def _patiently(session: Session, statement: str, seconds: float) -> bool:
+    """Run the statement unless it would have to wait longer than this for a lock."""
+    await session.execute(f"set lock_timeout = '{seconds}s'")
+    try:
+        await session.execute(statement)
+    except ConnectionLost:
+        raise
+    except LogUnavailable:
+        return False
+    finally:
+        if not session.closed:
+            await session.execute("set lock_timeout = 0")
+    return True
 
 
 async def make_ahead(session: Session, policy: RetentionPolicy) -> bool:
@@ -215,15 +226,8 @@ async def make_ahead(session: Session, policy: RetentionPolicy) -> bool:
         policy.retention_class,
         next_span(revisions=revisions, seconds=seconds, max_age=policy.max_age),
     )
-    await session.execute("set lock_timeout = '2s'")  # it would hold up appends while waiting
-    try:
-        await session.fetch("select kubechronicle.make_partition($1)", policy.retention_class)
-    except LogUnavailable:
-        return False  # next time; and append() makes it itself when there is no next time
-    finally:
-        if not session.closed:
-            await session.execute("set lock_timeout = 0")
-    return True
+    # Making it holds up appends, so it does not wait; and append() makes it itself when there is no next time.
+    return await _patiently(session, f"select kubechronicle.make_partition('{policy.retention_class}')", 1.0)
 
 
 async def _prune(session: Session) -> int:

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 import trio
 
+from kubechronicle.eventlog import retention
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Refused, Transaction, Who
 from kubechronicle.eventlog.retention import DEFAULT_POLICIES, RetentionPolicy, next_span
@@ -180,8 +181,9 @@ async def test_the_first_revision_since_a_moment(replicas: Opener, run_sql: RunS
     assert await log.first_revision_since(datetime.now(UTC) + timedelta(hours=1)) == 41
 
 
-async def test_compaction_stalls_neither_reads_nor_writes(replicas: Opener) -> None:
+async def test_compaction_stalls_neither_reads_nor_writes(replicas: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader holds its snapshot open all the while: detaching waits for it, and nobody waits for detaching."""
+    monkeypatch.setattr(retention, "DETACH_PATIENCE", 60.0)
     log, other = await replicas(), await replicas()
     await small_partitions(log)
     state = (await history(log, 60))[-1]
@@ -243,6 +245,26 @@ async def test_an_interrupted_drop_is_finished(replicas: Opener, run_sql: RunSql
     await log.retain()
     assert "log_long_999" not in run_sql(PARTITIONS)
     await assert_state(log, states[70], 70, "pods")
+    assert (await log.verify()).problem is None
+
+
+async def test_a_reader_that_does_not_let_go_is_not_waited_for(
+    replicas: Opener, run_sql: RunSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "DETACH_PATIENCE", 0.1)
+    log, other = await replicas(), await replicas()
+    await small_partitions(log)
+    states = await history(log, 60)
+    loading = log.load()
+    await anext(loading)
+    with trio.fail_after(20):
+        await other.compact(45)
+    assert run_sql("select count(*) from pg_inherits where inhdetachpending") == "2"  # one of each class
+    await assert_state(log, states[60], 60, "pods")
+    await history_more(log, 30)  # and partitions can be made
+    await loading.aclose()
+    assert (await log.retain()).dropped == ("log_short_1", "log_short_21", "log_long_1", "log_long_21")
+    await assert_state(log, states[45], 45, "events")
     assert (await log.verify()).problem is None
 
 
