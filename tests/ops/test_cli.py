@@ -78,8 +78,8 @@ def test_a_port_in_use_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Pat
 
 
 def test_an_address_of_another_machine_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    where = ["--bind-address", "192.0.2.1", "--data-dir", str(tmp_path / "data")]
-    assert "192.0.2.1 is not an address of this machine" in mistake(capsys, "serve", *where)
+    where = ["--bind-address", "203.0.113.77", "--data-dir", str(tmp_path / "data")]
+    assert "203.0.113.77 is not an address of this machine" in mistake(capsys, "serve", *where)
 
 
 def test_version() -> None:
