@@ -4,8 +4,8 @@ Pure: the stored object, the options, the kind's rules and the time go in; a dec
 ``rest.BeforeDelete`` and the registry store's handling of finalizers.
 
 An object is marked (deletionTimestamp, deletionGracePeriodSeconds) while finalizers remain or, for Pods on a node,
-while the grace period runs. A grace period may only be shortened. When the last finalizer goes and no grace period is left,
-the update that removed it ends the object (``ends_with_update``).
+while the grace period runs. A grace period may only be shortened. When the last finalizer goes and no grace period is
+left, the update that removed it ends the object (``ends_with_update``).
 """
 
 from __future__ import annotations

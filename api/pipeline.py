@@ -149,7 +149,7 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
     meta = obj["metadata"]
     metadata.fill_on_create(meta, now=ctx.now, uid=ctx.uid, name_suffix=ctx.name_suffix)
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
-    if strategy.status:
+    if strategy.status and not strategy.status_on_create:
         _reset_status(rt, obj)
     if strategy.generation:
         meta["generation"] = 1
@@ -258,6 +258,8 @@ def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     below = _subresource(rt, ctx)
     if below is not None:
         below.prepare(new, old)
+        if below.timed is not None:
+            below.timed(new, old, ctx.now)
     else:
         if strategy.status:
             keep("status", new, old)
@@ -371,12 +373,17 @@ def prepare_delete(rt: ResourceType, old: Object, options: DeleteOptions, ctx: W
     return Prepared(_OUTCOMES[decision.fate], decision.object, expected, last)
 
 
-def delete_answer(rt: ResourceType, prepared: Prepared, name: str) -> Object:
+def delete_answer(rt: ResourceType, prepared: Prepared, name: str, *, revision: int = 0) -> Object:
     """Return the body that answers a DELETE: the object while it is there or where its kind says so, else a Status.
 
-    For a change that was stored the caller passes ``prepared`` with the stored object, resourceVersion included.
+    For a change that was stored the caller passes ``prepared`` with the stored object, resourceVersion included;
+    ``revision`` is the deletion's own, for an object that is gone.
     """
-    if prepared.outcome is not Outcome.GONE or strategy_of(rt.resource).returns_deleted:
-        return to_request_version(rt, prepared.object)
-    uid = prepared.object["metadata"].get("uid", "")
-    return status.success(details=status.details_of(rt, name, uid=uid))
+    gone = prepared.outcome in (Outcome.GONE, Outcome.STORE_THEN_GONE)
+    if gone and not strategy_of(rt.resource).returns_deleted:
+        uid = prepared.object["metadata"].get("uid", "")
+        return status.success(details=status.details_of(rt, name, uid=uid))
+    obj = to_request_version(rt, prepared.object)
+    if gone and revision:
+        obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+    return obj

@@ -36,12 +36,16 @@ ValidateUpdate = Callable[[Object, Object], list[Cause]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubresourceStrategy:
-    """How an update through a subresource differs: ``prepare(new, old)`` keeps what this endpoint does not change."""
+    """How an update through a subresource differs.
+
+    ``prepare(new, old)`` keeps what this endpoint does not change; ``timed(new, old, now)`` is for rules that note when
+    something happened; ``reset`` are the fields no manager can own through it.
+    """
 
     prepare: PrepareUpdate
     validate_update: ValidateUpdate = lambda new, old: []
     reset: Paths = ()
-    keeps_generation: bool = True
+    timed: Callable[[Object, Object, str], None] | None = None
 
 
 _NO_SUBRESOURCES: Final[Mapping[str, SubresourceStrategy]] = MappingProxyType({})
@@ -51,7 +55,8 @@ _NO_SUBRESOURCES: Final[Mapping[str, SubresourceStrategy]] = MappingProxyType({}
 class Strategy:
     """The rules of one kind.
 
-    ``names`` is a key of names.NAME_CHECKS. ``status``: the main resource ignores .status. ``generation``: set to 1 on
+    ``names`` is a key of names.NAME_CHECKS. ``status``: the main resource ignores .status; with ``status_on_create`` a
+    creation may set it. ``generation``: set to 1 on
     create and counted up when .spec changes (or another field of ``generation_fields``). ``unconditional_update``: an
     update without resourceVersion overwrites. ``dependents`` says what a deletion without word about them does.
     ``returns_deleted``: a deletion answers the object instead of a Status. ``validates_whole_update``: an update is
@@ -61,6 +66,7 @@ class Strategy:
 
     names: str = "subdomain"
     status: bool = True
+    status_on_create: bool = False
     generation: bool = False
     generation_fields: tuple[str, ...] = ("spec",)
     unconditional_update: bool = True
@@ -100,6 +106,7 @@ def status_update(
     validate_update: ValidateUpdate = lambda new, old: [],
     prepare: PrepareUpdate | None = None,
     reset: Paths | None = None,
+    timed: Callable[[Object, Object, str], None] | None = None,
 ) -> SubresourceStrategy:
     """Return the usual strategy of a status subresource: everything in ``kept`` (and of metadata) stays as it is."""
     fields = kept or ("spec",)
@@ -112,7 +119,7 @@ def status_update(
             prepare(new, old)
 
     paths = (*((name,) for name in fields), *(("metadata", name) for name in metadata)) if reset is None else reset
-    return SubresourceStrategy(prepare=keep_fields, validate_update=validate_update, reset=paths)
+    return SubresourceStrategy(prepare=keep_fields, validate_update=validate_update, reset=paths, timed=timed)
 
 
 _DEFAULT: Final = Strategy(subresources=MappingProxyType({"status": status_update()}))

@@ -78,6 +78,13 @@ def container(obj: Object) -> None:
         obj["terminationMessagePolicy"] = "File"
 
 
+def pod_spec(obj: Object) -> None:
+    """The service account has two names, of which the old one follows the new one."""
+    name = obj.get("serviceAccountName") or obj.get("serviceAccount")
+    if name:
+        obj["serviceAccountName"] = obj["serviceAccount"] = name
+
+
 _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 
 
@@ -113,7 +120,7 @@ def _round_to_milli(amount: str) -> str:
 
 def pod(obj: Object) -> None:
     """What is defaulted in Pods but not in pod templates."""
-    spec = obj.get("spec") or {}
+    spec = obj["spec"]
     for held in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         resources = held.get("resources") or {}
         if resources.get("limits"):
@@ -180,7 +187,7 @@ CLIENT_IP_AFFINITY_SECONDS: Final = 10800
 
 def service(obj: Object) -> None:
     """Services: affinity, type, ports and traffic policies."""
-    spec = obj.get("spec") or {}
+    spec = obj["spec"]
     if not spec.get("sessionAffinity"):
         spec["sessionAffinity"] = "None"
     if spec["sessionAffinity"] == "None":
@@ -264,6 +271,7 @@ def secret(obj: Object) -> None:
 FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     "core.v1.Container": container,
     "core.v1.EphemeralContainer": container,
+    "core.v1.PodSpec": pod_spec,
     "core.v1.Probe": probe,
     "core.v1.Volume": volume,
     "core.v1.ResourceRequirements": resource_requirements,

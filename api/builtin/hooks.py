@@ -68,7 +68,7 @@ def new_pod(new: Object) -> None:
                 "type": "PodScheduled",
                 "status": "False",
                 "lastProbeTime": None,
-                "lastTransitionTime": None,
+                "lastTransitionTime": new["metadata"]["creationTimestamp"],
                 "reason": "SchedulingGated",
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
             }
@@ -129,12 +129,11 @@ def pod_status_keeps(new: Object, old: Object) -> None:
 
 
 def _fill_pod_ips(status: Object) -> None:
-    """podIP and hostIP are the first of podIPs and hostIPs."""
-    for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
-        if status.get(one) and not status.get(many):
-            status[many] = [{"ip": status[one]}]
-        elif status.get(many) and not status.get(one):
-            status[one] = status[many][0].get("ip", "")
+    """podIP is the first of podIPs."""
+    if status.get("podIP") and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
+    elif status.get("podIPs") and not status.get("podIP"):
+        status["podIP"] = status["podIPs"][0].get("ip", "")
 
 
 def _only_spec_fields(new: Object, old: Object, *names: str) -> None:
@@ -178,8 +177,13 @@ def new_service(new: Object) -> None:
         return
     if spec.get("clusterIP") == "None" or spec.get("clusterIPs") == ["None"]:
         headless_service(spec)
-    elif spec.get("clusterIP") and not spec.get("clusterIPs"):
+        return
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
+    if not spec.get("ipFamilyPolicy"):
+        spec["ipFamilyPolicy"] = "SingleStack"
+    if not spec.get("ipFamilies"):
+        spec["ipFamilies"] = ["IPv4"]
 
 
 def headless_service(spec: Object) -> None:
@@ -202,16 +206,18 @@ def headless_service(spec: Object) -> None:
 
 
 def service_addresses_stay(new: Object, old: Object) -> None:
-    """A replacement that names no addresses keeps the old ones while the type needs them."""
+    """A replacement that names no addresses keeps the old ones while the type needs them; what the new type has no
+    use for goes, unless it was changed in the same breath (then validation has its say)."""
     spec, held = new["spec"], old["spec"]
-    if spec.get("type") == "ExternalName":
-        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-            if spec.get(name) == held.get(name):
-                spec.pop(name, None)
-        return
-    if held.get("type") == "ExternalName":
+    if spec.get("type") != "ExternalName" and held.get("type") != "ExternalName":
+        _keep_addresses(spec, held)
+        _keep_node_ports(spec, held)
+    _drop_what_the_type_lacks(spec, held)
+    if spec.get("type") != "ExternalName" and held.get("type") == "ExternalName":
         new_service(new)
-        return
+
+
+def _keep_addresses(spec: Object, held: Object) -> None:
     if not spec.get("clusterIP") and not spec.get("clusterIPs"):
         keep("clusterIP", spec, held)
         keep("clusterIPs", spec, held)
@@ -222,12 +228,37 @@ def service_addresses_stay(new: Object, old: Object) -> None:
     for name in ("ipFamilies", "ipFamilyPolicy"):
         if not spec.get(name):
             keep(name, spec, held)
-    _keep_node_ports(spec, held)
+
+
+_WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
+_WITH_ADDRESS: Final = ("ClusterIP", "NodePort", "LoadBalancer")
+
+TYPE_FIELDS: Final = (
+    (_WITH_ADDRESS, ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")),
+    (_WITH_NODE_PORTS, ("externalTrafficPolicy", "healthCheckNodePort")),
+    (("LoadBalancer",), ("allocateLoadBalancerNodePorts", "loadBalancerClass")),
+)
+"""(types of a Service, fields that only they have)."""
+
+
+def _drop_what_the_type_lacks(spec: Object, held: Object) -> None:
+    kind, before = spec.get("type"), held.get("type")
+    for kinds, fields in TYPE_FIELDS:
+        if kind in kinds or before not in kinds:
+            continue
+        for name in fields:
+            if name in spec and spec[name] == held.get(name):
+                del spec[name]
+    if kind not in _WITH_NODE_PORTS and before in _WITH_NODE_PORTS:
+        numbers = [port.get("nodePort") for port in held.get("ports") or ()]
+        if [port.get("nodePort") for port in spec.get("ports") or ()] == numbers:
+            for port in spec.get("ports") or ():
+                port.pop("nodePort", None)
 
 
 def _keep_node_ports(spec: Object, held: Object) -> None:
     """Ports that say nothing of their node port keep it: matched by port and protocol."""
-    if spec.get("type") not in ("NodePort", "LoadBalancer") or held.get("type") not in ("NodePort", "LoadBalancer"):
+    if spec.get("type") not in _WITH_NODE_PORTS or held.get("type") not in _WITH_NODE_PORTS:
         return
     used = {port.get("nodePort") for port in spec.get("ports") or () if port.get("nodePort")}
     known = {(port.get("port"), port.get("protocol")): port.get("nodePort") for port in held.get("ports") or ()}
@@ -239,6 +270,41 @@ def _keep_node_ports(spec: Object, held: Object) -> None:
         "externalTrafficPolicy"
     ):
         keep("healthCheckNodePort", spec, held)
+
+
+# -- storage ----------------------------------------------------------------------------------------------------------
+
+
+def new_persistent_volume(new: Object) -> None:
+    """A volume begins pending, and the time of that is kept."""
+    new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": new["metadata"]["creationTimestamp"]}
+
+
+def volume_status_moves(new: Object, old: Object, now: str) -> None:
+    """Keep the time of the last change of phase."""
+    status, held = new.setdefault("status", {}), old.get("status") or {}
+    if status.get("phase") != held.get("phase"):
+        if status.get("lastPhaseTransitionTime") in (None, held.get("lastPhaseTransitionTime")):
+            status["lastPhaseTransitionTime"] = now
+    elif not status.get("lastPhaseTransitionTime"):
+        keep("lastPhaseTransitionTime", status, held)
+
+
+_DATA_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+
+
+def new_claim(new: Object) -> None:
+    """A claim begins pending; its data source has an older and a newer form."""
+    new["status"] = {"phase": "Pending"}
+    spec = new["spec"]
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source and (source.get("apiGroup") or "", source.get("kind")) not in _DATA_SOURCES:
+        del spec["dataSource"]
+    elif source and not reference:
+        spec["dataSourceRef"] = dict(source)
+    elif reference and not source and (reference.get("apiGroup") or "", reference.get("kind")) in _DATA_SOURCES:
+        if not reference.get("namespace"):
+            spec["dataSource"] = dict(reference)
 
 
 # -- workloads --------------------------------------------------------------------------------------------------------
@@ -265,6 +331,19 @@ def daemon_set_template_generation(new: Object, old: Object) -> None:
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(generation)
 
 
+def stateful_set_gates(new: Object, old: Object | None = None) -> None:
+    """maxUnavailable is of a feature that is off: it stays only where it is already."""
+    rolling = (new["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    held = ((old or {}).get("spec", {}).get("updateStrategy") or {}).get("rollingUpdate") or {}
+    if "maxUnavailable" in rolling and "maxUnavailable" not in held:
+        del rolling["maxUnavailable"]
+
+
+def new_stateful_set(new: Object) -> None:
+    """Drop what is of features that are off."""
+    stateful_set_gates(new)
+
+
 _JOB_LABELS: Final = (
     ("controller-uid", "uid"),
     ("job-name", "name"),
@@ -287,3 +366,11 @@ def new_job(new: Object) -> None:
     matching = dict(selector.get("matchLabels") or {})
     matching.setdefault("batch.kubernetes.io/controller-uid", metadata["uid"])
     spec["selector"] = {**selector, "matchLabels": matching}
+
+
+# -- certificates -----------------------------------------------------------------------------------------------------
+
+
+def request_spec_stays(new: Object, old: Object) -> None:
+    """What was asked for in a certificate signing request never changes."""
+    keep("spec", new, old)

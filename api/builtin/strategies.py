@@ -89,9 +89,19 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
     ),
     "limitranges": Strategy(status=False, create_on_update=True),
-    "nodes": Strategy(subresources=_STATUS, validates_whole_update=False),
-    "persistentvolumes": Strategy(returns_deleted=True, subresources=_STATUS, validates_whole_update=False),
-    "persistentvolumeclaims": Strategy(returns_deleted=True, subresources=_STATUS, validates_whole_update=False),
+    "nodes": Strategy(status_on_create=True, subresources=_STATUS, validates_whole_update=False),
+    "persistentvolumes": Strategy(
+        returns_deleted=True,
+        prepare_create=hooks.new_persistent_volume,
+        subresources=MappingProxyType({"status": status_update("spec", timed=hooks.volume_status_moves)}),
+        validates_whole_update=False,
+    ),
+    "persistentvolumeclaims": Strategy(
+        returns_deleted=True,
+        prepare_create=hooks.new_claim,
+        subresources=_STATUS,
+        validates_whole_update=False,
+    ),
     "podtemplates": Strategy(status=False, generation=True, generation_fields=("template",), returns_deleted=True),
     "replicationcontrollers": Strategy(
         generation=True, dependents=ORPHAN, subresources=_STATUS, validate=validation_apps.replication_controller
@@ -117,6 +127,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "statefulsets.apps": Strategy(
         names="label",
         generation=True,
+        prepare_create=hooks.new_stateful_set,
+        prepare_update=hooks.stateful_set_gates,
         validates_whole_update=False,
         validate=validation_apps.stateful_set,
         validate_update=validation_apps.stateful_set_update,
@@ -188,8 +200,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "ingresses.networking.k8s.io": _GENERATION,
     "ingressclasses.networking.k8s.io": _SPEC_ONLY,
     "networkpolicies.networking.k8s.io": _SPEC_ONLY,
-    "ipaddresses.networking.k8s.io": _SPEC_ONLY,
-    "servicecidrs.networking.k8s.io": _GENERATION,
+    "ipaddresses.networking.k8s.io": _PLAIN,
+    "servicecidrs.networking.k8s.io": Strategy(subresources=_STATUS),
     "poddisruptionbudgets.policy": Strategy(
         generation=True, unconditional_update=False, subresources=_STATUS, validates_whole_update=False
     ),
@@ -200,7 +212,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "volumeattachments.storage.k8s.io": Strategy(unconditional_update=False, subresources=_STATUS),
     "volumeattributesclasses.storage.k8s.io": _PLAIN,
     "certificatesigningrequests.certificates.k8s.io": Strategy(
-        subresources=MappingProxyType({"status": status_update("spec"), "approval": status_update("spec")})
+        prepare_update=hooks.request_spec_stays,
+        subresources=MappingProxyType({"status": status_update("spec"), "approval": status_update("spec")}),
     ),
     "validatingwebhookconfigurations.admissionregistration.k8s.io": Strategy(
         status=False, generation=True, generation_fields=("webhooks",), unconditional_update=False
