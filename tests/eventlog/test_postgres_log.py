@@ -411,6 +411,61 @@ async def test_postgres_killed_and_restarted(postgres: PostgresServer, replicas:
             await log.wait_notified()
 
 
+async def test_connections_killed_at_random_lose_and_double_nothing(replicas: Opener) -> None:
+    """Every batch ends as committed or as certainly not, and the log agrees with each."""
+    logs = [await replicas() for _ in range(2)]
+    killer = await replicas()
+    acknowledged: dict[int, Key] = {}
+    unknown = given_up = 0
+    writing = 6
+
+    async def until_answered(call: Callable[[], Awaitable[Any]]) -> Any:
+        while True:
+            try:
+                return await call()
+            except LogUnavailable:
+                await trio.lowlevel.checkpoint()
+
+    async def write(log: Any, writer: int) -> None:
+        nonlocal unknown, given_up, writing
+        for turn in range(40):
+            ours = batch(create(f"w{writer}-{turn}-a"), create(f"w{writer}-{turn}-b"))
+            try:
+                result = await until_answered(partial(log.append, ours))
+            except OutcomeUnknown:
+                unknown += 1
+                result = await until_answered(partial(log.settle, ours))
+            if result is None:
+                given_up += 1
+                continue
+            for (record,) in result.outcomes:
+                assert record.revision not in acknowledged
+                acknowledged[record.revision] = record.key
+        writing -= 1
+
+    async def kill() -> None:
+        async with open_session_of(killer) as session:
+            while writing:
+                victims = (
+                    "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
+                    " and query ~ 'kubechronicle.append' and pid <> pg_backend_pid() order by random() limit 1"
+                )
+                await session.fetch(victims)
+                await session.fetch("select pg_sleep(0.01)")
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(kill)
+            for writer in range(6):
+                nursery.start_soon(write, logs[writer % 2], writer)
+    head = (await logs[0].head()).revision
+    found = {record.revision: record.key for record in await logs[0].read(after=0, limit=1000)}
+    assert unknown > 0
+    assert found == acknowledged
+    assert head == len(found) == 2 * (6 * 40 - given_up)
+    assert (await logs[1].verify()).problem is None
+
+
 # Cancellation
 
 
