@@ -1,8 +1,8 @@
 """Supervision after OTP: an ordered list of children, started first to last, stopped last to first.
 
 rest_for_one: when a child dies, those started after it (they may depend on it) are stopped in reverse order, then it
-and they are started again. More than ``intensity`` restarts within ``period`` seconds is more than a restart can mend: the
-supervisor stops everything and raises SupervisorGaveUp, for its own parent to act upon.
+and they are started again. More than ``intensity`` restarts within ``period`` seconds is more than a restart can
+mend: the supervisor stops everything and raises SupervisorGaveUp, for its own parent to act upon.
 
     children: log, tail, actors, http      tail dies
     stop http, stop actors                 (reverse order)

@@ -149,9 +149,13 @@ class Writes:
             return prepared
 
         written = await self._change(caller, target, prepare, deleting=True)
-        while marked and not target.dry_run:
+        if marked and not target.dry_run:
             # A graceful end of no time at all: first it is marked, for watchers to see, then it goes.
-            written = await self._change(caller, target, prepare, deleting=True)
+            try:
+                await self._change(caller, target, prepare, deleting=True)
+            except status.StatusError as error:
+                if error.code != 404:
+                    raise
         return written
 
     async def delete_collection(
@@ -197,16 +201,19 @@ class Writes:
             prepared = pipeline.finish_create(target.rt, accepted, context)
             name = prepared.object["metadata"]["name"]
             key = Key(target.rt.resource, target.namespace, name)
-            if target.dry_run:
-                existing = self._reads.peek(*key)
-                if existing is not None:
-                    raise _already_exists(target.rt, name, existing)
+            if not target.dry_run:
+                outcome = await self._commit(caller, target, prepared, None)
+                if not isinstance(outcome, Refused):
+                    return replace(self._stored(outcome, prepared, deleting=False), created=True)
+            # Refused on the strength of this view, unless the log has said so; a dry run asks no more than the view.
+            await self._reads.wait_consistent()
+            existing = self._reads.peek(*key)
+            if existing is None and target.dry_run:
                 return Written(object=prepared.object, prepared=prepared, created=True)
-            outcome = await self._commit(caller, target, prepared, None)
-            if not isinstance(outcome, Refused):
-                return replace(self._stored(outcome, prepared, deleting=False), created=True)
-            if not generated:
-                raise _already_exists(target.rt, name, self._reads.peek(*key))
+            if existing is None and not last:
+                continue  # another replica has deleted it
+            if not generated or target.dry_run:
+                raise _already_exists(target.rt, name, existing)
             if last:
                 raise status.generate_name_conflict(target.rt, name)
             context = replace(context, name_suffix=_name_suffix(), uid=str(uuid.uuid4()))
@@ -287,9 +294,9 @@ class Writes:
         obj = prepared.object
         metadata = obj["metadata"]
         gone = prepared.outcome is pipeline.Outcome.GONE
-        if gone and old is not None:
+        if gone and prepared.last is not None:
             # What ends is the object as it stands; an update that let go of the last finalizer is not kept.
-            obj = old.object()
+            obj = prepared.last
             metadata = obj["metadata"]
         operation = Operation.CREATE if old is None else Operation.DELETE if gone else Operation.UPDATE
         change = Change(
@@ -329,11 +336,10 @@ def _already_exists(rt: ResourceType, name: str, existing: Entry | None) -> stat
 def _prepare_delete(target: Target, old: Entry, options: DeleteOptions) -> tuple[Prepared, bool]:
     """The deletion, or its first half: a graceful deletion that is over at once is stored as such before the object
     goes (then the second value is True)."""
-    stored = old.object()
-    prepared = pipeline.prepare_delete(target.rt, stored, options, _context(target))
-    if prepared.outcome is not pipeline.Outcome.GONE or prepared.object["metadata"] == stored["metadata"]:
-        return prepared, False
-    return replace(prepared, outcome=pipeline.Outcome.STORE), True
+    prepared = pipeline.prepare_delete(target.rt, old.object(), options, _context(target))
+    if prepared.outcome is pipeline.Outcome.STORE_THEN_GONE:
+        return replace(prepared, outcome=pipeline.Outcome.STORE), True
+    return prepared, False
 
 
 def _told(outcome: Outcome) -> tuple[Record, ...] | Refused:

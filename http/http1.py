@@ -1,219 +1,359 @@
-"""HTTP/1.1 on one connection: Hypercorn's h11 protocol with stricter framing and one write for each answer.
+"""HTTP/1.1 on one connection: parsed by httptools, one write for each answer, no task for a request without a body.
 
-Lives here: what differs from Hypercorn's `H11Protocol`. No upgrade to HTTP/2 (TLS negotiates it), no guessing of it;
-requests whose framing two parsers could read differently are refused (RFC 9112 §5.2, §6.3); an answer whose length is
-known leaves in one write together with its header.
+Lives here: framing of requests (RFC 9112) and of answers. A WebSocket handshake is handed over, with the connection, to
+Hypercorn (websocket_protocol.py). Other upgrades are ignored, as a server may (RFC 9110 §7.8).
 
-Invariant: requests of one connection are answered one after another, in the order received.
+    bytes → parser → exchanges, in order, not yet begun → `_advance`: one at a time → answer
+
+httptools (llhttp, strict) refuses what two parsers could read differently: folded fields, both a length and a transfer
+coding, bare line feeds. `_check_head` adds what it leaves to servers.
+
+Invariant: requests of one connection are answered one after another, in the order received; a request that was refused
+is answered after those before it, and is the last.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from http import HTTPStatus
-from typing import Any, cast
 
-import h11
+import httptools
+import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Body, Data, EndBody, Request, Response
-from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
-from hypercorn.protocol.http_stream import HTTPStream
-from hypercorn.typing import ConnectionState
+from hypercorn.trio.worker_context import WorkerContext
 
-from kubechronicle.http.asgi import HttpExchange, split_target
 from kubechronicle.http.connection_host import ConnectionHost
-from kubechronicle.http.websocket import EarlySafeWSStream, WebSocketExchange
+from kubechronicle.http.exchange import NO_BODY, HttpExchange, split_target
+from kubechronicle.http.messages import Headers, Request
+from kubechronicle.http.websocket_protocol import WebSocketProtocol
 
-CLOSE = (b"connection", b"close")
-PHRASES = {status.value: status.phrase.encode("ascii") for status in HTTPStatus}
+PIPELINED = 64
+"""Requests received ahead of the one being answered; beyond it the socket is not read."""
+
+STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %s\r\n" % (status.value, status.phrase.encode("ascii")) for status in HTTPStatus
+}
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def status_line(status: int) -> bytes:
+    return STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
 
 
 class RefusedRequest(Exception):
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
+    """Raised in a parser's callback, which httptools wraps."""
 
 
-def has_folded_line(received: bytes) -> bool:
-    """Whether a header (up to the empty line, or as far as received) continues a field on the next line."""
-    if b"\n " not in received and b"\n\t" not in received:
-        return False
-    head = received.partition(b"\r\n\r\n")[0]
-    return b"\n " in head or b"\n\t" in head
+class Http1Exchange(HttpExchange):
+    """One request and its answer on an HTTP/1.1 connection."""
+
+    def __init__(self, protocol: Http1Protocol, host: ConnectionHost) -> None:
+        super().__init__(host)
+        self._protocol = protocol
+        self._wire = host
+        self.keep_alive = True
+        self.expects_continue = False
+        self._chunked = True
+        self._complete_answer = False
+
+    async def receive_body(self) -> bytes:
+        if self.expects_continue and not self._pieces and not self._ended:
+            self.expects_continue = False
+            await self._wire.send(RawData(CONTINUE))
+        return await super().receive_body()
+
+    async def wait_disconnect(self) -> None:
+        while self.inline and not self._gone:
+            await self._protocol.read_ahead()
+        await super().wait_disconnect()
+
+    def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[bytes]:
+        lines = [status_line(status)]
+        for name, value in headers:
+            lines += (name, b": ", value, b"\r\n")
+        lines += (self._protocol.date_line(), b"" if self.keep_alive else b"connection: close\r\n")
+        return lines
+
+    def _decide_keep_alive(self) -> None:
+        # A client that waits for 100 may or may not send the body now: nobody knows where the next request starts.
+        if self._host.draining.is_set() or self._stalled or (self.expects_continue and not self._ended):
+            self.keep_alive = False
+
+    async def _send_answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        self._decide_keep_alive()
+        head = self._head(status, headers)
+        if status in NO_BODY:
+            body = b""
+            head.append(b"\r\n")
+        else:
+            head.append(b"content-length: %d\r\n\r\n" % len(body))
+        if body and self.request.method != "HEAD":
+            head.append(body)
+        self._complete_answer = True
+        await self._wire.send(RawData(b"".join(head)))
+        if not self._ended and self.keep_alive:
+            await self._discard_rest()
+
+    async def _send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._decide_keep_alive()
+        if self.request.http_version == "1.0" or any(name == b"content-length" for name, _ in headers):
+            self._chunked = False
+            self.keep_alive = self.keep_alive and self.request.http_version != "1.0"
+        head = self._head(status, headers)
+        head.append(b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n")
+        await self._wire.send(RawData(b"".join(head)))
+
+    async def _send_chunk(self, chunk: bytes) -> None:
+        if self.request.method == "HEAD":
+            return
+        data = b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked else chunk
+        await self._wire.send(RawData(data))
+
+    async def _send_end(self) -> None:
+        self._complete_answer = True
+        if self._chunked and self.request.method != "HEAD":
+            await self._wire.send(RawData(LAST_CHUNK))
+
+    async def _finish(self) -> None:
+        await self._protocol.exchange_done(goes_on=self.keep_alive and self._complete_answer and self._ended)
 
 
-def check_request(request: h11.Request) -> None:
-    """Raises RefusedRequest for what h11 lets pass and a server must not (RFC 9112)."""
-    if request.http_version not in (b"1.1", b"1.0"):
-        raise RefusedRequest(505)
-    if request.method == b"CONNECT":
-        raise RefusedRequest(405)
-    names = {name for name, _ in request.headers}
-    if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
-        raise RefusedRequest(400)  # §6.3: a sign of request smuggling
-    try:
-        split_target(request.target)
-    except ValueError as error:
-        raise RefusedRequest(400) from error
+class Http1Protocol:
+    """The parser's callbacks (`on_*`) and the queue of requests."""
 
-
-def wants_websocket(request: h11.Request) -> bool:
-    upgrade = connection = b""
-    for name, value in request.headers:
-        if name == b"upgrade":
-            upgrade = value
-        elif name == b"connection":
-            connection += b"," + value
-    if upgrade.lower() != b"websocket" or request.method != b"GET":
-        return False
-    return any(token.strip() == b"upgrade" for token in connection.lower().split(b","))
-
-
-class Http1Protocol(H11Protocol):
-    def __init__(self, host: ConnectionHost, config: Config, context: Any) -> None:
-        super().__init__(
-            cast(Any, None), config, context, cast(Any, None), ConnectionState({}), True, host.client, host.server,
-            host.send,
-        )  # fmt: skip
+    def __init__(self, host: ConnectionHost, config: Config, context: WorkerContext) -> None:
         self._host = host
-        self._held: bytes | None = None
-        self._gone = False
+        self._config = config
+        self._context = context
+        self._parser = httptools.HttpRequestParser(self)
+        self._queue: deque[Http1Exchange] = deque()
+        self._current: Http1Exchange | None = None
+        self._receiving: Http1Exchange | None = None  # whose body the parser is in
+        self._advancing = False
+        self._closed = False
+        self._refused = 0  # a status: nothing is parsed any more
+        self._room: trio.Event | None = None
+        self._head_bytes = 0  # of a header that is not complete
+        self._handshake: bytes | None = None  # what to hand over to Hypercorn
+        self._url = b""
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._in_head = False
+
+    async def initiate(self) -> None:
+        pass
 
     @property
     def awaits_header(self) -> bool:
         """Between two requests, with a part of the next one's header received."""
-        connection = self.connection
-        return connection.their_state is h11.IDLE and bool(connection.trailing_data[0])
+        return self._head_bytes > 0 and self._current is None and not self._closed
 
     def disconnected(self) -> None:
-        """Sync part of the connection's end: the reader must not wait for an answer to be completed."""
-        self._gone = True
+        self._closed = True
+        self._make_room()
 
     async def drain(self) -> None:
         """Close at once when idle; otherwise the answer under way says `connection: close`."""
-        if self.stream is None:
-            await self.send(Closed())
+        if self._current is None:
+            await self._close()
+
+    def date_line(self) -> bytes:
+        return b"".join(b"%b: %b\r\n" % field for field in self._config.response_headers("h11"))
 
     # --- receiving ---
 
-    async def _handle_events(self) -> None:
-        while not self._gone:
-            try:
-                event = self._next_event()
-            except h11.RemoteProtocolError as error:
-                await self._refuse(error.error_status_hint)
-                return
-            except RefusedRequest as refused:
-                await self._refuse(refused.status)
-                return
-            if event is h11.PAUSED:
-                await self.can_read.clear()
-                await self.can_read.wait()
-            elif event is h11.NEED_DATA or isinstance(event, h11.ConnectionClosed):
-                return
-            elif isinstance(event, h11.Request):
-                await self._begin(event)
-            elif self.stream is None:
-                return
-            elif isinstance(event, h11.Data):
-                await self.stream.handle(Body(stream_id=STREAM_ID, data=bytes(event.data)))
-            elif isinstance(event, h11.EndOfMessage):
-                await self.stream.handle(EndBody(stream_id=STREAM_ID))
-            elif isinstance(event, Data):
-                await self.stream.handle(event)
-
-    def _next_event(self) -> Any:
-        connection = self.connection
-        if connection.their_state is h11.IDLE and has_folded_line(connection.trailing_data[0]):
-            raise RefusedRequest(400)
-        event = connection.next_event()
-        if isinstance(event, h11.Request):
-            check_request(event)
-        return event
-
-    async def _begin(self, request: h11.Request) -> None:
-        await self.send(Updated(idle=False))
-        if self.connection.they_are_waiting_for_100_continue:
-            await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=[]))
-        await self._create_stream(request)
-
-    async def _create_stream(self, request: h11.Request) -> None:
-        headers = list(request.headers)
-        if wants_websocket(request):
-            headers = [item for item in headers if item[0] != b"sec-websocket-extensions"]
-            conversation = WebSocketExchange(self._host)
-            self.stream = EarlySafeWSStream(
-                self.app, self.config, self.context, cast(Any, conversation), True, self.client, self.server,
-                self.stream_send, STREAM_ID,
-            )  # fmt: skip
-            self.connection = H11WSConnection(cast(h11.Connection, self.connection))
-        else:
-            self.stream = HTTPStream(
-                self.app, self.config, self.context, cast(Any, HttpExchange(self._host)), True, self.client,
-                self.server, self.stream_send, STREAM_ID,
-            )  # fmt: skip
-        await self.stream.handle(
-            Request(
-                stream_id=STREAM_ID,
-                headers=headers,
-                http_version=request.http_version.decode(),
-                method=request.method.decode("ascii"),
-                raw_path=request.target,
-                state=self.connection_state,
-            )
-        )
-
-    async def _refuse(self, status: int) -> None:
-        self._host.count_protocol_error()
-        if self.connection.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-            phrase = PHRASES.get(status, b"")
-            text = b"%d %s" % (status, phrase)
-            headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text)), CLOSE]
-            response = h11.Response(status_code=status, headers=headers, reason=phrase)
-            events = (response, h11.Data(data=text), h11.EndOfMessage())
-            await self.send(RawData(data=b"".join(self.connection.send(event) for event in events)))
-        await self.send(Closed())
-
-    # --- sending ---
-
-    async def stream_send(self, event: StreamEvent) -> None:
-        if isinstance(event, Response) and event.status_code >= 200:
-            headers = event.headers + self.config.response_headers("h11")
-            if self.context.terminated.is_set():
-                headers.append(CLOSE)
-            phrase = PHRASES.get(event.status_code, b"")
-            head = self._encode(h11.Response(headers=headers, status_code=event.status_code, reason=phrase))
-            if any(name == b"content-length" for name, _ in event.headers):
-                self._held = head
-            else:
-                await self._send_raw(head)
-        elif isinstance(event, Body):
-            await self._send_raw(self._take_held() + self._encode(h11.Data(data=event.data)))
-        elif isinstance(event, EndBody):
-            await self._send_raw(self._take_held() + self._encode(h11.EndOfMessage()))
-        else:
-            await super().stream_send(event)
-
-    def _take_held(self) -> bytes:
-        held, self._held = self._held, None
-        return held or b""
-
-    def _encode(self, event: Any) -> bytes:
-        try:
-            return self.connection.send(event) or b""
-        except h11.LocalProtocolError:
-            # The reader has answered a broken request body with an error meanwhile.
-            if self.connection.their_state is h11.ERROR or self._gone:
-                return b""
-            raise
-
-    async def _send_raw(self, data: bytes) -> None:
-        if data:
-            await self.send(RawData(data=data))
-
     async def handle(self, event: Event) -> None:
         if isinstance(event, Closed):
-            self._gone = True
-            await self.can_read.set()
-        await super().handle(event)
+            self.disconnected()
+        elif isinstance(event, RawData) and not self._closed:
+            self._parse(event.data)
+            if self._handshake is not None:
+                protocol = WebSocketProtocol(self._host, self._config, self._context)
+                await self._host.hand_over(protocol, self._handshake)
+                return
+            await self._advance()
+            if self._receiving is not None:
+                await self._receiving.wait_buffer()
+            while len(self._queue) > PIPELINED and not self._closed:
+                self._room = trio.Event()
+                await self._room.wait()
+
+    async def read_ahead(self) -> None:
+        """For an application that the reader itself runs and that waits for its client to leave."""
+        if len(self._queue) > PIPELINED:
+            await trio.sleep_forever()
+        data = await self._host.receive()
+        if data:
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._after_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse_later(400)
+        if self._in_head or (self._receiving is None and not self._queue and self._current is None):
+            if self._head_bytes > self._host.limits.header_bytes:
+                self._refuse_later(431)
+        else:
+            self._head_bytes = 0
+
+    def _refuse_later(self, status: int) -> None:
+        if not self._refused:
+            self._host.count_protocol_error()
+            self._refused = status
+        if self._receiving is not None:
+            # Its body is broken: the application, which may have begun, learns that the client is no good.
+            receiving, self._receiving = self._receiving, None
+            if receiving in self._queue:
+                self._queue.remove(receiving)
+            receiving.disconnected()
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._url = b""
+        self._fields = []
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # otherwise a trailer field, which nobody asked for
+            self._fields.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        version = self._parser.get_http_version()
+        exchange = Http1Exchange(self, self._host)
+        raw_path, query_string = self._check_head(version, exchange)
+        exchange.request = Request(
+            method=self._parser.get_method().decode("ascii"),
+            raw_path=raw_path,
+            query_string=query_string,
+            headers=Headers.from_raw(self._fields),
+            exchange=exchange,
+            client=self._host.client,
+            peer_certificate=self._host.peer_certificate,
+            http_version=version,
+            draining=self._host.draining,
+        )
+        self._in_head = False
+        self._head_bytes = 0
+        self._receiving = exchange
+        self._queue.append(exchange)
+
+    def on_body(self, body: bytes) -> None:
+        if self._receiving is not None:
+            self._receiving.feed(body)
+
+    def on_message_complete(self) -> None:
+        if self._receiving is not None:
+            self._receiving.feed_end()
+            self._receiving = None
+
+    def _check_head(self, version: str, exchange: Http1Exchange) -> tuple[str, str]:
+        """The target's parts, and what the fields say of this exchange. Raises RefusedRequest."""
+        hosts = 0
+        exchange.keep_alive = version == "1.1"
+        for name, value in self._fields:
+            if name == b"host":
+                hosts += 1
+            elif name == b"connection":
+                exchange.keep_alive = exchange.keep_alive and b"close" not in value.lower()
+            elif name == b"expect":
+                exchange.expects_continue = value.lower() == b"100-continue" and version == "1.1"
+            elif name == b"transfer-encoding":
+                if value.lower() != b"chunked":
+                    self._refuse(501)
+                if version != "1.1":
+                    self._refuse(400)  # RFC 9112 §6.1: a sign of request smuggling
+        if version not in ("1.1", "1.0"):
+            self._refuse(505 if version > "1.1" else 400)
+        if hosts > 1 or (hosts == 0 and version == "1.1"):
+            self._refuse(400)
+        if self._parser.get_method() == b"CONNECT":
+            self._refuse(405)
+        try:
+            return split_target(self._url)
+        except ValueError:
+            self._refuse(400)
+            raise
+
+    def _refuse(self, status: int) -> None:
+        self._refuse_later(status)
+        raise RefusedRequest
+
+    def _after_upgrade(self, rest: bytes) -> None:
+        """The parser stops at an Upgrade. WebSocket: handed over. Others are ignored and parsing goes on."""
+        names = dict(self._fields)
+        if names.get(b"upgrade", b"").lower() == b"websocket" and self._parser.get_method() == b"GET":
+            if self._current is not None or len(self._queue) > 1:
+                self._refuse_later(400)  # pipelined behind another request: nobody does
+                return
+            self._queue.clear()
+            lines = [b"GET %b HTTP/1.1\r\n" % self._url]
+            lines += [b"%b: %b\r\n" % field for field in self._fields if field[0] != b"sec-websocket-extensions"]
+            self._handshake = b"".join([*lines, b"\r\n", rest])
+            return
+        if names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names:
+            # The parser has skipped the body; what it holds must not be taken for a request.
+            if self._queue:
+                self._queue.pop()
+            self._refuse_later(400)
+            return
+        self._parser = httptools.HttpRequestParser(self)
+        if rest:
+            self._parse(rest)
+
+    # --- answering ---
+
+    async def _advance(self) -> None:
+        """Begin requests while none is under way; those received whole run here, in the reader's task."""
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            while self._current is None and self._queue and not self._closed:
+                exchange = self._current = self._queue.popleft()
+                self._make_room()
+                await self._host.send(Updated(idle=False))
+                self._host.begin_exchange(exchange)
+                if exchange.received_whole:
+                    exchange.inline = True
+                    await exchange.run()
+                else:
+                    self._host.start_task(exchange.run)
+        finally:
+            self._advancing = False
+        if self._refused and self._current is None and not self._closed:
+            await self._send_refusal()
+
+    def _make_room(self) -> None:
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+
+    async def exchange_done(self, *, goes_on: bool) -> None:
+        self._current = None
+        if self._closed:
+            return
+        if not goes_on or self._host.draining.is_set():
+            await self._close()
+            return
+        await self._host.send(Updated(idle=True))
+        await self._advance()
+
+    async def _send_refusal(self) -> None:
+        line = status_line(self._refused)
+        text = line[len(b"HTTP/1.1 ") : -2]
+        head = b"%bcontent-type: text/plain; charset=utf-8\r\n%bconnection: close\r\ncontent-length: %d\r\n\r\n%b"
+        await self._host.send(RawData(head % (line, self.date_line(), len(text), text)))
+        await self._close()
+
+    async def _close(self) -> None:
+        self._closed = True
+        await self._host.send(Closed())

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from kubechronicle.actors.reads import Selection
 from kubechronicle.actors.store import Store
-from kubechronicle.actors.writes import Caller, Target, Written
-from kubechronicle.api import bodies, options, pipeline, status
-from kubechronicle.api.codecs import json, negotiate, protobuf, yaml
-from kubechronicle.api.codecs.errors import DecodeError
+from kubechronicle.actors.writes import Written
+from kubechronicle.api import options, pipeline, status
+from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.selectors import parse_field_selector, parse_label_selector
 from kubechronicle.api.strategy import strategy_of
 from kubechronicle.http.answers import CACHE_CONTROL, object_form
-from kubechronicle.http.context import Context, who
-from kubechronicle.http.encoder import PROTOBUF, Encoder, Object, encode
+from kubechronicle.http.context import Context
+from kubechronicle.http.encoder import Encoder, Object, encode
+from kubechronicle.http.handlers.bodies import (
+    MAX_BODY,
+    caller_of,
+    decoded_body,
+    delete_options,
+    namespace_of,
+    target_of,
+)
+from kubechronicle.http.handlers.scale import scale
 from kubechronicle.http.handlers.watch import Drain, storage_revision, watch
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.request_info import RequestInfo
-
-# The real server's bound on a request's body (--max-request-bytes of kube-apiserver's generic config).
-MAX_BODY = 3 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,8 @@ async def handle(resources: Resources, request: Request, context: Context) -> Re
     if rt is None or len(info.parts) > 3 or (info.namespace and not rt.namespaced and info.resource != "namespaces"):
         raise status.path_not_found()
     verb = _verb(request.method, info, rt)
+    if info.subresource == "scale":
+        return await scale(resources, request, context, rt)
     return await HANDLERS[verb](resources, request, context, rt)
 
 
@@ -55,7 +61,8 @@ def _verb(method: str, info: RequestInfo, rt: ResourceType) -> str:
     """The verb by method and path, checked against what the resource serves."""
     if info.subresource:
         subresource = rt.subresources.get(info.subresource)
-        if subresource is None or info.subresource not in strategy_of(rt.resource).subresources:
+        served = info.subresource == "scale" or info.subresource in strategy_of(rt.resource).subresources
+        if subresource is None or not served:
             raise status.path_not_found()
         verb = {"GET": "get", "PUT": "update", "PATCH": "patch"}.get(method, "")
         if verb not in subresource.verbs or (rt.namespaced and not info.namespace):
@@ -83,7 +90,7 @@ async def get(resources: Resources, request: Request, context: Context, rt: Reso
     revision = None
     if asked.resource_version:
         revision = storage_revision(asked.resource_version)
-    entry = await resources.store.reads.get(rt, _namespace(info, rt), info.name, revision=revision)
+    entry = await resources.store.reads.get(rt, namespace_of(info, rt), info.name, revision=revision)
     if entry is None:
         raise status.not_found(rt, info.name)
     return _answer(200, encoder, encoder.one(entry))
@@ -120,7 +127,7 @@ def _selection(info: RequestInfo, rt: ResourceType, asked: options.ListOptions) 
         text = f"metadata.name={info.name},{text}" if text else f"metadata.name={info.name}"
     fields = parse_field_selector(text, rt) if text else None
     return Selection(
-        namespace=_namespace(info, rt),
+        namespace=namespace_of(info, rt),
         labels=None if labels is None or labels.empty else labels,
         fields=None if fields is None or fields.empty else fields,
     )
@@ -135,11 +142,6 @@ def _list_revision(asked: options.ListOptions) -> int | None:
         raise status.bad_request(f"invalid resource version: {error}") from None
 
 
-def _namespace(info: RequestInfo, rt: ResourceType) -> str:
-    """Where the object lives: nowhere for cluster-scoped ones, a namespace's own name included."""
-    return info.namespace if rt.namespaced else ""
-
-
 # -- writes -----------------------------------------------------------------------------------------------------------
 
 
@@ -149,10 +151,10 @@ async def create(resources: Resources, request: Request, context: Context, rt: R
     if not rt.stored:
         # Reviews and bindings are answered, not kept.
         raise status.method_not_supported(rt, "create")
-    value, duplicates = await _decoded_body(request, rt, asked.field_validation)
-    target = _target(request, context, rt, asked)
+    value, duplicates = await decoded_body(request, rt, asked.field_validation)
+    target = target_of(request, context, rt, asked)
     written = await resources.store.writes.create(
-        _caller(request, context, asked.field_manager), target, value, duplicates=duplicates
+        caller_of(request, context, asked.field_manager), target, value, duplicates=duplicates
     )
     return _written(context, encoder, written)
 
@@ -160,10 +162,10 @@ async def create(resources: Resources, request: Request, context: Context, rt: R
 async def update(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = _encoder(request, context, rt)
     asked = options.parse_update_options(context.query.as_dict())
-    value, duplicates = await _decoded_body(request, rt, asked.field_validation)
-    target = _target(request, context, rt, asked)
+    value, duplicates = await decoded_body(request, rt, asked.field_validation)
+    target = target_of(request, context, rt, asked)
     written = await resources.store.writes.update(
-        _caller(request, context, asked.field_manager), target, value, duplicates=duplicates
+        caller_of(request, context, asked.field_manager), target, value, duplicates=duplicates
     )
     return _written(context, encoder, written)
 
@@ -173,18 +175,18 @@ async def patch(resources: Resources, request: Request, context: Context, rt: Re
     content_type = negotiate.patch_type(request.headers.get("content-type"))
     asked = options.parse_patch_options(context.query.as_dict(), content_type)
     body = await request.body(MAX_BODY)
-    target = _target(request, context, rt, asked)
+    target = target_of(request, context, rt, asked)
     written = await resources.store.writes.patch(
-        _caller(request, context, asked.field_manager), target, content_type, body
+        caller_of(request, context, asked.field_manager), target, content_type, body
     )
     return _written(context, encoder, written)
 
 
 async def delete(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = _encoder(request, context, rt)
-    asked = await _delete_options(request, context)
-    target = _target(request, context, rt, asked)
-    written = await resources.store.writes.delete(_caller(request, context, ""), target, asked)
+    asked = await delete_options(request, context)
+    target = target_of(request, context, rt, asked)
+    written = await resources.store.writes.delete(caller_of(request, context, ""), target, asked)
     prepared = written.prepared
     if prepared is None:
         raise AssertionError("a deletion is prepared")
@@ -199,12 +201,12 @@ async def delete(resources: Resources, request: Request, context: Context, rt: R
 async def delete_collection(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = _encoder(request, context, rt)
     asked_list = options.parse_list_options(context.query.as_dict(), watch=False)
-    asked = await _delete_options(request, context)
-    target = _target(request, context, rt, asked)
+    asked = await delete_options(request, context)
+    target = target_of(request, context, rt, asked)
     selection = _selection(context.info, rt, asked_list)
     revision = _list_revision(asked_list)
     found = await resources.store.writes.delete_collection(
-        _caller(request, context, ""), target, selection, asked,
+        caller_of(request, context, ""), target, selection, asked,
         limit=asked_list.limit, continue_token=asked_list.continue_, revision=revision,
     )  # fmt: skip
     return _answer(200, encoder, encoder.many(found))
@@ -249,59 +251,3 @@ def _last_state(written: Written) -> Object:
     if written.object is None:
         raise AssertionError("a write leaves an entry or an object")
     return written.object
-
-
-def _target(request: Request, context: Context, rt: ResourceType, asked: Any) -> Target:
-    info = context.info
-    manager = options.manager_of(getattr(asked, "field_manager", ""), request.headers.get("user-agent"))
-    return Target(
-        rt=rt,
-        namespace=_namespace(info, rt),
-        name=info.name,
-        subresource=info.subresource,
-        manager=manager,
-        dry_run=asked.dry_run,
-        field_validation=getattr(asked, "field_validation", ""),
-    )
-
-
-def _caller(request: Request, context: Context, field_manager: str) -> Caller:
-    return Caller(who=who(request, context, field_manager=field_manager), deadline=context.deadline)
-
-
-async def _decoded_body(request: Request, rt: ResourceType, validation: str) -> tuple[Any, list[str]]:
-    """The body's value by its Content-Type, and its duplicate fields where asked for. StatusError 400, 413, 415."""
-    media_type = negotiate.body_type(request.headers.get("content-type"))
-    body = await request.body(MAX_BODY)
-    return decode_body(body, media_type, rt, strict=validation != "Ignore")
-
-
-def decode_body(body: bytes, media_type: str, rt: ResourceType, *, strict: bool) -> tuple[Any, list[str]]:
-    try:
-        if media_type == PROTOBUF:
-            return protobuf.decode(body, default_api_version=rt.api_version, default_kind=rt.kind), []
-        return (yaml if media_type == negotiate.YAML else json).decode(body, strict=strict)
-    except DecodeError as error:
-        raise bodies.unrecognized(rt, error.message, body) from None
-
-
-async def _delete_options(request: Request, context: Context) -> options.DeleteOptions:
-    """DELETE's options: the body's if there is one, else the query's."""
-    body = await request.body(MAX_BODY)
-    value: Any = None
-    if body:
-        media_type = negotiate.body_type(request.headers.get("content-type"))
-        try:
-            if media_type == PROTOBUF:
-                value = protobuf.decode(body)
-            else:
-                value, _ = (yaml if media_type == negotiate.YAML else json).decode(body, strict=False)
-        except DecodeError as error:
-            raise status.bad_request(error.message) from None
-        kind, version = value.get("kind", "DeleteOptions"), value.get("apiVersion", "v1")
-        if kind and kind != "DeleteOptions":
-            raise status.bad_request(
-                f'no kind "{kind}" is registered for version "{version}" in scheme '
-                '"pkg/apis/meta/internalversion/scheme/register.go:27"'
-            )
-    return options.parse_delete_options(context.query.as_dict(), value)

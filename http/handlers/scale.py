@@ -1,0 +1,79 @@
+"""The scale subresource: a workload shown, and changed, as an autoscaling/v1 Scale."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kubechronicle.api import options, status, subresources
+from kubechronicle.api.codecs import negotiate
+from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.tables import SCALE, include_object_policy, partial_object_metadata, table
+from kubechronicle.http.answers import CACHE_CONTROL, object_form
+from kubechronicle.http.context import Context
+from kubechronicle.http.encoder import Object, encode
+from kubechronicle.http.handlers.bodies import MAX_BODY, caller_of, decoded_body, target_of
+from kubechronicle.http.messages import Request, Response
+
+if TYPE_CHECKING:
+    from kubechronicle.http.handlers.resources import Resources
+
+
+async def scale(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
+    """GET, PUT and PATCH of …/scale."""
+    info = context.info
+    if request.method == "GET":
+        entry = await resources.store.reads.get(rt, info.namespace, info.name)
+        if entry is None:
+            raise status.not_found(rt, info.name)
+        return _answer(request, context, rt, subresources.scale_of(entry.object()))
+    writes = resources.store.writes
+    asked: options.CreateOptions
+    if request.method == "PUT":
+        asked = options.parse_update_options(context.query.as_dict())
+        value, duplicates = await decoded_body(request, subresources.scale_type(rt), asked.field_validation)
+        wanted, warnings = subresources.decode_scale(
+            rt, value, name=info.name, namespace=info.namespace, validation=asked.field_validation,
+            duplicates=duplicates, raw=await request.body(MAX_BODY),
+        )  # fmt: skip
+        context.warnings.extend(warnings)
+
+        def change(old: Object) -> Object:
+            return subresources.with_scale(old, wanted)
+
+    else:
+        content_type = negotiate.patch_type(request.headers.get("content-type"))
+        asked = options.parse_patch_options(context.query.as_dict(), content_type)
+        body = await request.body(MAX_BODY)
+
+        def change(old: Object) -> Object:
+            patched, warnings = subresources.patch_scale(
+                rt, old, content_type, body, validation=asked.field_validation
+            )
+            context.warnings[:] = warnings
+            return subresources.with_scale(old, patched)
+
+    target = target_of(request, context, rt, asked)
+    written = await writes.edit(caller_of(request, context, asked.field_manager), target, change)
+    stored = written.entry.object() if written.entry is not None else written.object
+    if stored is None:
+        raise AssertionError("a write leaves an entry or an object")
+    return _answer(request, context, rt, subresources.scale_of(stored))
+
+
+def _answer(request: Request, context: Context, rt: ResourceType, made: Object) -> Response:
+    form = object_form(request, context)
+    if form.kind == "Table":
+        made = table(
+            subresources.scale_type(rt),
+            [made],
+            now=datetime.now(UTC),
+            include_object=include_object_policy(context.query.get("includeObject")),
+            list_metadata={"resourceVersion": made["metadata"].get("resourceVersion", "")},
+            version=f"meta.k8s.io/{form.version}",
+            printer=SCALE,
+        )
+    elif form.kind:
+        made = partial_object_metadata(made, f"meta.k8s.io/{form.version}")
+    body = encode(made, form.media_type, pretty=form.pretty)
+    return Response(200, [("content-type", form.content_type), CACHE_CONTROL], body)
