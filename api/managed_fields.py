@@ -29,23 +29,20 @@ ANCIENT: Final = "ancient-changes"
 
 Paths = tuple[tuple[str, ...], ...]
 
-UNTRACKED: Final[Paths] = (
-    ("apiVersion",),
-    ("kind",),
-    *(
-        ("metadata", name)
-        for name in (
-            "name",
-            "namespace",
-            "creationTimestamp",
-            "selfLink",
-            "uid",
-            "clusterName",
-            "generation",
-            "managedFields",
-            "resourceVersion",
-        )
-    ),
+UNTRACKED: Final = frozenset(("f:apiVersion", "f:kind"))
+UNTRACKED_METADATA: Final = frozenset(
+    f"f:{name}"
+    for name in (
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    )
 )
 """Fields nobody owns: they name the object or are the server's."""
 
@@ -80,7 +77,7 @@ def track(
         changed, removed = field_sets.compare(kind.zero() if old is None else _plain(old), new, kind)
     except NoPathElement:
         return  # no entries rather than wrong ones
-    changed = field_sets.without_paths(changed, (*UNTRACKED, *reset))
+    changed = field_sets.without_paths(_strip(changed), reset)
     removed = field_sets.without_paths(removed, reset)
     result = _take(entries, changed, removed, writer)
     if result:
@@ -96,7 +93,7 @@ def _entries_to_start_from(given: list[Entry] | None, held: list[Entry], *, subr
 
     One empty entry, ``[{}]``, resets; an empty list does not, since it comes from clients that know no managedFields.
     """
-    if subresource or not given:
+    if subresource or not given or given == held:
         return held
     if given == [{}]:
         return []
@@ -143,9 +140,18 @@ def _take(entries: list[Entry], changed: FieldSet, removed: FieldSet, writer: Wr
 
 
 def _strip(fields: FieldSet) -> FieldSet:
-    if "f:metadata" in fields or "f:kind" in fields or "f:apiVersion" in fields:
-        return field_sets.without_paths(fields, UNTRACKED)
-    return fields
+    """Return the set without the fields nobody owns."""
+    inner = fields.get("f:metadata")
+    if inner is None and UNTRACKED.isdisjoint(fields):
+        return fields
+    kept = {element: node for element, node in fields.items() if element not in UNTRACKED}
+    if inner and not UNTRACKED_METADATA.isdisjoint(inner):
+        left = {element: node for element, node in inner.items() if element not in UNTRACKED_METADATA}
+        if left:
+            kept["f:metadata"] = left
+        else:
+            del kept["f:metadata"]
+    return kept
 
 
 def _entry(writer: Writer, fields: FieldSet) -> Entry:

@@ -142,6 +142,8 @@ def label_value(text: str) -> list[str]:
 
 def config_key(text: str) -> list[str]:
     """A key of a ConfigMap or Secret: it must be usable as a file name."""
+    if _config_key_match(text) and len(text) <= SUBDOMAIN_MAX and text[0] != ".":
+        return []
     problems = [max_length(SUBDOMAIN_MAX)] if len(text.encode()) > SUBDOMAIN_MAX else []
     if not _config_key_match(text):
         message = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"

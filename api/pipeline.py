@@ -301,19 +301,32 @@ def _check_preconditions(
 def _validate_update(
     rt: ResourceType, strategy: Strategy, below: SubresourceStrategy | None, new: Object, old: Object
 ) -> list[Cause]:
+    """Return what is wrong with an update.
+
+    Kubernetes checks metadata up to four times, for all kinds and once more for each, and reports what is wrong as
+    often. Once is enough to see that nothing is.
+    """
     meta, held = new["metadata"], old["metadata"]
-    causes = metadata.validate(meta, namespaced=rt.namespaced, name_check=names.segment_name, kube=False)
-    causes += metadata.validate_update(meta, held, kube=False)
-    causes += metadata.validate_update(meta, held, kube=strategy.kube_finalizers)
+    common = metadata.validate(meta, namespaced=rt.namespaced, name_check=names.segment_name, kube=False)
+    common += metadata.validate_update(meta, held, kube=strategy.kube_finalizers)
+    whole = below is None and strategy.validates_whole_update
+    if common:
+        common = metadata.validate(meta, namespaced=rt.namespaced, name_check=names.segment_name, kube=False)
+        common += metadata.validate_update(meta, held, kube=False)
+        common += metadata.validate_update(meta, held, kube=strategy.kube_finalizers)
     if below is not None:
-        return causes + below.validate_update(new, old)
-    if strategy.validates_whole_update:
-        causes += strategy.validate_update(new, old)
-        causes += _validate_metadata(rt, strategy, meta)
-        return causes + strategy.validate(new)
+        return common + below.validate_update(new, old)
+    if whole:
+        repeated = _validate_metadata(rt, strategy, meta) if common else _validate_name(strategy, meta)
+        return common + strategy.validate_update(new, old) + repeated + strategy.validate(new)
     if strategy.validates_spec_update:
-        causes += strategy.validate(new)
-    return causes + strategy.validate_update(new, old)
+        common += strategy.validate(new)
+    return common + strategy.validate_update(new, old)
+
+
+def _validate_name(strategy: Strategy, meta: Object) -> list[Cause]:
+    name = meta.get("name", "")
+    return [invalid_value("metadata.name", name, text) for text in names.NAME_CHECKS[strategy.names](name, False)]
 
 
 def _conclude(rt: ResourceType, old: Object, new: Object, expected: int) -> Prepared:

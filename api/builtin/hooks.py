@@ -293,18 +293,21 @@ def volume_status_moves(new: Object, old: Object, now: str) -> None:
 _DATA_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 
 
+def _is_data_source(reference: Object) -> bool:
+    return (reference.get("apiGroup") or "", reference.get("kind")) in _DATA_SOURCES
+
+
 def new_claim(new: Object) -> None:
     """A claim begins pending; its data source has an older and a newer form."""
     new["status"] = {"phase": "Pending"}
     spec = new["spec"]
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if source and (source.get("apiGroup") or "", source.get("kind")) not in _DATA_SOURCES:
+    if source and not _is_data_source(source):
         del spec["dataSource"]
     elif source and not reference:
         spec["dataSourceRef"] = dict(source)
-    elif reference and not source and (reference.get("apiGroup") or "", reference.get("kind")) in _DATA_SOURCES:
-        if not reference.get("namespace"):
-            spec["dataSource"] = dict(reference)
+    elif reference and not source and not reference.get("namespace") and _is_data_source(reference):
+        spec["dataSource"] = dict(reference)
 
 
 # -- workloads --------------------------------------------------------------------------------------------------------
