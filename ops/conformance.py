@@ -5,7 +5,7 @@
 FOLDER holds replay.py, cases/AREA.yaml and expected/AREA.json; without it there is nothing to replay, which is said
 and is no failure. Every area gets a fresh server on an empty store, run as the reference was: own control loops off,
 service range 10.96.0.0/16, the caller in system:masters. Prints a line an area and the totals; exit code 0 also when
-cases fail, since the totals are a measure, not a gate.
+cases fail, since the totals are a measure, not a gate, and 1 when an area could not be replayed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
 
 from kubechronicle.ops.bench.processes import ServerProcess, StartError, running
 
@@ -44,13 +46,21 @@ class Totals:
         return f"{name:14} core {self.core:4}/{self.cases:<4} {share:5.1f} %   strict {self.strict:4}/{self.cases}"
 
 
+class NotReplayed(Exception):
+    """replay.py did not come to its end; the message is all it said."""
+
+
 def parse(output: str) -> Totals:
-    """The closing lines of replay.py. ValueError: there are none."""
+    """The closing lines of replay.py. NotReplayed: there are none."""
     found = {name: (int(passed), int(failed)) for name, passed, failed in
              re.findall(r"^(strict|core): (\d+) passed, (\d+) failed$", output, re.MULTILINE)}  # fmt: skip
     if set(found) != {"strict", "core"}:
-        raise ValueError("replay.py did not come to its end")
+        raise NotReplayed(output.strip() or "no output")
     return Totals(core=found["core"][0], strict=found["strict"][0], cases=sum(found["core"]))
+
+
+def count_cases(folder: Path, area: str) -> int:
+    return len(yaml.safe_load((folder / "cases" / f"{area}.yaml").read_text()))
 
 
 def replay_area(folder: Path, area: str) -> tuple[Totals, str]:
@@ -69,10 +79,7 @@ def replay_area(folder: Path, area: str) -> tuple[Totals, str]:
             ]  # fmt: skip
             answer = subprocess.run(command, capture_output=True, text=True, timeout=REPLAY_TIMEOUT, check=False)
     output = answer.stdout + answer.stderr
-    try:
-        return parse(output), output
-    except ValueError:
-        return Totals(), output
+    return parse(output), output
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,22 +95,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown := sorted(set(options.areas) - set(known)):
         print(f"conformance: no such area: {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
-    total, details = Totals(), []
+    total, details, exit_code = Totals(), [], 0
     for area in options.areas or known:
         try:
             totals, output = replay_area(options.folder, area)
-        except (StartError, subprocess.TimeoutExpired) as error:
-            totals, output = Totals(), str(error)
-        if not totals.cases:
-            print(f"{area:14} not replayed: {output.strip().splitlines()[-1] if output.strip() else 'no output'}")
-        else:
             print(totals.line(area), flush=True)
+        except (StartError, NotReplayed, subprocess.TimeoutExpired) as error:
+            output, exit_code = str(error), 1
+            totals = Totals(cases=count_cases(options.folder, area))  # all of them failed
+            print(f"{area:14} not replayed: {output.splitlines()[-1]}", flush=True)
         total += totals
         details.append(f"== {area}\n{output}")
     if options.details is not None:
         options.details.write_text("\n".join(details))
     print(total.line("total"))
-    return 0
+    return exit_code
 
 
 if __name__ == "__main__":

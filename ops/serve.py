@@ -247,8 +247,8 @@ def _check_certificates(settings: Settings) -> None:
         try:
             context.load_verify_locations(authorities)
         except ssl.SSLError as error:
-            why = error.reason or error
-            raise OperatorError(f"--client-ca-file: {authorities} holds no certificates (PEM): {why}") from None
+            reason = error.reason or str(error)
+            raise OperatorError(f"--client-ca-file: {authorities} holds no certificates (PEM): {reason}") from None
 
 
 def _try_port(bound: IPAddress, port: int) -> int:
