@@ -279,8 +279,13 @@ def key_element(item: Any, kind: ListType) -> str:
     """Return the path element of an item of a keyed list."""
     if item.__class__ is not dict:
         raise NoPathElement("an item of a keyed list is no object")
+    if len(kind.keys) == 1:
+        name = kind.keys[0]
+        value = item.get(name)
+        if value.__class__ is str and value.isalnum() and value.isascii():
+            return f'k:{{"{name}":"{value}"}}'
     keys = {}
-    for name in sorted(kind.keys):
+    for name in kind.keys:
         value = item.get(name, KEY_DEFAULTS.get(name))
         if value is None:
             raise NoPathElement(f"an item of a keyed list lacks its key {name}")

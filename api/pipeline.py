@@ -185,8 +185,8 @@ def _reset_status(rt: ResourceType, obj: Object) -> None:
 
 
 def _default_stored(rt: ResourceType, obj: Object) -> None:
-    """Default what the strategy has set: Kubernetes defaults an object again whenever it reads it from its store."""
-    if rt.definition:
+    """Default what a conversion or the hooks have set, as Kubernetes does whenever it reads from its store."""
+    if rt.definition and (strategy_of(rt.resource).defaults_again or not rt.is_storage_version):
         defaulting.apply(obj, _storage_kind(rt))
 
 

@@ -62,6 +62,7 @@ class Strategy:
     ``returns_deleted``: a deletion answers the object instead of a Status. ``validates_whole_update``: an update is
     checked like a creation too, all of its metadata included; otherwise ``validate`` alone runs on an update, and not
     even that without ``validates_spec_update``. ``kube_finalizers``: finalizers need a domain.
+    ``defaults_again``: what the hooks set has defaults that follow from it.
     """
 
     names: str = "subdomain"
@@ -77,6 +78,7 @@ class Strategy:
     validates_whole_update: bool = True
     validates_spec_update: bool = True
     kube_finalizers: bool = True
+    defaults_again: bool = False
     prepare_create: PrepareCreate = lambda new: None
     prepare_update: PrepareUpdate = lambda new, old: None
     validate: Validate = lambda new: []

@@ -147,6 +147,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "jobs.batch": Strategy(
         generation=True,
         dependents=ORPHAN,
+        defaults_again=True,
         prepare_create=hooks.new_job,
         validates_whole_update=False,
         validate=validation_apps.job,

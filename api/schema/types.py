@@ -84,7 +84,7 @@ class MapType(Type):
 
 
 class ListType(Type):
-    """A list. ``list_type`` is atomic, set or map; ``keys`` are the key fields of a map's items.
+    """A list. ``list_type`` is atomic, set or map; ``keys`` are the key fields of a map's items, sorted.
 
     ``merge_key`` and ``strategies`` are what strategic merge patch goes by; they may differ from ``keys``.
     """
@@ -95,7 +95,7 @@ class ListType(Type):
         super().__init__(go_type)
         self.item = item
         self.list_type: str = schema.get("x-kubernetes-list-type", ATOMIC)
-        self.keys: tuple[str, ...] = tuple(schema.get("x-kubernetes-list-map-keys", ()))
+        self.keys: tuple[str, ...] = tuple(sorted(schema.get("x-kubernetes-list-map-keys", ())))
         self.merge_key: str = schema.get("x-kubernetes-patch-merge-key", "")
         self.strategies: tuple[str, ...] = _strategies(schema)
 
