@@ -22,7 +22,7 @@ class AsgiExchange(HttpExchange):
 
     def __init__(self, host: Host, credit: Callable[[int], Awaitable[None]]) -> None:
         super().__init__(host)
-        self._consumed = credit  # type: ignore[method-assign]
+        self._credit = credit
         self._send: AppSend
 
     async def spawn_app(self, app: object, config: object, scope: Any, send: AppSend) -> AppPut:
@@ -57,6 +57,9 @@ class AsgiExchange(HttpExchange):
             await self._consumed(len(data))
         if not event["more_body"]:
             self.feed_end()
+
+    async def _consumed(self, size: int) -> None:
+        await self._credit(size)
 
     async def _send_answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         if status not in NO_BODY:

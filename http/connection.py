@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import socket
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import trio
@@ -20,7 +21,8 @@ from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.trio.worker_context import WorkerContext
 
-from kubechronicle.http.asgi import Exchange
+from kubechronicle.http.connection_host import WireProtocol
+from kubechronicle.http.exchange import Exchange
 from kubechronicle.http.http1 import Http1Protocol
 from kubechronicle.http.http2 import Http2Protocol
 from kubechronicle.http.messages import Application
@@ -59,7 +61,7 @@ class Connection:
         self.deadline = trio.current_time() + server.limits.handshake
         self._server = server
         self._stream = stream
-        self._protocol: Http1Protocol | Http2Protocol | None = None
+        self._protocol: WireProtocol | None = None
         self._nursery: trio.Nursery
         self._exchanges: set[Exchange] = set()
         self._send_lock = trio.Lock()
@@ -99,15 +101,15 @@ class Connection:
         else:
             self._protocol = Http1Protocol(self, self._server.hypercorn_config, self._server.context)
             self.deadline = trio.current_time() + self.limits.header_wait
-        protocol = self._protocol
-        await protocol.initiate()
+        await self._protocol.initiate()
         with self._reading:
-            await self._read(protocol)
+            await self._read()
         if not self._lost:
-            await protocol.handle(Closed())
+            self._tell_exchanges()
+            await self._protocol.handle(Closed())
             await self._farewell()
 
-    async def _read(self, protocol: Http1Protocol | Http2Protocol) -> None:
+    async def _read(self) -> None:
         awaiting = False
         while not self._closing:
             try:
@@ -117,8 +119,9 @@ class Connection:
                 return
             if not data:
                 return
-            await protocol.handle(RawData(data))
-            if not protocol.awaits_header:
+            assert self._protocol is not None
+            await self._protocol.handle(RawData(data))
+            if not self._protocol.awaits_header:
                 awaiting = False
             elif not awaiting:
                 awaiting = True
@@ -177,6 +180,7 @@ class Connection:
             self.deadline = trio.current_time() + self.limits.idle if event.idle else math.inf
         elif isinstance(event, Closed):
             self._closing = True
+            self.deadline = math.inf  # the farewell has its own bound
             self._reading.cancel()
 
     async def _send_bytes(self, data: bytes) -> None:
@@ -204,11 +208,28 @@ class Connection:
         finally:
             self._send_lock.release()
 
-    def start_exchange(self, exchange: Exchange) -> None:
+    async def receive(self) -> bytes:
+        try:
+            data = await self._stream.receive_some()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            data = b""
+        if not data:
+            self.lost()
+        return data
+
+    async def hand_over(self, protocol: WireProtocol, data: bytes) -> None:
+        self._protocol = protocol
+        self.deadline = math.inf
+        await protocol.initiate()
+        await protocol.handle(RawData(data))
+
+    def begin_exchange(self, exchange: Exchange) -> None:
         self._exchanges.add(exchange)
         self._server.requests += 1
         self._server.running_requests += 1
-        self._nursery.start_soon(exchange.run)
+
+    def start_task(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
+        self._nursery.start_soon(task, *args)
 
     def finish_exchange(self, exchange: Exchange) -> None:
         self._exchanges.discard(exchange)

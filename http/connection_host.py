@@ -1,4 +1,4 @@
-"""What the wire protocols (http1.py, http2.py) need of the connection they run on (connection.py)."""
+"""The two sides of a connection: what it needs of its wire protocol, and what the protocols need of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,26 @@ from typing import Protocol
 
 from hypercorn.events import Event
 
-from kubechronicle.http.asgi import Host
+from kubechronicle.http.exchange import Host
+
+
+class WireProtocol(Protocol):
+    """What a connection needs of the protocol it carries."""
+
+    @property
+    def awaits_header(self) -> bool:
+        """A request has begun and its header is not complete."""
+
+    async def initiate(self) -> None: ...
+
+    async def handle(self, event: Event) -> None:
+        """RawData: received bytes. Closed: the connection has ended."""
+
+    async def drain(self) -> None:
+        """Go on with nothing new; send Closed when nothing is under way, now or later."""
+
+    def disconnected(self) -> None:
+        """The connection has ended: whatever waits in the protocol must not."""
 
 
 class ConnectionHost(Host, Protocol):
@@ -15,5 +34,11 @@ class ConnectionHost(Host, Protocol):
 
     async def send(self, event: Event) -> None:
         """RawData: to the client, in order. Closed: end the connection. Updated: whether a request is under way."""
+
+    async def receive(self) -> bytes:
+        """The next bytes, for a protocol whose `handle` has not returned; b"" when the client is gone."""
+
+    async def hand_over(self, protocol: WireProtocol, data: bytes) -> None:
+        """`protocol` takes the connection's bytes from now on, beginning with `data`."""
 
     def count_protocol_error(self) -> None: ...

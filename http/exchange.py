@@ -1,7 +1,7 @@
 """Drives an application for one HTTP request, whichever protocol carries it.
 
-Lives here: the body's way in (bounded, waited for, discarded), the answer's way out as a few named steps, and the end of
-a request whose client left. Not here: how a step looks on the wire (http1.py; asgi.py for Hypercorn's streams),
+Lives here: the body's way in (bounded, waited for, discarded), the answer's way out as a few named steps, and the end
+of a request whose client left. Not here: how a step looks on the wire (http1.py; asgi.py for Hypercorn's streams),
 WebSocket (websocket.py), the connection's own life (connection.py).
 
 Invariant: only `buffer_full` asks a connection's reader to wait, and it is false as soon as the application has
@@ -118,6 +118,10 @@ class HttpExchange:
         self._notify()
 
     @property
+    def received_whole(self) -> bool:
+        return self._ended
+
+    @property
     def buffer_full(self) -> bool:
         return self._buffered > self._host.limits.body_buffer and not (self._gone or self._discarding)
 
@@ -222,12 +226,19 @@ class HttpExchange:
 
     async def _answer(self, response: Response) -> None:
         body = response.body
+        try:
+            headers = encode_headers(response.headers)
+        except ValueError as error:
+            self._host.report(f"answer to {self.request.method} {self.request.raw_path}", error)
+            if not isinstance(body, bytes):
+                await close_iterator(body)
+            response, headers, body = Response(500), [], b""
         if not isinstance(body, bytes):
-            await self._answer_stream(response, body)
+            await self._answer_stream(response.status, headers, body)
         elif self._gone:
             raise ClientDisconnected
         else:
-            await self._send_answer(response.status, encode_headers(response.headers), body)
+            await self._send_answer(response.status, headers, body)
 
     async def _discard_rest(self) -> None:
         """After an answer that came before the body's end: the rest, within bounds; `_ended` tells whether it came."""
@@ -241,14 +252,16 @@ class HttpExchange:
                 self._buffered = 0
                 self._notify()
 
-    async def _answer_stream(self, response: Response, body: AsyncIterator[bytes]) -> None:
+    async def _answer_stream(
+        self, status: int, headers: list[tuple[bytes, bytes]], body: AsyncIterator[bytes]
+    ) -> None:
         complete = False
         try:
             with trio.CancelScope() as self._stream_scope:
                 if self._gone:
                     raise ClientDisconnected
                 await self._discard_buffered()
-                await self._send_head(response.status, encode_headers(response.headers))
+                await self._send_head(status, headers)
                 complete = await self._send_chunks(body)
         finally:
             self._stream_scope = None

@@ -30,8 +30,9 @@ from hypercorn.typing import ConnectionState
 from hypercorn.utils import filter_pseudo_headers
 from hyperframe.frame import GoAwayFrame
 
-from kubechronicle.http.asgi import HttpExchange, split_target
+from kubechronicle.http.asgi import AsgiExchange
 from kubechronicle.http.connection_host import ConnectionHost
+from kubechronicle.http.exchange import split_target
 
 DEFAULT_WINDOW = 65_535  # RFC 9113 §6.9.2
 FRAME_HEADER = 9
@@ -69,7 +70,13 @@ class Http2Protocol(H2Protocol):
         self._last_stream = 0
         self._refuse_after: int | None = None
         self.connection = h2.connection.H2Connection(
-            config=h2.config.H2Configuration(client_side=False, header_encoding=None)
+            config=h2.config.H2Configuration(
+                client_side=False,
+                header_encoding=None,
+                # Ours come from encode_headers, in lower case and checked, without connection fields.
+                validate_outbound_headers=False,
+                normalize_outbound_headers=False,
+            )
         )
         codes = h2.settings.SettingCodes
         self.connection.local_settings = h2.settings.Settings(
@@ -187,7 +194,7 @@ class Http2Protocol(H2Protocol):
         async def consumed(size: int) -> None:
             await self._credit(stream_id, size)
 
-        exchange = HttpExchange(self._host, consumed=consumed)
+        exchange = AsgiExchange(self._host, consumed)
         stream = HTTPStream(
             self.app, self.config, self.context, cast(Any, exchange), True, self.client, self.server,
             self.stream_send, stream_id,

@@ -21,7 +21,8 @@ from wsproto.events import CloseConnection, Message, Ping
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from kubechronicle.http.asgi import AppPut, AppSend, Host, close_iterator, encode_headers, split_target
+from kubechronicle.http.asgi import AppPut, AppSend
+from kubechronicle.http.exchange import Host, close_iterator, encode_headers, split_target
 from kubechronicle.http.messages import ClientDisconnected, HeaderList, Headers, Request, Response, WebSocketClosed
 
 EARLY_BYTES = 64 * 1024
@@ -116,13 +117,14 @@ class WebSocketExchange:
             query_string=query_string,
             headers=Headers.from_raw(scope["headers"]),
             exchange=self,
-            client=scope["client"] or ("", 0),
+            client=scope["client"],
             peer_certificate=self._host.peer_certificate,
             http_version=scope["http_version"],
             draining=self._host.draining,
             websocket=self,
         )
-        self._host.start_exchange(self)
+        self._host.begin_exchange(self)
+        self._host.start_task(self.run)
         return self.put
 
     def spawn(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
