@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import trio
 import trio.testing
+
 from kubechronicle.actors.errors import ActorCrashed, MailboxFull
 from kubechronicle.actors.resource_actor import (
     APPEND,
@@ -142,7 +143,7 @@ async def test_the_appenders_bound_is_told_to_the_caller() -> None:
 
 
 async def test_a_crash_between_decide_and_append_loses_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    """The commit in hand learns that nothing happened; one in flight gets its outcome; one in the mailbox is handled."""
+    """Who is in hand learns that nothing happened; who is in flight gets the outcome; who waits is handled."""
     appender = Appender()
     crash_on = {"b"}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+
 from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor
 
