@@ -61,40 +61,6 @@ make_venv() {
     die "this Python can make no virtual environment; install python3-venv (as root: apt-get install python3-venv)"
 }
 
-pip() {
-    mkdir -p .cache
-    "$1" - "$PIP_URL" "$PIP_SHA256" .cache/pip.whl <<'PYTHON'
-import hashlib, sys, urllib.request
-url, digest, path = sys.argv[1:]
-try:
-    content = urllib.request.urlopen(url, timeout=60).read()
-except OSError as error:
-    sys.exit(f"install: cannot fetch pip: {error}")
-if hashlib.sha256(content).hexdigest() != digest:
-    sys.exit("install: the pip fetched is not the one expected")
-open(path, "wb").write(content)
-PYTHON
-}
-make_venv() {
-    python=$(find_python)
-    say "making .venv with $("$python" --version) ($python)"
-    rm -rf .venv
-    if "$python" -c 'import venv, ensurepip' 2>/dev/null && "$python" -m venv .venv; then return; fi
-    rm -rf .venv
-    if "$python" -m venv --without-pip .venv 2>/dev/null && fetch_pip "$python"; then
-        .venv/bin/python .cache/pip.whl/pip --disable-pip-version-check install -q --no-index .cache/pip-26.3-py3-none-any.whl
-        return
-    fi
-    rm -rf .venv
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-        say "this Python lacks venv: installing python3-venv with apt-get"
-        { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install python3-venv; } >/dev/null ||
-            die "apt-get could not install python3-venv; install it by hand"
-        "$python" -m venv .venv && return
-    fi
-    die "this Python can make no virtual environment; install python3-venv (as root: apt-get install python3-venv)"
-}
-
 pip() { .venv/bin/python -m pip --disable-pip-version-check "$@"; }
 
 if ! { [ -x .venv/bin/python ] && fits .venv/bin/python && pip --version >/dev/null 2>&1; }; then make_venv; fi
