@@ -195,7 +195,10 @@ class Http1Protocol:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._after_upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserError:
+        except httptools.HttpParserError as error:
+            cause = error.__context__  # what a callback raised
+            if cause is not None and not isinstance(cause, RefusedRequest | ValueError):
+                self._host.report("HTTP/1.1 parser", cause)
             self._refuse_later(400)
         if self._in_head or (self._receiving is None and not self._queue and self._current is None):
             if self._head_bytes > self._host.limits.header_bytes:
@@ -256,7 +259,7 @@ class Http1Protocol:
             self._receiving = None
 
     def _check_head(self, version: str, exchange: Http1Exchange) -> tuple[str, str]:
-        """The target's parts, and what the fields say of this exchange. Raises RefusedRequest."""
+        """The target's parts, and what the fields say of this exchange. Raises RefusedRequest, ValueError (400)."""
         hosts = 0
         exchange.keep_alive = version == "1.1"
         for name, value in self._fields:
@@ -277,11 +280,7 @@ class Http1Protocol:
             self._refuse(400)
         if self._parser.get_method() == b"CONNECT":
             self._refuse(405)
-        try:
-            return split_target(self._url)
-        except ValueError:
-            self._refuse(400)
-            raise
+        return split_target(self._url)
 
     def _refuse(self, status: int) -> None:
         self._refuse_later(status)

@@ -95,6 +95,56 @@ async def test_expect_continue(wire: Any) -> None:
     assert bytes(await stream.receive_some()).endswith(b"\r\n\r\nok")
 
 
+async def test_expect_continue_refused(wire: Any) -> None:
+    """Without 100 the client may or may not send its body, so the connection cannot go on."""
+    served = await wire(refuse)
+    received = await served.say(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 403 ")
+    assert b"connection: close\r\n" in received
+
+
+async def test_an_application_may_wait_for_its_client_to_leave(wire: Any) -> None:
+    waiting, left = trio.Event(), trio.Event()
+
+    async def app(request: Request) -> Response:
+        await request.body(100)
+        waiting.set()
+        await request.wait_disconnect()
+        left.set()
+        return Response(200)
+
+    served = await wire(app)
+    for method, body in (("GET", b""), ("POST", b"body")):
+        client = await served.http1()
+        await client.send(method, "/", body)
+        with trio.fail_after(5):
+            await waiting.wait()
+            await client.stream.aclose()
+            await left.wait()
+        waiting, left = trio.Event(), trio.Event()
+    second = await served.http2()
+    await second.send("GET", "/")
+    with trio.fail_after(5):
+        await waiting.wait()
+        await second.stream.aclose()
+        await left.wait()
+    await served.check_alive()
+
+
+async def test_requests_pipelined_behind_a_stream_wait_for_its_end(wire: Any) -> None:
+    watch = Watch()
+    served = await wire(watch.app)
+    stream = await served.connect()
+    await stream.send_all(b"GET /watch HTTP/1.1\r\nHost: h\r\n\r\n" + b"GET /alive HTTP/1.1\r\nHost: h\r\n\r\n" * 200)
+    await watch.send.send(b"chunk")
+    await watch.send.aclose()
+    received = b""
+    with trio.fail_after(5):
+        while received.count(b"HTTP/1.1 200") < 201:
+            received += await stream.receive_some()
+    assert received.index(b"chunk") < received.index(b"\r\n\r\nok")
+
+
 async def test_head_has_the_length_but_no_body(wire: Any) -> None:
     served = await wire(echo)
     received = await served.say(b"HEAD / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
