@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kubechronicle.api.builtin import hooks, validation, validation_apps
+from kubechronicle.api.builtin import hooks, validation, validation_apps, validation_batch, validation_scaling
 from kubechronicle.api.strategy import ORPHAN, UNSUPPORTED, Strategy, SubresourceStrategy, status_update
 
 _STATUS: Final = MappingProxyType({"status": status_update()})
-_LABELS_KEPT: Final = MappingProxyType({"status": status_update("spec", metadata=("labels",))})
+_DEPLOYMENT_STATUS: Final = status_update(
+    "spec", metadata=("labels",), validate_update=validation_apps.deployment_status
+)
 
 _PLAIN: Final = Strategy(status=False)
 """A kind that is all data."""
@@ -115,14 +117,16 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
         validate=validation_apps.deployment,
         validate_update=validation_apps.selector_update,
-        subresources=_LABELS_KEPT,
+        subresources=MappingProxyType({"status": _DEPLOYMENT_STATUS}),
     ),
     "replicasets.apps": Strategy(
         generation=True,
         validates_whole_update=False,
         validate=validation_apps.replica_set,
         validate_update=validation_apps.selector_update,
-        subresources=_STATUS,
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation_apps.replica_set_status)}
+        ),
     ),
     "statefulsets.apps": Strategy(
         names="label",
@@ -150,18 +154,23 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         defaults_again=True,
         prepare_create=hooks.new_job,
         validates_whole_update=False,
-        validate=validation_apps.job,
-        validate_update=validation_apps.job_update,
-        subresources=_STATUS,
+        validate=validation_batch.job,
+        validate_update=validation_batch.job_update,
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation_batch.job_status)}),
     ),
     "cronjobs.batch": Strategy(
         generation=True,
         validates_whole_update=False,
-        validate=validation_apps.cron_job,
+        validates_spec_update=False,
+        validate=validation_batch.cron_job,
+        validate_update=validation_batch.cron_job_update,
         subresources=_STATUS,
     ),
     "horizontalpodautoscalers.autoscaling": Strategy(
-        subresources=_STATUS, validates_whole_update=False, names="segment"
+        subresources=_STATUS,
+        validates_whole_update=False,
+        names="segment",
+        validate=validation_scaling.autoscaler,
     ),
     "leases.coordination.k8s.io": Strategy(
         status=False,
@@ -204,7 +213,13 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "ipaddresses.networking.k8s.io": _PLAIN,
     "servicecidrs.networking.k8s.io": Strategy(subresources=_STATUS),
     "poddisruptionbudgets.policy": Strategy(
-        generation=True, unconditional_update=False, subresources=_STATUS, validates_whole_update=False
+        generation=True,
+        unconditional_update=False,
+        validates_whole_update=False,
+        validate=validation_scaling.disruption_budget,
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation_scaling.disruption_budget_status)}
+        ),
     ),
     "storageclasses.storage.k8s.io": _PLAIN,
     "csidrivers.storage.k8s.io": Strategy(status=False, unconditional_update=False),

@@ -1,12 +1,13 @@
-"""Validation of the workload kinds (apps, batch, ReplicationController), in the form of validation.py."""
+"""Validation of the workload kinds (apps, ReplicationController), in the form of validation.py."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api import names
-from kubechronicle.api.builtin.validation import immutable, pod_spec
+from kubechronicle.api.builtin.validation import RESTART_POLICIES, immutable, pod_spec
 from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.metadata import validate_annotations, validate_labels
 
@@ -18,8 +19,9 @@ _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
 def not_negative(spec: Mapping[str, Any], field: str, *members: str) -> list[Cause]:
     """Return causes for numbers below zero."""
+    prefix = f"{field}." if field else ""
     return [
-        invalid_value(f"{field}.{name}", spec[name], NOT_NEGATIVE)
+        invalid_value(f"{prefix}{name}", spec[name], NOT_NEGATIVE)
         for name in members
         if spec.get(name) is not None and spec[name] < 0
     ]
@@ -67,46 +69,97 @@ def selector_matches(selector: Object, labels: Mapping[str, str]) -> bool:
     return True
 
 
-def _pod_template(template: Object, field: str, *, restart: tuple[str, ...] = ("Always",)) -> list[Cause]:
+def pod_template(template: Object, field: str) -> list[Cause]:
+    """The rules of a pod template's labels, annotations and spec."""
     metadata = template.get("metadata") or {}
     causes = validate_labels(metadata.get("labels") or {}, f"{field}.metadata.labels")
     causes += validate_annotations(metadata.get("annotations") or {}, f"{field}.metadata.annotations")
+    return causes + pod_spec(template.get("spec") or {}, f"{field}.spec")
+
+
+def _long_running(template: Object, field: str) -> list[Cause]:
+    """Pods of these workloads run until they are deleted."""
     spec = template.get("spec") or {}
-    causes += pod_spec(spec, f"{field}.spec")
+    causes: list[Cause] = []
     policy = spec.get("restartPolicy", "")
-    if policy in ("Always", "Never", "OnFailure") and policy not in restart:
-        causes.append(not_supported(f"{field}.spec.restartPolicy", policy, restart))
+    if policy in RESTART_POLICIES and policy != "Always":
+        causes.append(not_supported(f"{field}.spec.restartPolicy", policy, ("Always",)))
+    if spec.get("activeDeadlineSeconds") is not None:
+        detail = "activeDeadlineSeconds in ReplicaSet is not Supported"
+        causes.append(forbidden(f"{field}.spec.activeDeadlineSeconds", detail))
     return causes
 
 
-def _selector_and_template(spec: Object, field: str = "spec") -> list[Cause]:
+def selector_and_template(spec: Object, what: str) -> list[Cause]:
     """The selector is there, selects something, and selects the template's pods."""
     causes: list[Cause] = []
     selector = spec.get("selector")
-    if selector is None:
-        causes.append(required(f"{field}.selector"))
-    else:
-        causes += label_selector(selector, f"{field}.selector")
-        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            causes.append(invalid_value(f"{field}.selector", {}, "empty selector is invalid for deployment"))
     template = spec.get("template") or {}
-    labels = (template.get("metadata") or {}).get("labels") or {}
-    if selector and not causes and not selector_matches(selector, labels):
-        detail = "`selector` does not match template `labels`"
-        causes.append(invalid_value(f"{field}.template.metadata.labels", labels, detail))
-    return causes + _pod_template(template, f"{field}.template")
+    labels = (template.get("metadata") or {}).get("labels")
+    selects = True
+    if selector is None:
+        causes.append(required("spec.selector"))
+        selects = False
+    else:
+        causes += label_selector(selector, "spec.selector")
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            causes.append(invalid_value("spec.selector", {}, f"empty selector is invalid for {what}"))
+        else:
+            selects = selector_matches(selector, labels or {})
+    if not selects:
+        causes.append(invalid_value("spec.template.metadata.labels", labels, MISMATCH))
+    return causes + pod_template(template, "spec.template") + _long_running(template, "spec.template")
+
+
+MISMATCH: Final = "`selector` does not match template `labels`"
+_PERCENT: Final = re.compile(r"[0-9]+%\Z")
+
+
+def int_or_percent(value: int | str, field: str) -> list[Cause]:
+    """A number that is not negative, or a percentage."""
+    if isinstance(value, int):
+        return [] if value >= 0 else [invalid_value(field, value, NOT_NEGATIVE)]
+    if _PERCENT.match(value):
+        return []
+    message = "a valid percent string must be a numeric string followed by an ending '%'"
+    return [invalid_value(field, value, names.regex_message(message, "[0-9]+%", "1%", "93%"))]
+
+
+def at_most_whole(value: int | str, field: str) -> list[Cause]:
+    """A percentage is a hundred at most."""
+    if isinstance(value, str) and _PERCENT.match(value) and int(value[:-1]) > 100:
+        return [invalid_value(field, value, "must not be greater than 100%")]
+    return []
+
+
+def _is_zero(value: int | str) -> bool:
+    return value == 0 or (isinstance(value, str) and bool(_PERCENT.match(value)) and int(value[:-1]) == 0)
+
+
+def _deployment_strategy(strategy: Object) -> list[Cause]:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    field = "spec.strategy.rollingUpdate"
+    if kind == "Recreate":
+        if rolling is None:
+            return []
+        return [forbidden(field, "may not be specified when strategy `type` is 'Recreate'")]
+    if kind != "RollingUpdate":
+        shown = {"Type": kind, "RollingUpdate": rolling}
+        return [not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))]
+    if rolling is None:
+        return [required("spec.strategy.rollingUpdate", "this should be defaulted and never be nil")]
+    surge, unavailable = rolling.get("maxSurge", 0), rolling.get("maxUnavailable", 0)
+    causes = int_or_percent(unavailable, f"{field}.maxUnavailable") + int_or_percent(surge, f"{field}.maxSurge")
+    if _is_zero(unavailable) and _is_zero(surge):
+        causes.append(invalid_value(f"{field}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+    return causes + at_most_whole(unavailable, f"{field}.maxUnavailable")
 
 
 def deployment(obj: Object) -> list[Cause]:
     """Selector, template and strategy of a deployment."""
     spec = obj["spec"]
-    causes = not_negative(spec, "spec", "replicas") + _selector_and_template(spec)
-    kind = (spec.get("strategy") or {}).get("type", "")
-    if kind not in ("Recreate", "RollingUpdate"):
-        causes.append(not_supported("spec.strategy.type", kind, ("Recreate", "RollingUpdate")))
-    elif kind == "Recreate" and (spec.get("strategy") or {}).get("rollingUpdate") is not None:
-        detail = "may not be specified when strategy `type` is 'Recreate'"
-        causes.append(forbidden("spec.strategy.rollingUpdate", detail))
+    causes = not_negative(spec, "spec", "replicas") + selector_and_template(spec, "deployment")
+    causes += _deployment_strategy(spec.get("strategy") or {})
     causes += not_negative(spec, "spec", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
@@ -120,16 +173,64 @@ def selector_update(new: Object, old: Object) -> list[Cause]:
     return immutable("spec.selector", new["spec"].get("selector"), old["spec"].get("selector"))
 
 
+_COUNTS: Final = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
+
+
+def deployment_status(new: Object, old: Object) -> list[Cause]:
+    """Counts are not negative, and parts are not more than the whole."""
+    status = new.get("status") or {}
+    causes = not_negative(status, "status", "observedGeneration", *_COUNTS, "collisionCount")
+    return causes + _parts_of_replicas(status, "updatedReplicas")
+
+
+def _parts_of_replicas(status: Object, *parts: str) -> list[Cause]:
+    causes: list[Cause] = []
+    whole = status.get("replicas", 0)
+    for name in (*parts, "readyReplicas", "availableReplicas"):
+        if status.get(name, 0) > whole:
+            causes.append(
+                invalid_value(f"status.{name}", status.get(name, 0), "cannot be greater than status.replicas")
+            )
+    available = status.get("availableReplicas", 0)
+    if available > status.get("readyReplicas", 0):
+        causes.append(invalid_value("status.availableReplicas", available, "cannot be greater than readyReplicas"))
+    return causes
+
+
+def replica_set_status(new: Object, old: Object) -> list[Cause]:
+    """Counts are not negative, and parts are not more than the whole."""
+    status = new.get("status") or {}
+    members = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
+    return not_negative(status, "status", *members) + _parts_of_replicas(status, "fullyLabeledReplicas")
+
+
 def replica_set(obj: Object) -> list[Cause]:
     """Selector and template of a replica set."""
     spec = obj["spec"]
-    return not_negative(spec, "spec", "replicas", "minReadySeconds") + _selector_and_template(spec)
+    return not_negative(spec, "spec", "replicas", "minReadySeconds") + selector_and_template(spec, "deployment")
 
 
 def daemon_set(obj: Object) -> list[Cause]:
-    """Selector and template of a daemon set."""
+    """Selector, template and strategy of a daemon set."""
     spec = obj["spec"]
-    return _selector_and_template(spec) + not_negative(spec, "spec", "minReadySeconds", "revisionHistoryLimit")
+    causes = selector_and_template(spec, "daemonset") + not_negative(spec, "spec", "minReadySeconds")
+    strategy = spec.get("updateStrategy") or {}
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    field = "spec.updateStrategy.rollingUpdate"
+    if kind == "RollingUpdate" and rolling is None:
+        causes.append(required(field))
+    elif kind == "RollingUpdate" and rolling is not None:
+        unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+        causes += int_or_percent(unavailable, f"{field}.maxUnavailable") + int_or_percent(surge, f"{field}.maxSurge")
+        if _is_zero(unavailable) and _is_zero(surge):
+            causes.append(required(f"{field}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+        elif not _is_zero(unavailable) and not _is_zero(surge):
+            causes.append(invalid_value(f"{field}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
+        causes += at_most_whole(unavailable, f"{field}.maxUnavailable") + at_most_whole(surge, f"{field}.maxSurge")
+    elif kind != "OnDelete":
+        shown = {"Type": kind, "RollingUpdate": rolling}
+        causes.append(not_supported("spec.updateStrategy", shown, ("RollingUpdate", "OnDelete")))
+    return causes + not_negative(spec, "spec", "revisionHistoryLimit")
 
 
 def stateful_set(obj: Object) -> list[Cause]:
@@ -139,8 +240,20 @@ def stateful_set(obj: Object) -> list[Cause]:
     policy = spec.get("podManagementPolicy", "")
     if policy not in ("OrderedReady", "Parallel"):
         causes.append(invalid_value("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
-    causes += not_negative(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit")
-    return causes + _selector_and_template(spec)
+    strategy = spec.get("updateStrategy") or {}
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    if kind == "OnDelete" and rolling is not None:
+        shown = {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
+        detail = "only allowed for updateStrategy 'RollingUpdate'"
+        causes.append(invalid_value("spec.updateStrategy.rollingUpdate", shown, detail))
+    elif kind == "RollingUpdate" and rolling is not None:
+        causes += not_negative(rolling, "spec.updateStrategy.rollingUpdate", "partition")
+    elif kind not in ("OnDelete", "RollingUpdate"):
+        shown = {"Type": kind, "RollingUpdate": rolling}
+        causes.append(invalid_value("spec.updateStrategy", shown, "must be 'RollingUpdate' or 'OnDelete'"))
+    causes += not_negative(spec, "spec", "replicas", "minReadySeconds")
+    causes += not_negative(spec.get("ordinals") or {}, "spec.ordinals", "start")
+    return causes + selector_and_template(spec, "statefulset") + not_negative(spec, "spec", "revisionHistoryLimit")
 
 
 STATEFUL_SET_UPDATE: Final = (
@@ -171,7 +284,7 @@ def stateful_set_update(new: Object, old: Object) -> list[Cause]:
 
 def controller_revision_update(new: Object, old: Object) -> list[Cause]:
     """A revision is a record."""
-    return immutable("data", new.get("data"), old.get("data"))
+    return immutable("data", new.get("data"), old.get("data")) + not_negative(new, "", "revision")
 
 
 def replication_controller(obj: Object) -> list[Cause]:
@@ -187,52 +300,5 @@ def replication_controller(obj: Object) -> list[Cause]:
         return [*causes, required("spec.template")]
     labels = (template.get("metadata") or {}).get("labels") or {}
     if selector and any(labels.get(key) != value for key, value in selector.items()):
-        detail = "`selector` does not match template `labels`"
-        causes.append(invalid_value("spec.template.metadata.labels", labels, detail))
-    return causes + _pod_template(template, "spec.template")
-
-
-def job(obj: Object) -> list[Cause]:
-    """Numbers, selector and template of a job."""
-    spec = obj["spec"]
-    members = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
-    causes = not_negative(spec, "spec", *members)
-    if spec.get("selector") is None:
-        causes.append(required("spec.selector"))
-    else:
-        causes += label_selector(spec["selector"], "spec.selector")
-    template = spec.get("template") or {}
-    labels = (template.get("metadata") or {}).get("labels") or {}
-    if spec.get("selector") and not selector_matches(spec["selector"], labels):
-        detail = "`selector` does not match template `labels`"
-        causes.append(invalid_value("spec.template.metadata.labels", labels, detail))
-    return causes + _pod_template(template, "spec.template", restart=("OnFailure", "Never"))
-
-
-def job_update(new: Object, old: Object) -> list[Cause]:
-    """What a job runs, and how often, never changes (while it is not suspended)."""
-    causes: list[Cause] = []
-    spec, held = new["spec"], old["spec"]
-    if spec.get("completionMode") != "Indexed":
-        causes += immutable("spec.completions", spec.get("completions"), held.get("completions"))
-    causes += immutable("spec.selector", spec.get("selector"), held.get("selector"))
-    if not held.get("suspend"):
-        causes += immutable("spec.template", spec.get("template"), held.get("template"))
-    causes += immutable("spec.completionMode", spec.get("completionMode"), held.get("completionMode"))
-    return causes
-
-
-def cron_job(obj: Object) -> list[Cause]:
-    """Schedule, policy and template of a cron job."""
-    spec = obj["spec"]
-    causes: list[Cause] = []
-    if not spec.get("schedule"):
-        causes.append(required("spec.schedule"))
-    causes += not_negative(spec, "spec", "startingDeadlineSeconds")
-    policy = spec.get("concurrencyPolicy", "")
-    if policy not in ("Allow", "Forbid", "Replace"):
-        causes.append(not_supported("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace")))
-    causes += not_negative(spec, "spec", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
-    template = ((spec.get("jobTemplate") or {}).get("spec") or {}).get("template") or {}
-    field = "spec.jobTemplate.spec.template"
-    return causes + _pod_template(template, field, restart=("OnFailure", "Never"))
+        causes.append(invalid_value("spec.template.metadata.labels", labels, MISMATCH))
+    return causes + pod_template(template, "spec.template") + _long_running(template, "spec.template")
