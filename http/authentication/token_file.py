@@ -22,17 +22,27 @@ def parse_token_file(path: Path) -> dict[bytes, User]:
     """The users by their token's SHA-256 digest. TokenFileError, OSError."""
     users: dict[bytes, User] = {}
     with path.open(newline="", encoding="utf-8") as lines:
-        for number, row in enumerate(csv.reader(lines, skipinitialspace=True), start=1):
-            if not row or not any(column.strip() for column in row):
-                continue
-            if len(row) < 3:
-                raise TokenFileError(f"{path}: line {number}: at least 3 columns needed (token, user name, user uid)")
-            token, name, uid = row[0].strip(), row[1].strip(), row[2].strip()
-            if not token or not name:
-                raise TokenFileError(f"{path}: line {number}: token and user name must not be empty")
-            groups = tuple(group.strip() for group in row[3].split(",") if group.strip()) if len(row) > 3 else ()
-            users.setdefault(_digest(token), User(name=name, uid=uid, groups=groups))
+        rows = enumerate(csv.reader(lines, skipinitialspace=True), start=1)
+        try:
+            for number, row in rows:
+                _enter(users, row, f"{path}: line {number}")
+        except UnicodeDecodeError:
+            raise TokenFileError(f"{path}: not UTF-8 text") from None
+        except csv.Error as error:
+            raise TokenFileError(f"{path}: not CSV: {error}") from None
     return users
+
+
+def _enter(users: dict[bytes, User], row: list[str], where: str) -> None:
+    if not any(column.strip() for column in row):
+        return
+    if len(row) < 3:
+        raise TokenFileError(f"{where}: at least 3 columns needed (token, user name, user uid)")
+    token, name, uid = row[0].strip(), row[1].strip(), row[2].strip()
+    if not token or not name:
+        raise TokenFileError(f"{where}: token and user name must not be empty")
+    groups = tuple(group.strip() for group in row[3].split(",") if group.strip()) if len(row) > 3 else ()
+    users.setdefault(_digest(token), User(name=name, uid=uid, groups=groups))
 
 
 def _digest(token: str) -> bytes:

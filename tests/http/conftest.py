@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import ssl
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from kubechronicle.http.listener import Server, serve
 from kubechronicle.http.messages import Application, Request, Response
 from kubechronicle.http.serve_config import Limits, ServeConfig
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/ is no package, and in_process.py is shared
 
 PATIENCE = 20.0
 

@@ -1,0 +1,280 @@
+"""Who asks: client certificates, the token file, the chain's rules, and what the first rights let through."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from in_process import ADMIN, JOE, open_server
+from trio.testing import MockClock
+
+from kubechronicle.http.authentication.chain import AuthenticationChain
+from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
+from kubechronicle.http.authentication.user import ANONYMOUS_USER, Rejected, User
+from kubechronicle.http.authentication.x509 import CACHE_SIZE, ClientCertificates
+from kubechronicle.http.messages import Request
+
+KEY = ec.generate_private_key(ec.SECP256R1())
+DAY = datetime.timedelta(days=1)
+CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
+
+
+def certificate(
+    *subject: tuple[x509.ObjectIdentifier, str], usage: Any = (CLIENT,), start: float = -1, end: float = 1
+) -> bytes:
+    """DER; ``start`` and ``end`` in days from now."""
+    now = datetime.datetime.now(datetime.UTC)
+    name = x509.Name([x509.NameAttribute(oid, value) for oid, value in subject])
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ca")]))
+        .public_key(KEY.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + start * DAY)
+        .not_valid_after(now + end * DAY)
+    )
+    if usage is not None:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+    return builder.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+
+
+def asking(der: bytes | None = None, authorization: str = "") -> Request:
+    headers = {"authorization": authorization} if authorization else {}
+    return Request.of("GET", "/api", headers=headers, peer_certificate=der)
+
+
+# -- client certificates --------------------------------------------------------------------------------------------
+
+
+def test_the_common_name_is_the_user_and_organizations_are_groups() -> None:
+    der = certificate(
+        (NameOID.ORGANIZATION_NAME, "system:masters"), (NameOID.ORGANIZATION_NAME, "ops"), (NameOID.COMMON_NAME, "jane")
+    )
+    authenticator = ClientCertificates()
+    for _ in range(2):  # the second time from the cache
+        assert authenticator.authenticate(asking(der)) == User(name="jane", groups=("system:masters", "ops"))
+
+
+def test_no_certificate_is_no_credential() -> None:
+    assert ClientCertificates().authenticate(asking()) is None
+
+
+@pytest.mark.parametrize(
+    "der",
+    [
+        certificate((NameOID.COMMON_NAME, "jane"), start=-2, end=-1),
+        certificate((NameOID.COMMON_NAME, "jane"), start=1, end=2),
+        certificate((NameOID.COMMON_NAME, "jane"), usage=[ExtendedKeyUsageOID.SERVER_AUTH]),
+        certificate((NameOID.COMMON_NAME, "jane"), usage=None),
+        certificate((NameOID.ORGANIZATION_NAME, "system:masters")),
+        b"",
+        b"not a certificate",
+        certificate((NameOID.COMMON_NAME, "jane"))[:-40],
+    ],
+    ids=["expired", "not yet valid", "for servers", "for nothing", "no common name", "empty", "garbage", "cut off"],
+)
+def test_wrong_certificates_are_rejected(der: bytes) -> None:
+    authenticator = ClientCertificates()
+    for _ in range(2):
+        with pytest.raises(Rejected):
+            authenticator.authenticate(asking(der))
+
+
+def test_a_certificate_for_any_use_will_do() -> None:
+    der = certificate((NameOID.COMMON_NAME, "jane"), usage=[ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE])
+    user = ClientCertificates().authenticate(asking(der))
+    assert user is not None
+    assert user.name == "jane"
+
+
+def test_a_connection_may_outlive_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kubechronicle.http.authentication import x509 as module
+
+    der = certificate((NameOID.COMMON_NAME, "jane"))
+    authenticator = ClientCertificates()
+    assert authenticator.authenticate(asking(der)) is not None
+
+    class Later(datetime.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.datetime.now(tz) + 2 * DAY
+
+    monkeypatch.setattr(module, "datetime", Later)
+    with pytest.raises(Rejected):
+        authenticator.authenticate(asking(der))
+
+
+def test_parsed_certificates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kubechronicle.http.authentication import x509 as module
+
+    assert CACHE_SIZE >= 1000
+    monkeypatch.setattr(module, "CACHE_SIZE", 2)
+    authenticator = ClientCertificates()
+    for number in range(5):
+        authenticator.authenticate(asking(certificate((NameOID.COMMON_NAME, f"user{number}"))))
+    assert len(authenticator._parsed) == 2
+
+
+# -- the token file -------------------------------------------------------------------------------------------------
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "tokens.csv"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_token_file_lines(tmp_path: Path) -> None:
+    text = 'secret1,jane,u1,"ops, dev,"\n\nsecret2,joe,\n  , ,\nsecret3 , käthe ,u3 , one\nsecret1,twice,u9\n'
+    tokens = StaticTokens(parse_token_file(write(tmp_path, text)))
+
+    def user_of(token: str) -> User | None:
+        return tokens.authenticate(asking(authorization=f"Bearer {token}"))
+
+    assert user_of("secret1") == User(name="jane", uid="u1", groups=("ops", "dev"))
+    assert user_of("secret2") == User(name="joe")
+    assert user_of("secret3") == User(name="käthe", uid="u3", groups=("one",))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("secret1,jane\n", "line 1: at least 3 columns"),
+        ("a,b,c\nsecret1\n", "line 2: at least 3 columns"),
+        (",jane,1\n", "line 1: token and user name"),
+        ("secret1,,1\n", "line 1: token and user name"),
+    ],
+)
+def test_mistakes_in_a_token_file_are_told_without_the_token(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(TokenFileError, match=why) as raised:
+        parse_token_file(write(tmp_path, text))
+    assert "secret1" not in str(raised.value)
+
+
+def test_a_token_file_that_is_no_text_is_a_mistake_too(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.csv"
+    for data in (b"\xff\xfe\x00,a,b\n", b'"' + b"x" * 200_000 + b'",a,b\n'):
+        file.write_bytes(data)
+        with pytest.raises(TokenFileError):
+            parse_token_file(file)
+
+
+def test_tokens_are_not_kept(tmp_path: Path) -> None:
+    users = parse_token_file(write(tmp_path, "secret1,jane,u1\n"))
+    assert "secret1" not in repr(users)
+
+
+@pytest.mark.parametrize("field", ["Basic c2VjcmV0", "Bearer", "Bearer ", "secret1", "bearer", "Negotiate x"])
+def test_other_authorization_fields_carry_no_token(field: str) -> None:
+    assert StaticTokens({}).authenticate(asking(authorization=field)) is None
+
+
+@pytest.mark.parametrize("field", ["Bearer wrong", "bearer wrong", "Bearer  wrong ", "Bearer wrong more", "Bearer \xff"])
+def test_unknown_tokens_are_rejected(field: str) -> None:
+    with pytest.raises(Rejected):
+        StaticTokens({}).authenticate(asking(authorization=field))
+
+
+# -- the chain ------------------------------------------------------------------------------------------------------
+
+
+class Says:
+    def __init__(self, answer: User | None | type[Exception]) -> None:
+        self.answer = answer
+
+    def authenticate(self, request: Request) -> User | None:
+        if isinstance(self.answer, type):
+            raise self.answer
+        return self.answer
+
+
+JANE = User(name="jane", groups=("ops",))
+
+
+def test_the_first_that_recognises_answers_and_the_user_is_authenticated() -> None:
+    chain = AuthenticationChain([Says(None), Says(JANE), Says(User(name="other"))])
+    assert chain.authenticate(asking()) == User(name="jane", groups=("ops", "system:authenticated"))
+    assert AuthenticationChain([Says(Rejected), Says(JANE)]).authenticate(asking()).name == "jane"
+
+
+def test_nobody_is_anonymous_but_a_wrong_credential_is_not() -> None:
+    assert AuthenticationChain([Says(None)]).authenticate(asking()) == ANONYMOUS_USER
+    assert AuthenticationChain([]).authenticate(asking()) == ANONYMOUS_USER
+    for chain, request in (
+        (AuthenticationChain([Says(Rejected), Says(None)]), asking()),
+        (AuthenticationChain([Says(None)]), asking(authorization="Basic c2VjcmV0")),
+    ):
+        with pytest.raises(Rejected):
+            chain.authenticate(request)
+
+
+# -- over the whole application -------------------------------------------------------------------------------------
+
+PUBLIC = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
+PRIVATE = [
+    "/", "/api", "/apis", "/api/v1", "/metrics", "/openapi/v3", "/healthz/ping", "/api/v1/namespaces",
+    "/api/v1/namespaces/default/secrets", "/nowhere", "/healthz/../metrics", "//healthz",
+]  # fmt: skip
+
+
+async def test_anonymous_sees_the_public_paths_only(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        for path in PUBLIC:
+            assert (await server.ask("GET", path, token="")).status == 200, path
+        for path in PRIVATE:
+            found = (await server.ask("GET", path, token="")).refused(403)
+            assert found["reason"] == "Forbidden"
+            assert "system:anonymous" in found["message"]
+        for method in ("POST", "DELETE", "PUT", "PATCH"):
+            (await server.ask(method, "/healthz", token="")).refused(403)
+
+
+async def test_a_wrong_credential_is_401_whatever_is_asked_for(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    expired = certificate((NameOID.COMMON_NAME, "jane"), start=-2, end=-1)
+    async with open_server() as server:
+        for path in (*PUBLIC, "/api/v1/namespaces"):
+            for request in ({"token": "wrong-one"}, {"token": "", "certificate": expired}):
+                answer = await server.ask("GET", path, **request)
+                found = answer.refused(401)
+                assert (found["reason"], found["message"]) == ("Unauthorized", "Unauthorized")
+                assert answer.header("audit-id")
+        basic = await server.ask("GET", "/healthz", token="", headers={"authorization": "Basic d3Jvbmctb25l"})
+        basic.refused(401)
+    assert "wrong-one" not in caplog.text
+
+
+async def test_masters_may_everything_and_others_nothing_yet(autojump_clock: MockClock) -> None:
+    master = certificate((NameOID.COMMON_NAME, "kim"), (NameOID.ORGANIZATION_NAME, "system:masters"))
+    async with open_server() as server:
+        await server.get("/api/v1/namespaces", token=ADMIN)
+        await server.get("/api/v1/namespaces", token="", certificate=master)
+        found = (await server.ask("GET", "/apis/apps/v1/namespaces/a/deployments/d/scale", token=JOE)).refused(403)
+        assert found["message"] == (
+            'deployments.apps "d" is forbidden: User "joe" cannot get resource "deployments/scale" in API group '
+            '"apps" in the namespace "a"'
+        )
+        assert found["details"] == {"name": "d", "group": "apps", "kind": "deployments"}
+        found = (await server.ask("GET", "/metrics", token=JOE)).refused(403)
+        assert found["message"] == 'forbidden: User "joe" cannot get path "/metrics"'
+        found = (await server.ask("GET", "/api/v1/nodes?watch=1", token=JOE)).refused(403)
+        assert found["message"] == (
+            'nodes is forbidden: User "joe" cannot watch resource "nodes" in API group "" at the cluster scope'
+        )
+
+
+async def test_a_certificate_counts_before_a_token(autojump_clock: MockClock) -> None:
+    """As in kube-apiserver: the first authenticator that recognises its credential answers."""
+    master = certificate((NameOID.COMMON_NAME, "kim"), (NameOID.ORGANIZATION_NAME, "system:masters"))
+    async with open_server() as server:
+        await server.get("/api/v1/namespaces", token=JOE, certificate=master)
