@@ -204,10 +204,10 @@ def custom_resource_definition(obj: Object) -> None:
     """Names that follow from the kind, and where converters are asked."""
     spec = obj["spec"]
     spec_names = spec.setdefault("names", {})
-    if not spec_names.get("singular"):
-        spec_names["singular"] = spec_names.get("kind", "").lower()
-    if not spec_names.get("listKind") and spec_names.get("kind"):
-        spec_names["listKind"] = spec_names["kind"] + "List"
+    kind = spec_names.get("kind", "")
+    if kind:
+        spec_names["singular"] = spec_names.get("singular") or kind.lower()
+        spec_names["listKind"] = spec_names.get("listKind") or f"{kind}List"
     if spec.get("conversion") is None:
         spec["conversion"] = {"strategy": "None"}
     service_reference = ((spec["conversion"].get("webhook") or {}).get("clientConfig") or {}).get("service")

@@ -147,7 +147,11 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validate_update=validation_apps.selector_update,
         subresources=_STATUS,
     ),
-    "controllerrevisions.apps": Strategy(status=False, validate_update=validation_apps.controller_revision_update),
+    "controllerrevisions.apps": Strategy(
+        status=False,
+        validate=validation_apps.controller_revision,
+        validate_update=validation_apps.controller_revision_update,
+    ),
     "jobs.batch": Strategy(
         generation=True,
         dependents=ORPHAN,

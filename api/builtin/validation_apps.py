@@ -282,9 +282,17 @@ def stateful_set_update(new: Object, old: Object) -> list[Cause]:
     return [] if frozen[0] == frozen[1] else [forbidden("spec", STATEFUL_SET_UPDATE)]
 
 
+def controller_revision(obj: Object) -> list[Cause]:
+    """A revision has data, and a number that is not negative."""
+    causes: list[Cause] = []
+    if obj.get("data") is None:
+        causes.append(required("data", "data is mandatory"))
+    return causes + not_negative(obj, "", "revision")
+
+
 def controller_revision_update(new: Object, old: Object) -> list[Cause]:
     """A revision is a record."""
-    return immutable("data", new.get("data"), old.get("data")) + not_negative(new, "", "revision")
+    return immutable("data", new.get("data"), old.get("data"))
 
 
 def replication_controller(obj: Object) -> list[Cause]:
