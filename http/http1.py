@@ -191,20 +191,29 @@ class Http1Protocol:
         if self._refused:
             return
         self._head_bytes += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._after_upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserError as error:
-            cause = error.__context__  # what a callback raised
-            if cause is not None and not isinstance(cause, RefusedRequest | ValueError):
-                self._host.report("HTTP/1.1 parser", cause)
-            self._refuse_later(400)
+        rest = data
+        while rest and not self._refused:
+            rest = self._feed_parser(rest)
         if self._in_head or (self._receiving is None and not self._queue and self._current is None):
             if self._head_bytes > self._host.limits.header_bytes:
                 self._refuse_later(431)
         else:
             self._head_bytes = 0
+
+    def _feed_parser(self, data: bytes) -> bytes:
+        """What is left to be parsed: something only behind an upgrade that is ignored."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            return self._after_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserCallbackError as error:
+            cause = error.__context__
+            if not isinstance(cause, RefusedRequest | ValueError):
+                self._host.report("HTTP/1.1 parser", cause or error)
+            self._refuse_later(400)
+        except httptools.HttpParserError:
+            self._refuse_later(400)
+        return b""
 
     def _refuse_later(self, status: int) -> None:
         if not self._refused:
@@ -286,27 +295,26 @@ class Http1Protocol:
         self._refuse_later(status)
         raise RefusedRequest
 
-    def _after_upgrade(self, rest: bytes) -> None:
-        """The parser stops at an Upgrade. WebSocket: handed over. Others are ignored and parsing goes on."""
+    def _after_upgrade(self, rest: bytes) -> bytes:
+        """The parser stops at an Upgrade. WebSocket: handed over. Others are ignored; returns what is to be parsed."""
         names = dict(self._fields)
         if names.get(b"upgrade", b"").lower() == b"websocket" and self._parser.get_method() == b"GET":
             if self._current is not None or len(self._queue) > 1:
                 self._refuse_later(400)  # pipelined behind another request: nobody does
-                return
+                return b""
             self._queue.clear()
             lines = [b"GET %b HTTP/1.1\r\n" % self._url]
             lines += [b"%b: %b\r\n" % field for field in self._fields if field[0] != b"sec-websocket-extensions"]
             self._handshake = b"".join([*lines, b"\r\n", rest])
-            return
+            return b""
         if names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names:
             # The parser has skipped the body; what it holds must not be taken for a request.
             if self._queue:
                 self._queue.pop()
             self._refuse_later(400)
-            return
+            return b""
         self._parser = httptools.HttpRequestParser(self)
-        if rest:
-            self._parse(rest)
+        return rest
 
     # --- answering ---
 

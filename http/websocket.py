@@ -15,6 +15,7 @@ from typing import Any
 
 import trio
 from hypercorn.protocol.events import Body, Data, Event, StreamClosed
+from hypercorn.protocol.events import Request as HandshakeRequest
 from hypercorn.protocol.ws_stream import ASGIWebsocketState, FrameTooLargeError, WSStream
 from wsproto.connection import ConnectionState
 from wsproto.events import CloseConnection, Message, Ping
@@ -41,7 +42,7 @@ class EarlySafeWSStream(WSStream):
             await self.app_put({"type": "websocket.disconnect", "code": CloseReason.ABNORMAL_CLOSURE.value})
         else:
             await super().handle(event)
-            if self.closed and self.app_put is None:  # refused: not a handshake
+            if isinstance(event, HandshakeRequest) and self.closed:  # refused: not a handshake
                 await self.send(StreamClosed(stream_id=self.stream_id))
 
     async def _receive(self, data: bytes) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import AsyncIterator
+from random import Random
 from typing import Any
 
 import h2.events
@@ -455,3 +456,69 @@ async def test_too_many_streams_are_refused(wire: Any) -> None:
     await served.rest(client.stream)
     release.set()
     await served.check_alive()
+
+
+# --- mutated conversations ---
+
+SEEDS = (
+    b"GET / HTTP/1.1\r\nHost: h\r\n\r\n" * 3,
+    b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\nX-T: a\r\n\r\n"
+    b"GET / HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nabcde"
+    b"GET / HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n\x81\x81\0\0\0\0a\x88\x80\0\0\0\0",
+    PREFACE
+    + frame(1, 4, 1, b"\x83\x84\x87\x41\x01h")
+    + frame(0, 0, 1, b"body")
+    + frame(1, 5, 3, b"\x82\x84\x87\x41\x01h")
+    + frame(3, 0, 3, b"\0\0\0\x08")
+    + frame(0, 1, 1, b"end")
+    + frame(6, 0, 0, b"12345678"),
+)  # fmt: skip
+
+
+def mutated(random: Random, data: bytes) -> bytes:
+    changed = bytearray(data)
+    for _ in range(random.randrange(5)):
+        place = random.randrange(len(changed))
+        match random.randrange(4):
+            case 0:
+                changed[place] = random.randrange(256)
+            case 1:
+                changed[place:place] = bytes(random.choices(b"\0\n\r :\t0\xff", k=random.randrange(1, 4)))
+            case 2:
+                del changed[place : place + random.randrange(1, 5)]
+            case _:
+                changed[place:place] = changed[place : place + random.randrange(1, 40)]
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_mutated_conversations_never_reach_the_guard(wire: Any, seed: int) -> None:
+    """A guard that had to act would hide a mistake of ours: every error is the client's and is answered as such."""
+    random = Random(seed)
+    served = await wire(hello)
+    for _ in range(100):
+        data = random.choice(SEEDS)
+        stream = await served.connect("h2" if data.startswith(PREFACE) else "http/1.1")
+        data = mutated(random, data)
+        cut = random.randrange(len(data) + 1)
+        with contextlib.suppress(trio.BrokenResourceError):
+            await stream.send_all(data[:cut])
+            await stream.send_all(data[cut:])
+        await trio.aclose_forcefully(stream)
+    await served.check_alive()
+    with trio.fail_after(5):
+        while served.server.statistics().open_connections:
+            await trio.testing.wait_all_tasks_blocked(0.005)
+    assert served.server.statistics().guarded_errors == 0
+    assert served.server.statistics().running_requests == 0
+
+
+async def test_many_upgrades_in_one_segment_are_ignored(wire: Any) -> None:
+    served = await wire(hello)
+    one = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
+    received = await served.say(one * 200 + b"GET / HTTP/1.0\r\n\r\n")
+    assert received.count(b"HTTP/1.1 200 ") == 201
+    assert served.server.statistics().guarded_errors == 0
