@@ -301,22 +301,18 @@ def _check_preconditions(
 def _validate_update(
     rt: ResourceType, strategy: Strategy, below: SubresourceStrategy | None, new: Object, old: Object
 ) -> list[Cause]:
-    """Return what is wrong with an update.
-
-    Kubernetes checks metadata up to four times, for all kinds and once more for each, and reports what is wrong as
-    often. Once is enough to see that nothing is.
-    """
+    # Kubernetes checks metadata up to four times, for all kinds and once more for each, and reports what is wrong as
+    # often. Once is enough to see that nothing is.
     meta, held = new["metadata"], old["metadata"]
     common = metadata.validate(meta, namespaced=rt.namespaced, name_check=names.segment_name, kube=False)
     common += metadata.validate_update(meta, held, kube=strategy.kube_finalizers)
-    whole = below is None and strategy.validates_whole_update
     if common:
         common = metadata.validate(meta, namespaced=rt.namespaced, name_check=names.segment_name, kube=False)
         common += metadata.validate_update(meta, held, kube=False)
         common += metadata.validate_update(meta, held, kube=strategy.kube_finalizers)
     if below is not None:
         return common + below.validate_update(new, old)
-    if whole:
+    if strategy.validates_whole_update:
         repeated = _validate_metadata(rt, strategy, meta) if common else _validate_name(strategy, meta)
         return common + strategy.validate_update(new, old) + repeated + strategy.validate(new)
     if strategy.validates_spec_update:
