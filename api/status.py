@@ -56,7 +56,8 @@ class StatusError(Exception):
 
     def body(self) -> dict[str, Any]:
         """Return the Status object, its fields in Kubernetes' order."""
-        status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": self.list_metadata, "status": "Failure"}
+        status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": self.list_metadata}
+        status["status"] = "Failure"
         if self.message:
             status["message"] = self.message
         if self.reason:

@@ -28,6 +28,7 @@ import trio
 
 from kubechronicle.eventlog.backoff import delays
 from kubechronicle.eventlog.errors import (
+    LogCorrupt,
     LogError,
     LogUnavailable,
     OutcomeUnknown,
@@ -224,6 +225,9 @@ class Appender:
                 await self._tail.apply(result)
                 _answer(self._under_way, result)
                 return
+            if not isinstance(result, LogUnavailable):
+                await self._send_one_by_one(result)
+                return
             for pending in self._under_way:
                 pending.sent = False
             if pause is None or self._closing or not _in_time(self._under_way):
@@ -232,20 +236,35 @@ class Appender:
         for pending in self._under_way:
             pending.finish(LogUnavailable(str(result)))
 
+    async def _send_one_by_one(self, error: LogError) -> None:
+        """The log refused the batch's data, and nothing of it committed: whose data it was shows when each is alone."""
+        if len(self._under_way) == 1:
+            self._under_way[0].finish(error)
+            return
+        whole = self._under_way
+        for pending in whole:
+            self._under_way = _in_time([pending])
+            if self._under_way:
+                await self._send()
+        self._under_way = []
+
     def _pauses(self) -> Iterator[float | None]:
         """The pause after each attempt; None after the last."""
         yield from islice(delays(), ATTEMPTS - 1)
         yield None
 
-    async def _outcome(self, batch: Batch) -> BatchResult | LogUnavailable:
-        """What became of the batch, for certain: its result, or why it never committed and never will."""
+    async def _outcome(self, batch: Batch) -> BatchResult | LogError:
+        """What became of the batch, for certain: its result, or why it never committed and never will. Anything but
+        LogUnavailable means that the log will not take these data, however often they are sent."""
         try:
             return await self._log.append(batch)
-        except LogUnavailable as error:
-            return error
         except OutcomeUnknown as error:
             result = await self._settled(batch)
             return LogUnavailable(f"{error}; it did not commit") if result is None else result
+        except LogCorrupt:
+            raise
+        except LogError as error:
+            return error
 
     async def _settled(self, batch: Batch) -> BatchResult | None:
         """Ask until the log tells; nothing else is sent meanwhile, because it may stand on this batch."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
-from uuid import UUID
 
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Record
 

@@ -12,6 +12,7 @@ from kubechronicle.api.status import StatusError
 from kubechronicle.eventlog.errors import (
     Compacted,
     FutureRevision,
+    LogError,
     LogUnavailable,
     OutcomeUnknown,
     OutcomeUnknownForNow,
@@ -54,6 +55,7 @@ TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
     QueueFull: lambda _: status.too_many_requests("Too many requests, please try again later."),
     Compacted: lambda error: status.expired(f"too old resource version: {error.requested} ({error.compacted + 1})"),
     FutureRevision: lambda error: status.too_large_resource_version(error.requested, error.current),
+    LogError: lambda _: status.internal_error("the database refused the change; nothing has been changed"),
     NotAcceptableError: _not_acceptable,
     UnsupportedMediaTypeError: _unsupported_media_type,
     BodyTooLarge: lambda error: status.request_entity_too_large(f"limit is {error.limit}"),

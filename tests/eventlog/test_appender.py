@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,7 +16,14 @@ from trio.testing import wait_all_tasks_blocked
 
 from kubechronicle.eventlog import appender
 from kubechronicle.eventlog.appender import Appender, Pending, gather
-from kubechronicle.eventlog.errors import LogCorrupt, LogUnavailable, OutcomeUnknownForNow, QueueFull, RefusedError
+from kubechronicle.eventlog.errors import (
+    LogCorrupt,
+    LogError,
+    LogUnavailable,
+    OutcomeUnknownForNow,
+    QueueFull,
+    RefusedError,
+)
 from kubechronicle.eventlog.memory import Fault, MemoryLog, MemoryStore
 from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Refused, Transaction
 from kubechronicle.eventlog.tail import Tail
@@ -374,3 +382,25 @@ async def test_it_can_be_started_again() -> None:
                 running.cancel_scope.cancel()
         nursery.cancel_scope.cancel()
     assert log.store.revision == 2
+
+
+class PoisonedLog(MemoryLog):
+    """Refuses every batch that holds one particular name, as a database refuses data it cannot store."""
+
+    async def append(self, batch: Batch) -> BatchResult:
+        if any(change.key.name == "poison" for each in batch.transactions for change in each.changes):
+            raise LogError("the database refused the data")
+        return await super().append(batch)
+
+
+async def test_data_the_log_refuses_fail_alone(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_stack(PoisonedLog(MemoryStore())) as stack:
+        outcomes: dict[str, object] = {}
+        for name in ("a", "poison", "b"):
+            stack.appender.submit(
+                transaction(put(pod(name), expected=0)), functools.partial(outcomes.__setitem__, name), deadline=SOON
+            )
+        await wait_all_tasks_blocked()
+        assert isinstance(outcomes["poison"], LogError)
+        assert isinstance(outcomes["a"], tuple)
+        assert isinstance(outcomes["b"], tuple)
