@@ -14,6 +14,7 @@ import json
 import os
 import queue
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -140,6 +141,13 @@ class Api:
             self._connection.close()
             self._connection = None
 
+    def abort(self) -> None:
+        """End the connection under whoever reads from it."""
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)  # not TLS's, which would change its state
+
     def get(self, path: str) -> Any:
         return self.request("GET", path).expect(200)
 
@@ -169,7 +177,7 @@ class Watch:
         self._thread.start()
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError, ValueError, http.client.HTTPException, AttributeError):
+        with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
             while line := self._response.readline():
                 self.events.put((time.monotonic(), json.loads(line)))
         self.events.put(None)
@@ -194,6 +202,9 @@ class Watch:
         return taken
 
     def close(self) -> None:
+        """Waking the reading thread first: closing would wait for the lock it holds while it reads."""
+        self._api.abort()
+        self._thread.join(PATIENCE)
         self._api.close()
 
 
