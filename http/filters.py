@@ -11,7 +11,7 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import trio
@@ -35,6 +35,9 @@ Authorize = Callable[[User, RequestInfo], bool]
 # Bounds of what a client may ask of a request's time-out (?timeout=), as kube-apiserver's WithRequestDeadline.
 LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
 READ_VERBS = frozenset({"get", "list", "watch"})
+# Characters of all warnings of an answer, and of one where that is too much (kube-apiserver's WithWarningRecorder).
+MAX_WARNINGS = 4 * 1024
+MAX_CUT_WARNING = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +90,26 @@ def identify(services: Services, following: Next) -> Next:
         request.attach(context)
         response = await following(request)
         response.headers.append(("audit-id", audit_id))
-        response.headers.extend(
-            ("warning", f'299 - "{_quoted(warning)}"') for warning in context.warnings
-        )
+        if context.warnings:
+            response.headers.extend(("warning", text) for text in _warning_fields(context.warnings))
         return response
 
     return filtered
+
+
+def _warning_fields(warnings: Sequence[str]) -> list[str]:
+    """Each warning once. If they are too long together each is cut short, and those that don't fit then are left out:
+    proxies refuse answers with too large a header."""
+    found = list(dict.fromkeys(warnings))
+    if sum(map(len, found)) > MAX_WARNINGS:
+        found = [text[:MAX_CUT_WARNING] for text in found]
+    fields, length = [], 0
+    for text in found:
+        length += len(text)
+        if length > MAX_WARNINGS:
+            break
+        fields.append(f'299 - "{_quoted(text)}"')
+    return fields
 
 
 def _quoted(text: str) -> str:

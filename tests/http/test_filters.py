@@ -1,0 +1,399 @@
+"""The filter chain: its order, errors in the client's representation, limits, time-outs, audit ids and warnings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+import yaml
+from in_process import MAPS, PROTOBUF, Answer, configmap, open_server
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from kubechronicle.actors.errors import ActorCrashed, MailboxFull
+from kubechronicle.api import status
+from kubechronicle.api.codecs import protobuf
+from kubechronicle.eventlog.errors import (
+    Compacted,
+    FutureRevision,
+    LogUnavailable,
+    OutcomeUnknownForNow,
+    QueueFull,
+)
+from kubechronicle.http import filters
+from kubechronicle.http.authentication.chain import AuthenticationChain
+from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected, User
+from kubechronicle.http.context import Context
+from kubechronicle.http.filters import parse_duration
+from kubechronicle.http.messages import BodyTooLarge, BufferedExchange, ClientDisconnected, Headers, Request, Response
+from kubechronicle.http.metrics import Metrics
+
+JANE = User(name="jane", groups=("ops",))
+ROOT = User(name="root", groups=(GROUP_MASTERS,))
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Always:
+    """An authenticator that knows everybody as the same user, or nobody."""
+
+    def __init__(self, user: User | None) -> None:
+        self.user = user
+
+    def authenticate(self, request: Request) -> User | None:
+        if self.user is None:
+            raise Rejected
+        return self.user
+
+
+def chain(handler: Handler, *, user: User | None = JANE, allow: bool = True, **settings: Any) -> Handler:
+    services = filters.Services(
+        metrics=Metrics(),
+        authentication=AuthenticationChain([Always(user)]),
+        authorize=lambda user, info: allow,
+        forbidden_message=lambda user, info: "no",
+        **settings,
+    )
+    return filters.build(services, handler)
+
+
+async def answered(request: Request) -> Response:
+    return Response(200, [("content-type", "text/plain")], b"ok")
+
+
+def raising(error: BaseException) -> Handler:
+    async def handler(request: Request) -> Response:
+        raise error
+
+    return handler
+
+
+async def ask(app: Handler, method: str = "GET", target: str = "/api/v1/pods", **headers: str) -> Answer:
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    response = await app(Request.of(method, target, headers=fields))
+    assert isinstance(response.body, bytes)
+    return Answer(response.status, response.headers, response.body)
+
+
+# -- order ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_order_is_kube_apiservers() -> None:
+    assert [each.__name__ for each in filters.FILTERS] == [
+        "answer_errors", "identify", "measure", "authenticate", "limit_in_flight", "authorize", "limit_time",
+    ]  # fmt: skip
+
+
+async def test_the_unknown_are_not_told_what_is_forbidden_and_neither_reaches_the_handler() -> None:
+    app = chain(raising(AssertionError("reached")), user=None, allow=False)
+    (await ask(app)).refused(401)
+    (await ask(chain(raising(AssertionError("reached")), allow=False))).refused(403)
+
+
+async def test_the_handler_finds_what_the_filters_attached() -> None:
+    seen: list[Context] = []
+
+    async def handler(request: Request) -> Response:
+        seen.append(request.attached(Context))
+        return await answered(request)
+
+    await ask(chain(handler), target="/api/v1/namespaces/a/pods/p?x=1")
+    (context,) = seen
+    assert (context.info.verb, context.info.name, context.query.get("x")) == ("get", "p", "1")
+    assert context.user.groups == ("ops", "system:authenticated")
+    assert context.deadline == pytest.approx(trio.current_time() + 60, abs=5)
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+MISSING = status.not_found("pods", "p")
+
+
+async def test_a_status_in_json_yaml_and_protobuf() -> None:
+    app = chain(raising(MISSING))
+    plain = await ask(app)
+    assert plain.header("content-type") == "application/json"
+    expected = plain.refused(404)
+    assert expected == {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": 'pods "p" not found',
+        "reason": "NotFound", "details": {"name": "p", "kind": "pods"}, "code": 404,
+    }  # fmt: skip
+    as_yaml = await ask(app, accept="application/yaml")
+    assert as_yaml.header("content-type") == "application/yaml"
+    assert yaml.safe_load(as_yaml.body) == expected
+    as_protobuf = await ask(app, accept=f"{PROTOBUF},application/json")
+    assert as_protobuf.header("content-type") == PROTOBUF
+    decoded = protobuf.decode(as_protobuf.body)
+    assert (decoded["kind"], decoded["message"], decoded["code"]) == ("Status", 'pods "p" not found', 404)
+
+
+@pytest.mark.parametrize("accept", ["text/html", "image/png", "application/xml;q=0.9", "garbage", "", ";;;,,,", "*/*"])
+async def test_who_accepts_nothing_we_write_gets_json(accept: str) -> None:
+    answer = await ask(chain(raising(MISSING)), accept=accept)
+    assert answer.header("content-type") == "application/json"
+    answer.refused(404)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "reason"),
+    [
+        (LogUnavailable("secret host name"), 503, "ServiceUnavailable"),
+        (ActorCrashed("pods"), 503, "ServiceUnavailable"),
+        (OutcomeUnknownForNow("x"), 504, "Timeout"),
+        (MailboxFull("pods", 1), 429, "TooManyRequests"),
+        (QueueFull(1), 429, "TooManyRequests"),
+        (Compacted(3, 7), 410, "Expired"),
+        (FutureRevision(9, 7), 504, "Timeout"),
+        (BodyTooLarge(10), 413, "RequestEntityTooLarge"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+async def test_what_the_servers_own_errors_become(error: Exception, code: int, reason: str) -> None:
+    found = (await ask(chain(raising(error)))).refused(code)
+    assert found["reason"] == reason
+    assert "secret" not in found["message"]
+
+
+@pytest.mark.parametrize("error", [MailboxFull("pods", 1), LogUnavailable("x"), status.too_many_requests("x")])
+async def test_try_again_later_says_when(error: Exception) -> None:
+    assert (await ask(chain(raising(error)))).header("retry-after") == "1"
+
+
+async def test_a_bug_is_500_with_its_traceback_in_the_log_only(caplog: pytest.LogCaptureFixture) -> None:
+    answer = await ask(chain(raising(ZeroDivisionError("the inner workings"))))
+    found = answer.refused(500)
+    assert found["reason"] == "InternalError"
+    assert "inner workings" not in str(found)
+    assert answer.header("audit-id")
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "the inner workings" in caplog.text
+
+
+async def test_clients_that_left_and_cancellation_pass_through() -> None:
+    app = chain(raising(ClientDisconnected()))
+    with pytest.raises(ClientDisconnected):
+        await ask(app)
+
+    async def forever(request: Request) -> Response:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    with trio.move_on_after(0) as scope:
+        await ask(chain(forever))
+    assert scope.cancelled_caught
+
+
+# -- audit id and warnings --------------------------------------------------------------------------------------------
+
+
+async def test_the_audit_id_is_the_clients_or_a_new_one() -> None:
+    app = chain(answered)
+    ours = [(await ask(app)).header("audit-id") for _ in range(2)]
+    assert len(set(ours)) == 2
+    assert all(len(one) == 36 for one in ours)
+    assert (await ask(app, audit_id="mine")).header_all("audit-id") == ["mine"]
+    assert (await ask(chain(raising(MISSING)), audit_id="mine")).header_all("audit-id") == ["mine"]
+    assert len((await ask(app, audit_id="x" * 1000)).header("audit-id")) == 64
+
+
+async def test_warnings_are_quoted_and_cannot_break_out_of_their_field() -> None:
+    async def handler(request: Request) -> Response:
+        told = ['a "quoted" \\ one', "two\r\nx-evil: 1\x00\x7f", "a", 'unknown field "spec.é"', "a"]
+        request.attached(Context).warnings.extend(told)
+        return await answered(request)
+
+    answer = await ask(chain(handler))
+    assert answer.header_all("warning") == [
+        '299 - "a \\"quoted\\" \\\\ one"',
+        '299 - "two  x-evil: 1  "',
+        '299 - "a"',
+        '299 - "unknown field \\"spec.é\\""',
+    ]
+
+
+async def test_warnings_of_many_fields_stay_within_the_headers_bound() -> None:
+    """kube-apiserver cuts warnings at 4 KiB in all: intermediaries refuse larger headers."""
+
+    async def handler(request: Request) -> Response:
+        request.attached(Context).warnings.extend(f"unknown field {number} " + "x" * 400 for number in range(100))
+        return await answered(request)
+
+    told = (await ask(chain(handler))).header_all("warning")
+    assert 10 <= len(told) < 100
+    assert sum(map(len, told)) <= 5 * 1024
+
+
+async def test_unknown_fields_become_warnings_end_to_end(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        body = {**configmap("a"), "dat": {}, "x\ny": 1}
+        answer = await server.ask("POST", f"{MAPS}?fieldValidation=Warn", body)
+        assert answer.status == 201
+        assert '299 - "unknown field \\"dat\\""' in answer.header_all("warning")
+        assert all("\n" not in value for value in answer.header_all("warning"))
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+class Held:
+    """A handler that waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = trio.Event()
+        self.inside = 0
+
+    async def __call__(self, request: Request) -> Response:
+        self.inside += 1
+        await self.go.wait()
+        return await answered(request)
+
+
+async def test_reads_and_writes_in_flight_are_limited_apart(nursery: trio.Nursery) -> None:
+    held = Held()
+    app = chain(held, max_requests_inflight=2, max_mutating_requests_inflight=1)
+    for method, target in (("GET", "/api/v1/pods"), ("GET", "/api/v1/pods/x"), ("POST", "/api/v1/pods")):
+        nursery.start_soon(ask, app, method, target)
+    await wait_all_tasks_blocked()
+    assert held.inside == 3
+    for method, target in (("GET", "/api/v1/pods"), ("GET", "/healthz"), ("PUT", "/api/v1/pods/x"), ("DELETE", "/x")):
+        answer = await ask(app, method, target)
+        assert answer.refused(429)["reason"] == "TooManyRequests"
+        assert answer.header("retry-after") == "1"
+    held.go.set()
+    await wait_all_tasks_blocked()
+    assert (await ask(app)).status == 200  # there is room again
+    assert (await ask(app, "POST")).status == 200
+
+
+async def test_watches_and_masters_are_not_limited(nursery: trio.Nursery) -> None:
+    held = Held()
+    app = chain(held, max_requests_inflight=1)
+    for target in ("/api/v1/pods", "/api/v1/pods?watch=1", "/api/v1/watch/pods", "/api/v1/namespaces/a/pods/p/log"):
+        nursery.start_soon(ask, app, "GET", target)
+    await wait_all_tasks_blocked()
+    assert held.inside == 4
+    nursery.cancel_scope.cancel()
+
+
+async def test_masters_are_let_through_a_full_server(nursery: trio.Nursery) -> None:
+    held = Held()
+    app = chain(held, user=ROOT, max_requests_inflight=1)
+    for _ in range(3):
+        nursery.start_soon(ask, app)
+    await wait_all_tasks_blocked()
+    assert held.inside == 3
+    held.go.set()
+
+
+async def test_errors_and_cancelled_requests_leave_their_place(nursery: trio.Nursery) -> None:
+    app = chain(raising(MISSING), max_requests_inflight=1)
+    for _ in range(3):
+        (await ask(app)).refused(404)
+    held = Held()
+    app = chain(held, max_requests_inflight=1)
+    with trio.move_on_after(0):
+        await ask(app)
+    held.go.set()
+    assert (await ask(app)).status == 200
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+async def sleeping(request: Request) -> Response:
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("target", "seconds"),
+    [
+        ("/api/v1/pods", 60), ("/api/v1/pods?timeout=", 60), ("/api/v1/pods?timeout=1m30s", 60),
+        ("/api/v1/pods?timeout=2s", 2), ("/api/v1/pods?timeout=500ms", 0.5), ("/api/v1/pods?timeout=0", 60),
+        ("/api/v1/pods?timeout=0s", 60), ("/version?timeout=3s", 3),
+    ],
+)  # fmt: skip
+async def test_a_request_ends_in_its_time(autojump_clock: MockClock, target: str, seconds: float) -> None:
+    started = trio.current_time()
+    answer = await ask(chain(sleeping), target=target)
+    assert trio.current_time() - started == pytest.approx(seconds)
+    assert answer.refused(504)["reason"] == "Timeout"
+
+
+@pytest.mark.parametrize("text", ["x", "10", "1.5", "5sec", "--1s", "s", "1e3s", ".s", "1..5s", "٣s", "1s ", "nan"])
+async def test_a_timeout_that_is_none_is_400(text: str) -> None:
+    found = (await ask(chain(answered), target=f"/api/v1/pods?timeout={text}")).refused(400)
+    assert found["message"].startswith("invalid timeout specified in the request URL")
+
+
+async def test_a_watch_has_no_deadline(autojump_clock: MockClock) -> None:
+    async def handler(request: Request) -> Response:
+        await trio.sleep(10_000)
+        return await answered(request)
+
+    assert (await ask(chain(handler), target="/api/v1/pods?watch=1&timeout=1s")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0.0), ("1s", 1.0), ("1.5s", 1.5), (".5s", 0.5), ("1.s", 1.0), ("1m30s", 90.0), ("-1s", -1.0), ("+1m", 60.0),
+     ("1us", 1e-6), ("1µs", 1e-6), ("10ns", 1e-8), ("1h1m1s1ms", 3661.001), ("", None), ("1", None), ("1d", None)],
+)  # fmt: skip
+def test_durations_are_gos(text: str, seconds: float | None) -> None:
+    found = parse_duration(text)
+    assert found == (seconds if seconds is None else pytest.approx(seconds))
+
+
+# -- bodies -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_is_counted_until_it_ends() -> None:
+    closed: list[bool] = []
+
+    async def body() -> AsyncIterator[bytes]:
+        try:
+            yield b"a"
+            yield b"b"
+        finally:
+            closed.append(True)
+
+    async def handler(request: Request) -> Response:
+        return Response(200, [], body())
+
+    metrics = Metrics()
+    services = filters.Services(
+        metrics=metrics, authentication=AuthenticationChain([Always(JANE)]), authorize=lambda user, info: True,
+        forbidden_message=lambda user, info: "",
+    )  # fmt: skip
+    response = await filters.build(services, handler)(Request.of("GET", "/api/v1/pods?watch=1"))
+    labels = {"verb": "WATCH", "group": "", "version": "v1", "resource": "pods"}
+    value = metrics.registry.get_sample_value
+    assert not isinstance(response.body, bytes)
+    chunks = []
+    async for chunk in response.body:
+        assert value("apiserver_longrunning_requests", labels) == 1
+        chunks.append(chunk)
+    assert chunks == [b"a", b"b"]
+    assert closed == [True]
+    assert value("apiserver_longrunning_requests", labels) == 0
+    counted = {"subresource": "", "dry_run": "", "scope": "cluster", "code": "200", **labels}
+    assert value("apiserver_request_total", counted) == 1
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_error(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Leaving(BufferedExchange):
+        async def receive_body(self) -> bytes:
+            raise ClientDisconnected
+
+    async with open_server() as server:
+        request = Request(
+            method="POST", raw_path=MAPS, query_string="", exchange=Leaving(),
+            headers=Headers([("authorization", "Bearer token-of-admin"), ("content-type", "application/json")]),
+        )  # fmt: skip
+        with pytest.raises(ClientDisconnected):
+            await server.assembly.application.application(request)
+    assert not caplog.records
