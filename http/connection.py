@@ -128,10 +128,14 @@ class Connection:
                 self.deadline = trio.current_time() + self.limits.header_wait
 
     async def _farewell(self) -> None:
-        """close_notify, then wait a little for the client's end: closing while it sends would reset our last answer."""
+        """close_notify, then throw away what the client still sends: closing meanwhile would reset our last answer."""
         self._stream.send_eof_nowait()
-        with trio.move_on_after(self.limits.linger):
-            await self._stream.discard_to_end()
+        with trio.move_on_after(self.limits.discard_wait):
+            sending = True
+            while sending:
+                sending = False
+                with trio.move_on_after(self.limits.linger):
+                    sending = await self._stream.discard_some()
         self._stream.close_nowait()
 
     def lost(self) -> None:

@@ -241,16 +241,11 @@ class HttpExchange:
             await self._send_answer(response.status, headers, body)
 
     async def _discard_rest(self) -> None:
-        """After an answer that came before the body's end: the rest, within bounds; `_ended` tells whether it came."""
-        limits, seen = self._host.limits, 0
-        with trio.move_on_after(limits.discard_wait):
-            while not self._ended and not self._gone and seen <= limits.discard_bytes:
-                while not (self._pieces or self._ended or self._gone):
-                    await self._wait_news()
-                seen += self._buffered
-                self._pieces.clear()
-                self._buffered = 0
-                self._notify()
+        """After an answer that came before the body's end: waits for it, within bounds; `_ended` tells if it came."""
+        await self._discard_buffered()
+        with trio.move_on_after(self._host.limits.discard_wait):
+            while not self._ended and not self._gone:
+                await self._wait_news()
 
     async def _answer_stream(
         self, status: int, headers: list[tuple[bytes, bytes]], body: AsyncIterator[bytes]

@@ -55,8 +55,13 @@ class Http1Exchange(HttpExchange):
         self._wire = host
         self.keep_alive = True
         self.expects_continue = False
+        self._received = 0
         self._chunked = True
         self._complete_answer = False
+
+    def feed(self, data: bytes) -> bool:
+        self._received += len(data)
+        return super().feed(data)
 
     async def receive_body(self) -> bytes:
         if self.expects_continue and not self._pieces and not self._ended:
@@ -77,9 +82,16 @@ class Http1Exchange(HttpExchange):
         return lines
 
     def _decide_keep_alive(self) -> None:
-        # A client that waits for 100 may or may not send the body now: nobody knows where the next request starts.
-        if self._host.draining.is_set() or self._stalled or (self.expects_continue and not self._ended):
+        """Told in the answer's header, so that no client sends a request into a connection about to be closed."""
+        if self._host.draining.is_set() or not (self._ended or self._will_end()):
             self.keep_alive = False
+
+    def _will_end(self) -> bool:
+        """Whether the rest of an unread body is worth receiving: it is known to be short, and the client sends it."""
+        declared = self.request.headers.get("content-length")
+        if self._stalled or self.expects_continue or not declared:
+            return False
+        return int(declared) - self._received <= self._host.limits.discard_bytes
 
     async def _send_answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         self._decide_keep_alive()

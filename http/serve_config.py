@@ -32,9 +32,9 @@ class Limits:
     discard_bytes: int = 256 * KIB
     """Of an unread HTTP/1.1 body, read to keep the connection (Go's maxPostHandlerReadBytes); beyond it, closed."""
     discard_wait: float = 5.0
-    """For the discarded rest of a body to arrive."""
+    """For the discarded rest of a body to arrive, also after an answer that closes the connection."""
     linger: float = 0.5
-    """Between our last byte and close while the client still sends: closing earlier would reset the answer away."""
+    """Without a byte from a client whose end we wait for after our last one (Go's rstAvoidanceDelay)."""
     header_bytes: int = 64 * KIB
     """Of a request line with its fields (HTTP/1.1), or of a header list (HTTP/2)."""
     body_buffer: int = 256 * KIB

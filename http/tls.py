@@ -253,13 +253,13 @@ class TLSStream(trio.abc.Stream):
             with contextlib.suppress(OSError, ValueError):
                 self._socket.unwrap()
 
-    async def discard_to_end(self) -> None:
-        """After `send_eof_nowait`: reads undecrypted bytes until the client closes. The caller bounds the time."""
-        with contextlib.suppress(OSError, trio.ClosedResourceError, trio.BrokenResourceError, trio.BusyResourceError):
-            while not self.closed:
-                await self._wait_readable()
-                if not self._socket.recv(RECORD):
-                    return
+    async def discard_some(self) -> bool:
+        """After `send_eof_nowait`: throws away some undecrypted bytes; False when the client has closed, too."""
+        try:
+            await self._wait_readable()
+            return not self.closed and bool(self._socket.recv(RECORD))
+        except (OSError, trio.ClosedResourceError, trio.BrokenResourceError, trio.BusyResourceError):
+            return False
 
     def close_nowait(self) -> None:
         """Frees the socket; a task that waits on it gets trio.ClosedResourceError."""

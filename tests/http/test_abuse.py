@@ -149,7 +149,7 @@ async def test_a_header_that_never_ends_is_cut(wire: Any) -> None:
 
 
 async def test_a_header_byte_by_byte_does_not_extend_the_wait(wire: Any) -> None:
-    served = await wire(hello, header_wait=0.1)
+    served = await wire(hello, header_wait=0.1, discard_wait=0.3)
     stream = await served.connect()
     with trio.fail_after(5), contextlib.suppress(trio.BrokenResourceError):
         while True:

@@ -213,6 +213,30 @@ async def test_an_endless_body_gets_its_answer_and_the_end(wire: Any) -> None:
     await served.check_alive()
 
 
+@pytest.mark.parametrize(
+    ("fields", "sent", "closes"),
+    [
+        (b"Content-Length: 200000", b"x" * 10, False),
+        (b"Content-Length: 2000000", b"x" * 10, True),
+        (b"Content-Length: 2000000", b"x" * 1_900_000, True),
+        (b"Transfer-Encoding: chunked", b"a\r\n", True),
+    ],
+)
+async def test_the_answer_says_whether_the_connection_goes_on(
+    wire: Any, fields: bytes, sent: bytes, closes: bool
+) -> None:
+    """A client that is not told would send its next request into a connection about to be closed, and not repeat it."""
+    served = await wire(refuse)
+    stream = await served.connect()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stream.send_all, b"POST / HTTP/1.1\r\nHost: h\r\n" + fields + b"\r\n\r\n" + sent)
+        with trio.fail_after(5):
+            received = bytes(await stream.receive_some(16384))
+        assert received.endswith(b"\r\n\r\nno")
+        assert (b"connection: close\r\n" in received) == closes
+        nursery.cancel_scope.cancel()
+
+
 class Watch:
     """A stream that the test feeds and that tells how it ended."""
 
