@@ -115,7 +115,7 @@ def exchange(server: Server, request: bytes) -> bytes:
         b'\xff\xfe{"apiVersion":"v1"}',
         b"\x00" * 100,
     ],
-    ids=lambda body: repr(body[:60]),
+    ids=lambda body: repr(body[-40:]),
 )
 def test_malformed_json(api: Api, body: bytes) -> None:
     assert status(post(api, body), 400, "BadRequest")
@@ -135,7 +135,7 @@ def test_malformed_json(api: Api, body: bytes) -> None:
         b"!!python/object/apply:os.system ['true']",
         b"a: \xff\xfe",
     ],
-    ids=lambda body: repr(body[:60]),
+    ids=lambda body: repr(body[-40:]),
 )
 def test_malformed_yaml(api: Api, body: bytes) -> None:
     assert status(post(api, body, YAML), 400, "BadRequest")
@@ -164,7 +164,7 @@ def test_a_yaml_bomb(api: Api) -> None:
         b"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x04\x0a\x09ab",
         b"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x02\x08\x01",
     ],
-    ids=lambda body: repr(body[:60]),
+    ids=lambda body: repr(body[-40:]),
 )
 def test_malformed_protobuf(api: Api, body: bytes) -> None:
     assert status(post(api, body, PROTOBUF), 400, "BadRequest")
@@ -197,7 +197,7 @@ def test_a_body_that_is_too_large(server: Server, api: Api, size: int) -> None:
 
 def test_an_object_that_is_too_large_for_its_kind(api: Api) -> None:
     body = json.dumps(configmap(unique("large"), v="x" * 2 * MIB)).encode()
-    assert "must have at most 1048576 bytes" in status(post(api, body), 422, "Invalid")
+    assert "may not be more than 1048576 bytes" in status(post(api, body), 422, "Invalid")
     annotated = configmap(unique("large"))
     annotated["metadata"]["annotations"] = {"a": "x" * 300_000}
     assert "metadata.annotations: Too long" in status(post(api, json.dumps(annotated).encode()), 422, "Invalid")
@@ -296,7 +296,7 @@ def test_absurd_options(api: Api, query: str) -> None:
 def test_a_revision_from_the_future(api: Api) -> None:
     answer = api.request("GET", f"{CONFIGMAPS}?resourceVersion=999999999999")
     message = status(answer, 504, "Timeout")
-    assert message.startswith("Too large resource version: 999999999999, current: ")
+    assert "Too large resource version: 999999999999, current: " in message
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_absurd_query_strings(server: Server, query: str) -> None:
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 100,
         b"\x16\x03\x01" + b"\xff" * 1000,
     ],
-    ids=lambda value: repr(value[:60]),
+    ids=lambda value: repr(value[:24] + value[-16:]),
 )
 def test_what_is_no_http(server: Server, request_bytes: bytes) -> None:
     with connect(server, timeout=3) as connection:
@@ -353,9 +353,9 @@ def test_what_is_no_http(server: Server, request_bytes: bytes) -> None:
 def test_what_is_no_tls(server: Server) -> None:
     for sent in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x00" * 1000, b"\x16\x03\x01\x02\x00\x01", b""):
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
-            connection.sendall(sent)
-            connection.shutdown(socket.SHUT_WR)
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(OSError):  # it may be closed before all is said
+                connection.sendall(sent)
+                connection.shutdown(socket.SHUT_WR)
                 while connection.recv(65536):
                     pass
 
