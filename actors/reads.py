@@ -14,6 +14,7 @@ Nothing here knows HTTP or encodings; answers are Entries, which carry their enc
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ from kubechronicle.eventlog.entries import Describe, Entry, Event, entry_of
 from kubechronicle.eventlog.errors import Compacted, FutureRevision
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Operation
+from kubechronicle.eventlog.shelves import sort_key
 from kubechronicle.eventlog.views import Views
 
 # How long a read waits for a revision this replica has not reached (k8s.io/apiserver cacher: blockTimeout).
@@ -185,7 +187,9 @@ class Reads:
         view = self._views[rt.resource]
         applied = self._views.applied
         entries: Sequence[Entry]
-        entries = view.page(selection.namespace, after, 0) if after else view.entries(selection.namespace)
+        entries = view.entries(selection.namespace)
+        if after is not None:
+            entries = view.page(selection.namespace, after, len(entries))
         return _page(selection, entries, applied, limit)
 
     async def _list_past(
@@ -279,14 +283,12 @@ def too_old(error: Compacted) -> status.StatusError:
 
 
 def _within(entries: Sequence[Entry], namespace: str, after: tuple[str, str] | None) -> Sequence[Entry]:
+    """Those of a namespace ("": of all) that follow the key; ``entries`` are in key order."""
     if not namespace and after is None:
         return entries
-    return [
-        entry
-        for entry in entries
-        if (not namespace or entry.key.namespace == namespace)
-        and (after is None or (entry.key.namespace, entry.key.name) > after)
-    ]
+    start = bisect_right(entries, after or (namespace, ""), key=sort_key)
+    end = bisect_left(entries, (namespace + "\0", ""), key=sort_key) if namespace else len(entries)
+    return entries[start:end]
 
 
 def _page(selection: Selection, entries: Sequence[Entry], revision: int, limit: int) -> Listing:
