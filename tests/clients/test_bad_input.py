@@ -72,6 +72,7 @@ def status(answer: Answer, code: int, reason: str) -> str:
 
 def connect(server: Server, *, receive_buffer: int = 0, timeout: float = 30.0) -> ssl.SSLSocket:
     raw = socket.socket()
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as every HTTP client does
     if receive_buffer:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     raw.settimeout(timeout)
@@ -352,14 +353,17 @@ def test_what_is_no_http(server: Server, request_bytes: bytes) -> None:
 
 def test_what_is_no_tls(server: Server) -> None:
     for sent in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x00" * 1000, b"\x16\x03\x01\x02\x00\x01", b""):
-        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
-            with contextlib.suppress(OSError):  # it may be closed before all is said
-                connection.sendall(sent)
-                connection.shutdown(socket.SHUT_WR)
-                while connection.recv(65536):
-                    pass
+        with (
+            socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection,
+            contextlib.suppress(OSError),  # it may be closed before all is said
+        ):
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(65536):
+                pass
 
 
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1")
 def test_old_tls_is_refused(server: Server) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

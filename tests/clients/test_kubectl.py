@@ -195,7 +195,7 @@ def test_get_prints_the_kinds_columns(thing: Thing, kubectl: Kubectl) -> None:
     assert columns(wide).endswith(kind.wide or kind.columns)
     if kind.resource == "nodes":
         assert line_of(wide, thing.name).split()[1] == "Unknown"
-    elif "AGE" in kind.columns:
+    elif "AGE" in kind.columns.split():
         age = line_of(listed, thing.name).split()[kind.columns.split().index("AGE")]
         assert age.rstrip("sm").isdigit(), age
     assert thing.full in kubectl("get", kind.resource, "-o", "name").split()
