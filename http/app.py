@@ -17,6 +17,7 @@ from kubechronicle.http.handlers.watch import Drain
 from kubechronicle.http.health import Check, Health
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.request_info import RequestInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,10 @@ def build_application(
     def paths() -> list[str]:
         return sorted([*documents.paths(), *health.paths(), "/metrics"])
 
+    def is_served(info: RequestInfo) -> bool:
+        rt = store.registry.lookup(info.group, info.version, info.resource)
+        return rt is not None and (not info.subresource or info.subresource in rt.subresources)
+
     documents = Discovery(
         store.registry,
         version=discovery.version_info(settings.server_version),
@@ -60,6 +65,7 @@ def build_application(
         authentication=AuthenticationChain(authenticators),
         authorize=first.allowed,
         forbidden_message=first.forbidden_message,
+        is_served=is_served,
         request_timeout=settings.request_timeout,
         max_requests_inflight=settings.max_requests_inflight,
         max_mutating_requests_inflight=settings.max_mutating_requests_inflight,

@@ -25,7 +25,7 @@ from kubechronicle.http.context import Context
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import KNOWN_VERBS, Metrics
-from kubechronicle.http.request_info import Query, RequestInfo, resolve
+from kubechronicle.http.request_info import VERB_OF_METHOD, Query, RequestInfo, resolve
 
 log = logging.getLogger(__name__)
 
@@ -38,16 +38,20 @@ READ_VERBS = frozenset({"get", "list", "watch"})
 # Characters of all warnings of an answer, and of one where that is too much (kube-apiserver's WithWarningRecorder).
 MAX_WARNINGS = 4 * 1024
 MAX_CUT_WARNING = 256
+# The labels of requests for resources that are not there.
+NOT_SERVED = ("other", "", "", "", "", "", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What the filters need. Limits of 0 mean no limit; times in seconds."""
+    """What the filters need. ``is_served``: whether a resource request names a resource, and subresource, there is.
+    Limits of 0 mean no limit; times in seconds."""
 
     metrics: Metrics
     authentication: AuthenticationChain
     authorize: Authorize
     forbidden_message: Callable[[User, RequestInfo], str]
+    is_served: Callable[[RequestInfo], bool]
     request_timeout: float = 60.0
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
@@ -125,26 +129,28 @@ def measure(services: Services, following: Next) -> Next:
         context = request.attached(Context)
         started = trio.current_time()
         info = context.info
-        labels = (
-            KNOWN_VERBS.get(info.verb, "other") if info.is_resource else request.method[:8],
-            "All" if "dryRun" in context.query else "",
-            info.group,
-            info.version,
-            info.resource,
-            info.subresource,
-            _scope(info),
-        )
-        response: Response | None = None
+        if info.is_resource and not services.is_served(info):
+            labels = NOT_SERVED  # clients choose what to ask for, and must not thereby make series
+        else:
+            labels = (
+                KNOWN_VERBS.get(info.verb, "other") if info.is_resource else _known_method(request.method),
+                "All" if "dryRun" in context.query else "",
+                info.group,
+                info.version,
+                info.resource,
+                info.subresource,
+                _scope(info),
+            )
         try:
             response = await following(request)
-        except StatusError as error:
-            if error.code == 404 and info.is_resource and not error.details:
-                labels = ("other", "", "", "", "", "", "")  # no series for paths that are not served
-            metrics.observe_request(labels, code=error.code, seconds=trio.current_time() - started, size=0)
+        except ClientDisconnected:
+            raise
+        except Exception as error:
+            known = error if isinstance(error, StatusError) else as_status_error(error)
+            code = known.code if known is not None else 500
+            metrics.observe_request(labels, code=code, seconds=trio.current_time() - started, size=0)
             raise
         if isinstance(response.body, bytes):
-            if response.status == 404:
-                labels = ("other", "", "", "", "", "", "")
             metrics.observe_request(
                 labels, code=response.status, seconds=trio.current_time() - started, size=len(response.body)
             )
@@ -166,6 +172,10 @@ async def _counted(
     finally:
         gauge.dec()
         metrics.observe_request(labels, code=code, seconds=0, size=None)
+
+
+def _known_method(method: str) -> str:
+    return method if method in VERB_OF_METHOD else "other"
 
 
 def _scope(info: RequestInfo) -> str:

@@ -53,6 +53,7 @@ def chain(handler: Handler, *, user: User | None = JANE, allow: bool = True, **s
         authentication=AuthenticationChain([Always(user)]),
         authorize=lambda user, info: allow,
         forbidden_message=lambda user, info: "no",
+        is_served=lambda info: True,
         **settings,
     )
     return filters.build(services, handler)
@@ -365,7 +366,7 @@ async def test_a_stream_is_counted_until_it_ends() -> None:
     metrics = Metrics()
     services = filters.Services(
         metrics=metrics, authentication=AuthenticationChain([Always(JANE)]), authorize=lambda user, info: True,
-        forbidden_message=lambda user, info: "",
+        forbidden_message=lambda user, info: "", is_served=lambda info: True,
     )  # fmt: skip
     response = await filters.build(services, handler)(Request.of("GET", "/api/v1/pods?watch=1"))
     labels = {"verb": "WATCH", "group": "", "version": "v1", "resource": "pods"}

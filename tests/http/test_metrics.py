@@ -1,0 +1,122 @@
+"""/metrics: kube-apiserver's names and labels where the notion is the same, and no series that clients can multiply."""
+
+from __future__ import annotations
+
+import random
+import string
+
+from in_process import MAPS, PODS, InProcess, configmap, open_server, pod
+from prometheus_client.parser import text_string_to_metric_families
+from trio.testing import MockClock
+
+from kubechronicle.eventlog.memory import Fault
+
+LABELS = {"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "code"}
+
+
+async def series(server: InProcess) -> dict[str, list[dict[str, str]]]:
+    """The label sets of every sample, by the sample's name."""
+    answer = await server.ask("GET", "/metrics")
+    assert answer.status == 200
+    assert answer.header("content-type") == "text/plain; version=0.0.4; charset=utf-8"
+    found: dict[str, list[dict[str, str]]] = {}
+    for family in text_string_to_metric_families(answer.body.decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append(dict(sample.labels))
+    return found
+
+
+async def test_names_and_labels_are_kube_apiservers(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await server.post(MAPS, configmap("a"))
+        async with server.watch(f"{MAPS}?watch=1") as watch:
+            await watch.event()
+            found = await series(server)
+    for name in (
+        "apiserver_request_total", "apiserver_request_duration_seconds_bucket", "apiserver_response_sizes_sum",
+        "apiserver_current_inflight_requests", "apiserver_registered_watchers", "apiserver_watch_events_total",
+        "apiserver_longrunning_requests", "apiserver_resource_objects", "kubechronicle_applied_revision",
+        "kubechronicle_view_events", "kubechronicle_actor_decisions_total",
+    ):  # fmt: skip
+        assert name in found, name
+    assert all(set(labels) == LABELS for labels in found["apiserver_request_total"])
+    assert {
+        "verb": "POST", "dry_run": "", "group": "", "version": "v1", "resource": "configmaps", "subresource": "",
+        "scope": "namespace", "code": "201",
+    } in found["apiserver_request_total"]  # fmt: skip
+    assert {"request_kind": "readOnly"} in found["apiserver_current_inflight_requests"]
+
+
+async def test_what_is_counted(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await server.post(MAPS, configmap("a"))
+        for _ in range(3):
+            await server.get(f"{MAPS}/a")
+        await server.post(f"{MAPS}?dryRun=All", configmap("b"))
+        labels = {"group": "", "version": "v1", "resource": "configmaps", "subresource": "", "dry_run": ""}
+        got = await server.figure("apiserver_request_total", verb="GET", scope="resource", code="200", **labels)
+        assert got == 3
+        labels["dry_run"] = "All"
+        dry = await server.figure("apiserver_request_total", verb="POST", scope="namespace", code="201", **labels)
+        assert dry == 1
+        assert await server.figure("apiserver_resource_objects", resource="configmaps") == 1
+        assert await server.figure("kubechronicle_applied_revision") == 2
+        assert await server.figure("apiserver_current_inflight_requests", request_kind="readOnly") == 0
+        await series(server)
+
+
+async def test_refusals_of_the_database_are_counted_too(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        server.log.fail_next("head", Fault.UNAVAILABLE)
+        (await server.ask("GET", f"{MAPS}/a")).refused(503)
+        labels = {"group": "", "version": "v1", "resource": "configmaps", "subresource": "", "dry_run": ""}
+        assert await server.figure("apiserver_request_total", verb="GET", scope="resource", code="503", **labels) == 1
+
+
+async def test_watches_are_counted_while_they_last_and_when_they_end(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await server.post(PODS, pod("p"))
+        watchers = {"group": "", "version": "v1", "kind": "Pod"}
+        async with server.watch(f"{PODS}?watch=1&timeoutSeconds=5") as watch:
+            await watch.event()
+            assert await server.figure("apiserver_registered_watchers", **watchers) == 1
+            assert await watch.rest() == []
+        assert await server.figure("apiserver_registered_watchers", **watchers) == 0
+        events = await server.figure("apiserver_watch_events_total", group="", version="v1", resource="pods")
+        assert events == 1
+        labels = {"group": "", "version": "v1", "resource": "pods", "subresource": "", "dry_run": ""}
+        total = await server.figure("apiserver_request_total", verb="WATCH", scope="namespace", code="200", **labels)
+        assert total == 1
+
+
+async def test_garbage_makes_no_series(autojump_clock: MockClock) -> None:
+    """Whoever may ask at all, the anonymous included, must not be able to fill the server's memory with label sets."""
+    rng = random.Random(1)
+
+    def word() -> str:
+        return "".join(rng.choices(string.ascii_lowercase, k=8))
+
+    async def garbage(token: str) -> None:
+        for _ in range(30):
+            one, two, three = word(), word(), word()
+            for target in (
+                f"/{one}", f"/{one}/{two}", f"/api/v1/{one}", f"/api/{one}/{two}", f"/apis/{one}/{two}/{three}",
+                f"/apis/apps/v1/{one}/{two}", f"/apis/apps/{one}/{two}", f"/apis/apps/v1/namespaces/{one}/{two}",
+                f"{PODS}/{one}/{two}", f"{PODS}/{one}", f"/api/v1/namespaces/{one}/pods", f"{MAPS}?dryRun={one}",
+                f"/api/v1/watch/{one}", f"/api/v1/{one}?watch=1", f"/api/v1/proxy/{one}/{two}", f"/healthz/{one}",
+                f"/openapi/v3/{one}", f"/api/v1/{one}/{two}/{three}/log", f"/api/v1/namespaces/{one}/finalize",
+            ):  # fmt: skip
+                for method in ("GET", "POST", one.upper()):
+                    response = await server.respond(method, target, token=token)
+                    if not isinstance(response.body, bytes):
+                        await response.body.aclose()  # type: ignore[attr-defined]
+
+    async with open_server() as server:
+        for token in ("", "token-of-joe", "token-of-admin", "wrong"):
+            await garbage(token)
+            await series(server)  # which is counted itself
+            before = {name: len(found) for name, found in (await series(server)).items()}
+            await garbage(token)
+            after = {name: len(found) for name, found in (await series(server)).items()}
+            assert after == before, token
+        assert max(before.values()) < 2000
