@@ -139,20 +139,24 @@ class Writes:
 
     async def delete(self, caller: Caller, target: Target, options: DeleteOptions) -> Written:
         """DELETE one object: gone at once, or marked for deletion."""
-
         marked = False
 
-        def prepare(old: Entry) -> Prepared:
-            nonlocal marked
-            self._admit(target, "DELETE", None, old)
-            prepared, marked = _prepare_delete(target, old, options)
-            return prepared
+        def preparing(chosen: DeleteOptions) -> Callable[[Entry], Prepared]:
+            def prepare(old: Entry) -> Prepared:
+                nonlocal marked
+                self._admit(target, "DELETE", None, old)
+                prepared, marked = _prepare_delete(target, old, chosen)
+                return prepared
 
-        written = await self._change(caller, target, prepare, deleting=True)
+            return prepare
+
+        written = await self._change(caller, target, preparing(options), deleting=True)
         if marked and not target.dry_run:
-            # A graceful end of no time at all: first it is marked, for watchers to see, then it goes.
+            # A graceful end of no time at all: first it is marked, for watchers to see, then it goes. The mark has
+            # changed the revision, so that is no longer demanded.
+            rest = replace(options, precondition_resource_version=None)
             try:
-                await self._change(caller, target, prepare, deleting=True)
+                await self._change(caller, target, preparing(rest), deleting=True)
             except status.StatusError as error:
                 if error.code != 404:
                     raise
