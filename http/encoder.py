@@ -41,8 +41,9 @@ def encode(value: Object, media_type: str, *, pretty: bool = False) -> bytes:
     """A whole answer in one of the three media types."""
     if media_type == YAML:
         return yaml.encode(value)
-    if media_type == PROTOBUF and protobuf.supports(value.get("apiVersion", ""), value.get("kind", "")):
-        return protobuf.encode(value)
+    if media_type == PROTOBUF:
+        # APIVersions alone tells no version of its own in JSON (kube-apiserver strips it for the oldest clients).
+        return protobuf.encode(value if "apiVersion" in value else {"apiVersion": "v1", **value})
     return json.encode(value, pretty=pretty) + b"\n"
 
 

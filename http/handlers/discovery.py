@@ -49,7 +49,7 @@ class Discovery:
         if request.method not in ("GET", "HEAD"):
             return None
         if path == "/":
-            return self._document(request, context, "/", lambda: discovery.root_paths(self._registry, self._paths()))
+            return _json(self._cached("/", JSON, lambda: discovery.root_paths(self._registry, self._paths())))
         if path == "/version":
             return _json(self._cached("/version", JSON, lambda: self._version))
         if parts[:2] == ["openapi", "v3"]:
@@ -169,7 +169,7 @@ def _json(body: bytes) -> Response:
 def _compressed(request: Request, response: Response) -> Response:
     """The response gzipped if the client takes that and it pays."""
     body = response.body
-    accepted = request.headers.get("accept-encoding")
+    accepted = [token.strip() for token in request.headers.get("accept-encoding").split(",")]
     if isinstance(body, bytes) and len(body) > GZIP_THRESHOLD and "gzip" in accepted:
         response.body = gzip.compress(body, GZIP_LEVEL)
         response.headers.append(("content-encoding", "gzip"))

@@ -347,6 +347,20 @@ async def test_tables(autojump_clock: MockClock) -> None:
         (await server.ask("GET", f"{MAPS}?includeObject=Nonsense", headers={"accept": TABLE})).refused(400)
 
 
+async def test_tables_are_not_made_in_protobuf(autojump_clock: MockClock) -> None:
+    """A Table has no protobuf form: the next thing the client accepts counts, or 406."""
+    async with open_server() as server:
+        await server.post(MAPS, configmap("a"))
+        accept = TABLE.replace("application/json", PROTOBUF)
+        for target in (MAPS, f"{MAPS}/a", f"{MAPS}?watch=1"):
+            (await server.ask("GET", target, headers={"accept": accept})).refused(406)
+        answer = await server.ask("GET", MAPS, headers={"accept": f"{accept},{TABLE},application/json"})
+        assert (answer.header("content-type"), answer.ok()["kind"]) == ("application/json", "Table")
+        answer = await server.ask("GET", MAPS, headers={"accept": f"{accept},{PROTOBUF}"})
+        assert answer.header("content-type") == PROTOBUF
+        assert protobuf.decode(answer.body)["kind"] == "ConfigMapList"
+
+
 async def test_partial_metadata(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         made = await server.post(MAPS, configmap("a", x="1"))
