@@ -21,9 +21,10 @@ from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.http.answers import CACHE_CONTROL, watch_form
 from kubechronicle.http.context import Context
-from kubechronicle.http.encoder import Encoder
-from kubechronicle.http.messages import SWITCHED, Request, Response, WebSocketClosed
+from kubechronicle.http.encoder import JSON, Encoder
+from kubechronicle.http.messages import SWITCHED, Request, Response
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.websocket import send_stream
 
 # Bookmarks to clients that allow them (KEP-956: about once a minute).
 BOOKMARK_INTERVAL = 60.0
@@ -31,6 +32,8 @@ BOOKMARK_INTERVAL = 60.0
 LAST_BOOKMARK = 2.0
 # Frames are gathered into one write up to this size.
 CHUNK_BYTES = 64 * 1024
+# Initial events encoded at once; the next part waits until the client has taken this one.
+INITIAL_PART = 500
 # How long an unreadable log may keep a watch waiting before the client is told to start over.
 LOG_RETRY = 1.0
 
@@ -88,7 +91,9 @@ async def watch(
     frames = _frames(watching, encoder, ends, bookmarks=asked.allow_watch_bookmarks, drain=drain)
     counted = _counted(frames, metrics, rt)
     if request.websocket is not None:
-        await _over_websocket(request, counted)
+        text = form.media_type == JSON
+        await request.websocket.accept()
+        await send_stream(request, _messages(counted, text=text), text=text)
         return SWITCHED
     return Response(200, [("content-type", form.stream_content_type), CACHE_CONTROL], _joined(counted))
 
@@ -104,8 +109,9 @@ def storage_revision(text: str) -> int:
 async def _frames(
     watching: Watching, encoder: Encoder, ends: float, *, bookmarks: bool, drain: Drain
 ) -> AsyncIterator[list[bytes]]:
-    """Lists of frames, in order: what there is now together, then what comes."""
-    yield [encoder.event("ADDED", entry) for entry in watching.initial]
+    """Lists of frames, in order: what there is now, in parts of bounded size, then what comes."""
+    for start in range(0, len(watching.initial), INITIAL_PART):
+        yield [encoder.event("ADDED", entry) for entry in watching.initial[start : start + INITIAL_PART]]
     if watching.bookmark_initial:
         yield [encoder.bookmark(watching.initial_revision, initial_end=True)]
     cursor = watching.cursor
@@ -184,26 +190,8 @@ async def _joined(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
             yield b"".join(pending)
 
 
-async def _over_websocket(request: Request, batches: AsyncIterator[list[bytes]]) -> None:
-    """One frame a message, text for JSON, binary otherwise; ends when either side closes."""
-    websocket = request.websocket
-    assert websocket is not None
-    await websocket.accept()
-    async with trio.open_nursery() as nursery:
-
-        async def listen() -> None:
-            try:
-                while True:
-                    await websocket.receive()
-            except WebSocketClosed:
-                nursery.cancel_scope.cancel()
-
-        nursery.start_soon(listen)
-        try:
-            async for batch in batches:
-                for frame in batch:
-                    await websocket.send(frame.rstrip(b"\n").decode() if frame[:1] == b"{" else frame)
-            await websocket.close()
-        except WebSocketClosed:
-            pass
-        nursery.cancel_scope.cancel()
+async def _messages(batches: AsyncIterator[list[bytes]], *, text: bool) -> AsyncIterator[bytes]:
+    """One frame a WebSocket message; JSON without the newline that separates frames of a byte stream."""
+    async for batch in batches:
+        for frame in batch:
+            yield frame.rstrip(b"\n") if text else frame
