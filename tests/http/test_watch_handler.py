@@ -585,6 +585,7 @@ async def test_a_websocket_client_that_leaves_ends_its_watch(autojump_clock: Moc
                 nursery.start_soon(server.assembly.application.application, request)
                 await trio.sleep(1)
                 socket.closed.set()
+                request.exchange.gone.set()
         assert server.assembly.views["configmaps"].statistics().sleeping == 0
 
 
