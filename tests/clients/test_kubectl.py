@@ -316,8 +316,6 @@ def test_wait_for_a_value(thing: Thing, kubectl: Kubectl) -> None:
 
 def test_delete_and_wait_for_it(thing: Thing, kubectl: Kubectl) -> None:
     reference = f"{thing.kind.resource}/{thing.name}"
-    if thing.kind.resource == "namespaces":
-        return _delete_namespace(thing, kubectl)
     with kubectl.following("wait", reference, "--for=delete", "--timeout=20s") as lines:
         # Since 1.34 the line goes on with "from NAMESPACE namespace".
         assert kubectl("delete", reference).startswith(f'{thing.kind.title} "{thing.name}" deleted')
@@ -327,14 +325,21 @@ def test_delete_and_wait_for_it(thing: Thing, kubectl: Kubectl) -> None:
     assert kubectl("delete", reference, "--ignore-not-found") == ""
 
 
-def _delete_namespace(thing: Thing, kubectl: Kubectl) -> None:
-    """With no control loop to empty it, a namespace stays Terminating until its finalizer is taken away by hand."""
-    assert kubectl("delete", "ns", thing.name, "--wait=false").startswith(f'namespace "{thing.name}" deleted')
-    assert line_of(kubectl("get", "ns"), thing.name).split()[1] == "Terminating"
-    obj = thing.get() | {"spec": {"finalizers": []}}
-    kubectl("replace", "--raw", f"/api/v1/namespaces/{thing.name}/finalize", "-f", "-", stdin=json.dumps(obj))
-    assert "(NotFound)" in kubectl.refused("get", "ns", thing.name)
-    return None
+def test_a_deleted_namespace_takes_its_content_along(kubectl: Kubectl) -> None:
+    """It stays Terminating for as long as something in it has a finalizer, and takes nothing new."""
+    name = unique("emptied")
+    kubectl("create", "namespace", name)
+    kubectl("create", "configmap", "plain", "-n", name)
+    held = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
+    kubectl("create", "-n", name, "-f", "-", stdin=json.dumps(held))
+    assert kubectl("delete", "namespace", name, "--wait=false").startswith(f'namespace "{name}" deleted')
+    assert line_of(kubectl("get", "namespaces"), name).split()[1] == "Terminating"
+    late = kubectl.refused("create", "configmap", "late", "-n", name)
+    assert f"unable to create new content in namespace {name} because it is being terminated" in late
+    with kubectl.following("wait", f"namespace/{name}", "--for=delete", "--timeout=30s") as lines:
+        kubectl("patch", "secret", "held", "-n", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        assert lines.next() in (f"namespace/{name} condition met", None)
+    assert "(NotFound)" in kubectl.refused("get", "configmap", "plain", "-n", name)
 
 
 # Commands that make objects without a manifest
