@@ -1,0 +1,281 @@
+"""Crashes of every child of the tree while clients write: what was acknowledged is kept, what was refused did not
+happen, revisions have no gap, and the tree stands again or goes down as a whole.
+
+Each child runs under a saboteur that raises in it when the test says so. The clock jumps; the log is in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import trio
+from in_process import MAPS, InProcess, configmap, open_server, plan, without_listener
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from kubechronicle.actors import resource_actor
+from kubechronicle.actors.errors import SupervisorGaveUp
+from kubechronicle.actors.supervisor import ChildSpec, Supervisor
+from kubechronicle.eventlog.memory import MemoryLog
+from kubechronicle.eventlog.records import Operation
+from kubechronicle.ops.assembly import assemble
+
+CHILDREN = ("tail", "appender", "resource actors", "loops", "http")
+
+
+class Injected(Exception):
+    """The bug that strikes."""
+
+
+class Saboteur:
+    """Runs a child, and lets it die of an Injected error when told to."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self._strike = trio.Event()
+        self.runs = 0
+
+    async def run(self, *, task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED) -> None:
+        self.runs += 1
+        self._strike = trio.Event()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(lambda *, task_status: self._run(task_status=task_status))
+            task_status.started()
+            await self._strike.wait()
+            raise Injected
+
+    def strike(self) -> None:
+        self._strike.set()
+
+
+@dataclass
+class Sabotaged:
+    server: InProcess
+    tree: Supervisor
+    children: dict[str, Saboteur]
+
+
+async def pretend_to_listen(*, task_status: trio.TaskStatus[None]) -> None:
+    task_status.started()
+    await trio.sleep_forever()
+
+
+@asynccontextmanager
+async def open_sabotaged(log: MemoryLog) -> AsyncIterator[Sabotaged]:
+    assembly = assemble(log, plan(controllers=frozenset({"namespace"})))
+    specs = [*without_listener(assembly, loops=True)._children, ChildSpec(name="http", run=pretend_to_listen)]
+    children = {spec.name: Saboteur(spec.run) for spec in specs}
+    assert tuple(children) == CHILDREN
+    tree = Supervisor("server", [replace(spec, run=children[spec.name].run) for spec in specs])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(lambda *, task_status: tree.run(task_status=task_status))
+        yield Sabotaged(InProcess(assembly, log, tree, nursery), tree, children)
+        nursery.cancel_scope.cancel()
+
+
+@dataclass
+class Told:
+    """What a writer was told: the revision of each write acknowledged, by its text, and what was refused or unknown."""
+
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+
+
+async def write(server: InProcess, writer: int, told: Told, stop: Callable[[], bool]) -> None:
+    """Create an object, then write a new text into it again and again until told to stop; deletes it now and then."""
+    name, round_ = f"w{writer}", 0
+    while not stop():
+        round_ += 1
+        text = f"{writer}.{round_}"
+        body = configmap(name, text=text)
+        if round_ % 7 == 0:
+            answer = await server.ask("DELETE", f"{MAPS}/{name}?timeout=20s")
+            assert answer.status in (200, 404, 503, 504), answer
+            continue
+        answer = await server.ask("PUT", f"{MAPS}/{name}?timeout=20s", body)
+        if answer.status == 404:
+            answer = await server.ask("POST", f"{MAPS}?timeout=20s", body)
+        if answer.status in (200, 201):
+            told.acknowledged[text] = int(answer.json()["metadata"]["resourceVersion"])
+        elif answer.status == 504:
+            told.unknown.add(text)
+        else:
+            assert answer.status in (404, 409, 429, 503), answer
+            told.refused.add(text)
+        await trio.sleep(0.07 * (writer + 1))
+
+
+def check(log: MemoryLog, told: list[Told]) -> None:
+    rows = list(log.store.rows(after=0))
+    assert [row.revision for row in rows] == list(range(1, len(rows) + 1))
+    texts: dict[str, list[int]] = {}
+    for row in rows:
+        if row.key.resource == "configmaps" and row.operation is not Operation.DELETE:
+            texts.setdefault(json.loads(row.body)["data"]["text"], []).append(row.revision)
+    assert all(len(revisions) == 1 for revisions in texts.values()), "a write happened twice"
+    for each in told:
+        for text, revision in each.acknowledged.items():
+            assert texts.get(text) == [revision], f"{text} was acknowledged as {revision}"
+        assert not each.refused & texts.keys(), "a refused write happened"
+    assert sum(len(each.acknowledged) for each in told) > 20, "nobody could write"
+
+
+@pytest.mark.parametrize("victim", CHILDREN)
+@pytest.mark.parametrize("moment", ["", "append", "append.committed", "read", "head.read"])
+async def test_a_child_dies_while_clients_write(autojump_clock: MockClock, victim: str, moment: str) -> None:
+    log = MemoryLog()
+    told = [Told() for _ in range(4)]
+    stopped = False
+    async with open_sabotaged(log) as sabotaged:
+        server = sabotaged.server
+        async with trio.open_nursery() as writers:
+            for number, each in enumerate(told):
+                writers.start_soon(write, server, number, each, lambda: stopped)
+            for _ in range(3):
+                await trio.sleep(0.05)
+                if moment:
+                    with log.hold(moment) as gate:
+                        with trio.move_on_after(1):
+                            await gate.wait_arrived()
+                        sabotaged.children[victim].strike()
+                        await trio.sleep(0.001)
+                else:
+                    sabotaged.children[victim].strike()
+                await trio.sleep(4)
+                assert all(not child._strike.is_set() for child in sabotaged.children.values()), "not up again"
+            await trio.sleep(1)
+            stopped = True
+        assert sabotaged.tree.restarts_total == 3
+        runs = {name: child.runs for name, child in sabotaged.children.items()}
+        index = CHILDREN.index(victim)
+        assert runs == {name: 4 if CHILDREN.index(name) >= index else 1 for name in CHILDREN}
+        check(log, told)
+        # the views show what the log holds
+        listed = await server.get(MAPS)
+        live = {key.name: row.revision for row in log.store.live() if (key := row.key).resource == "configmaps"}
+        shown = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in listed["items"]}
+        assert shown == live
+        assert (await server.ask("GET", "/readyz")).status == 200
+
+
+async def test_several_die_at_once(autojump_clock: MockClock) -> None:
+    log = MemoryLog()
+    told = [Told() for _ in range(3)]
+    stopped = False
+    async with open_sabotaged(log) as sabotaged:
+        async with trio.open_nursery() as writers:
+            for number, each in enumerate(told):
+                writers.start_soon(write, sabotaged.server, number, each, lambda: stopped)
+            await trio.sleep(0.05)
+            for victims in (("tail", "http"), ("http", "tail"), ("appender", "resource actors", "loops")):
+                for victim in victims:
+                    sabotaged.children[victim].strike()
+                await trio.sleep(5)
+            stopped = True
+        check(log, told)
+        assert sabotaged.tree.restarts_total <= 7
+
+
+@pytest.mark.parametrize("victim", CHILDREN)
+async def test_who_keeps_dying_takes_the_server_down(autojump_clock: MockClock, victim: str) -> None:
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with open_sabotaged(MemoryLog()) as sabotaged:
+            for _ in range(50):
+                sabotaged.children[victim].strike()
+                await trio.sleep(3)
+            raise AssertionError("it was restarted for ever")
+    found = raised.value.subgroup(SupervisorGaveUp)
+    assert found is not None
+    assert f"{victim} was restarted 9 times" in str(leaf(found))
+
+
+async def test_dying_now_and_then_is_forgiven(autojump_clock: MockClock) -> None:
+    async with open_sabotaged(MemoryLog()) as sabotaged:
+        for _ in range(30):
+            sabotaged.children["tail"].strike()
+            await trio.sleep(20)
+        assert sabotaged.tree.restarts_total == 30
+        await sabotaged.server.post(MAPS, configmap("a"))
+
+
+def leaf(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+# -- a resource actor -------------------------------------------------------------------------------------------------
+
+
+async def test_an_actor_that_crashes_on_a_decision_starts_anew(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write in hand is decided by the next incarnation; the client notices nothing."""
+    real, crashes = resource_actor.decide, 3
+
+    def decide(state: Any, expected: int) -> Any:
+        nonlocal crashes
+        if crashes:
+            crashes -= 1
+            raise Injected
+        return real(state, expected)
+
+    async with open_server() as server:
+        monkeypatch.setattr(resource_actor, "decide", decide)
+        await server.post(MAPS, configmap("a"))
+        assert crashes == 0
+        assert server.assembly.actors.crashes_total == 3
+        assert server.tree.restarts_total == 0
+
+
+async def test_an_actor_that_keeps_crashing_goes_up_to_the_tree(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decide(state: Any, expected: int) -> Any:
+        raise Injected
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with open_server() as server:
+            monkeypatch.setattr(resource_actor, "decide", decide)
+            answer = await server.ask("POST", f"{MAPS}?timeout=60s", configmap("a"))
+            assert answer.status in (503, 504)
+            assert server.log.store.revision == 1
+            for _ in range(20):
+                answer = await server.ask("POST", f"{MAPS}?timeout=10s", configmap("a"))
+                assert answer.status in (503, 504)
+            raise AssertionError("the server goes on")
+    assert raised.value.subgroup(SupervisorGaveUp) is not None
+
+
+async def test_other_actors_go_on_while_one_crashes(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_server() as server:
+        pods = "/api/v1/namespaces"
+        await server.post(MAPS, configmap("warm"))
+        actor = server.assembly.actors._actors["configmaps"]
+        real = actor._current_revision
+
+        def current(namespace: str, name: str) -> int:
+            monkeypatch.setattr(actor, "_current_revision", real)
+            raise Injected
+
+        with server.log.hold("append.committed") as gate:
+            in_flight: list[Any] = []
+
+            async def create(target: str, body: Any) -> None:
+                in_flight.append(await server.ask("POST", target, body))
+
+            server.nursery.start_soon(create, MAPS, configmap("in-flight"))
+            await gate.wait_arrived()
+            monkeypatch.setattr(actor, "_current_revision", current)
+            server.nursery.start_soon(create, MAPS, configmap("crashing"))
+            server.nursery.start_soon(create, pods, {"metadata": {"name": "other"}})
+            await wait_all_tasks_blocked(0.0001)
+            gate.release()
+        await trio.sleep(1)
+        assert [answer.status for answer in in_flight] == [201, 201, 201]
+        assert server.assembly.actors.crashes_total == 1
