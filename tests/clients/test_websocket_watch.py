@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import trio
 from harness import Server, configmap, unique
 from trio_websocket import ConnectionClosed, open_websocket
@@ -33,9 +34,7 @@ async def test_the_server_closes_when_the_watch_is_over(server: Server) -> None:
     resource = f"{base}/secrets?watch=1&timeoutSeconds=1"
     with trio.fail_after(30):
         async with open_websocket("127.0.0.1", server.port, resource, use_ssl=server.client_context()) as socket:
-            try:
+            with pytest.raises(ConnectionClosed) as closed:
                 await socket.get_message()
-                raise AssertionError("there are no secrets here")
-            except ConnectionClosed as closed:
-                assert closed.reason is not None
-                assert closed.reason.code == 1000
+            assert closed.value.reason is not None
+            assert closed.value.reason.code == 1000
