@@ -15,6 +15,7 @@ from typing import Any
 
 import trio
 
+from kubechronicle.actors.errors import ActorError
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writes import Target
 from kubechronicle.api.registry import ResourceType
@@ -71,6 +72,7 @@ class Bootstrap:
     def __init__(self, store: Store, advertised: Advertised) -> None:
         self._store = store
         self._advertised = advertised
+        self._withdrawn = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reconcile once, report started, then keep an eye on it."""
@@ -78,7 +80,7 @@ class Bootstrap:
             try:
                 await self.reconcile()
                 break
-            except (StatusError, LogError):
+            except (StatusError, LogError, ActorError):
                 if attempt == START_ATTEMPTS - 1:
                     raise
                 await trio.sleep(RETRY_DELAY)
@@ -87,7 +89,7 @@ class Bootstrap:
             await trio.sleep(RECONCILE_INTERVAL)
             try:
                 await self.reconcile()
-            except (StatusError, LogError) as error:
+            except (StatusError, LogError, ActorError) as error:
                 log.warning("bootstrap objects could not be looked after, trying again: %s", error)
 
     async def reconcile(self) -> None:
@@ -98,11 +100,14 @@ class Bootstrap:
             obj = {"metadata": {"name": name}, "value": value, "description": description}
             await self._ensure("priorityclasses", "", obj, group="scheduling.k8s.io")
         await self._ensure("services", "default", self._service())
+        if self._withdrawn:
+            return
         await self._ensure("endpoints", "default", self._endpoints(), self._with_address)
         await self._ensure("endpointslices", "default", self._slice(), self._with_endpoint, group="discovery.k8s.io")
 
     async def withdraw(self) -> None:
-        """Take this server's address out of the endpoints; called while the server drains."""
+        """Take this server's address out of the endpoints for good; called when the server begins to drain."""
+        self._withdrawn = True
         await self._edit("endpoints", "", self._without_address)
         await self._edit("endpointslices", "discovery.k8s.io", self._without_endpoint)
 
@@ -156,6 +161,8 @@ class Bootstrap:
 
     def _with_address(self, obj: Object) -> Object:
         """One subset per port; ours holds our address."""
+        if self._withdrawn:
+            return obj
         subsets = [dict(subset) for subset in obj.get("subsets") or []]
         for subset in subsets:
             if subset.get("ports") == self._ports():
@@ -181,7 +188,7 @@ class Bootstrap:
 
     def _with_endpoint(self, obj: Object) -> Object:
         endpoints = obj.get("endpoints") or []
-        if any(self._advertised.address in (one.get("addresses") or []) for one in endpoints):
+        if self._withdrawn or any(self._advertised.address in (one.get("addresses") or []) for one in endpoints):
             return obj
         ours = {"addresses": [self._advertised.address], "conditions": {"ready": True}}
         return {**obj, "endpoints": [*endpoints, ours], "ports": obj.get("ports") or self._ports()}
@@ -226,5 +233,5 @@ class Bootstrap:
         target = Target(rt=rt, namespace="default", name=SERVICE_NAME, manager="kube-apiserver")
         try:
             await self._store.writes.edit(system_caller(COMPONENT, "update"), target, change)
-        except (StatusError, LogError) as error:
+        except (StatusError, LogError, ActorError) as error:
             log.warning("this server's address could not be taken out of %s: %s", plural, error)

@@ -11,6 +11,7 @@ import logging
 
 import trio
 
+from kubechronicle.actors.errors import ActorError
 from kubechronicle.actors.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writes import Target
@@ -50,7 +51,7 @@ class NamespaceLifecycleLoop:
                     await watching.cursor.next_batch(deadline)
             except Compacted:
                 continue
-            except (StatusError, LogError) as error:
+            except (StatusError, LogError, ActorError) as error:
                 log.warning("terminating namespaces could not be looked after, trying again: %s", error)
                 await trio.sleep(delay)
 

@@ -183,7 +183,7 @@ async def test_several_die_at_once(autojump_clock: MockClock) -> None:
 
 @pytest.mark.parametrize("victim", CHILDREN)
 async def test_who_keeps_dying_takes_the_server_down(autojump_clock: MockClock, victim: str) -> None:
-    with pytest.raises(BaseExceptionGroup) as raised:
+    with pytest.raises(BaseExceptionGroup) as raised:  # noqa: PT012
         async with open_sabotaged(MemoryLog()) as sabotaged:
             for _ in range(50):
                 sabotaged.children[victim].strike()
@@ -239,7 +239,7 @@ async def test_an_actor_that_keeps_crashing_goes_up_to_the_tree(
     def decide(state: Any, expected: int) -> Any:
         raise Injected
 
-    with pytest.raises(BaseExceptionGroup) as raised:
+    with pytest.raises(BaseExceptionGroup) as raised:  # noqa: PT012
         async with open_server() as server:
             monkeypatch.setattr(resource_actor, "decide", decide)
             answer = await server.ask("POST", f"{MAPS}?timeout=60s", configmap("a"))

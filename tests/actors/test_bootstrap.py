@@ -1,0 +1,151 @@
+"""What every cluster has from its first second, and how servers share the endpoints of the Service ``kubernetes``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from in_process import InProcess, open_server
+from trio.testing import MockClock
+
+from kubechronicle.actors.loops.bootstrap import RECONCILE_INTERVAL, SYSTEM_NAMESPACES, Advertised
+from kubechronicle.eventlog.memory import Fault, MemoryLog, MemoryStore
+
+SERVICE = "/api/v1/namespaces/default/services/kubernetes"
+ENDPOINTS = "/api/v1/namespaces/default/endpoints/kubernetes"
+SLICE = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+
+
+async def addresses(server: InProcess) -> tuple[list[str], list[str]]:
+    """Those of the endpoints, and those of the slice."""
+    endpoints, piece = await server.get(ENDPOINTS), await server.get(SLICE)
+    in_endpoints = [one["ip"] for subset in endpoints.get("subsets") or [] for one in subset.get("addresses") or []]
+    in_slice = [address for one in piece.get("endpoints") or [] for address in one["addresses"]]
+    return in_endpoints, in_slice
+
+
+async def test_the_first_second(autojump_clock: MockClock) -> None:
+    async with open_server(loops=True) as server:
+        assert await server.names("/api/v1/namespaces") == sorted(SYSTEM_NAMESPACES)
+        service = await server.get(SERVICE)
+        assert service["spec"]["clusterIP"] == "10.96.0.1"
+        assert service["spec"]["ports"] == [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]
+        assert service["metadata"]["labels"] == {"component": "apiserver", "provider": "kubernetes"}
+        assert await addresses(server) == (["10.1.0.1"], ["10.1.0.1"])
+        piece = await server.get(SLICE)
+        assert piece["metadata"]["labels"]["kubernetes.io/service-name"] == "kubernetes"
+        assert piece["addressType"] == "IPv4"
+
+
+async def test_looking_again_writes_nothing(autojump_clock: MockClock) -> None:
+    async with open_server(loops=True) as server:
+        before = server.log.store.revision
+        await trio.sleep(5.5 * RECONCILE_INTERVAL)
+        assert server.log.store.revision == before
+
+
+async def test_a_restarted_server_writes_nothing(autojump_clock: MockClock) -> None:
+    log = MemoryLog()
+    async with open_server(log, loops=True):
+        before = log.store.revision
+    async with open_server(log, loops=True):
+        assert log.store.revision == before
+
+
+async def test_what_somebody_took_away_comes_back(autojump_clock: MockClock) -> None:
+    async with open_server(loops=True) as server:
+        for target in (SERVICE, ENDPOINTS, SLICE):
+            await server.delete(target)
+        emptied = await server.get("/api/v1/namespaces/kube-node-lease")
+        assert emptied["status"]["phase"] == "Active"
+        await trio.sleep(RECONCILE_INTERVAL + 1)
+        await server.get(SERVICE)
+        assert await addresses(server) == (["10.1.0.1"], ["10.1.0.1"])
+        await server.patch(ENDPOINTS, {"subsets": None})
+        await trio.sleep(RECONCILE_INTERVAL + 1)
+        assert await addresses(server) == (["10.1.0.1"], ["10.1.0.1"])
+
+
+async def test_two_servers_share_the_endpoints_and_withdraw_only_themselves(autojump_clock: MockClock) -> None:
+    store = MemoryStore()
+    async with open_server(store, loops=True) as one:
+        async with open_server(store, loops=True, address="10.1.0.2") as two:
+            assert await addresses(one) == (["10.1.0.1", "10.1.0.2"], ["10.1.0.1", "10.1.0.2"])
+            (subset,) = (await one.get(ENDPOINTS))["subsets"]
+            assert subset["ports"] == [{"name": "https", "port": 6443, "protocol": "TCP"}]
+            await two.assembly.bootstrap.withdraw()
+            assert await addresses(one) == (["10.1.0.1"], ["10.1.0.1"])
+        await trio.sleep(RECONCILE_INTERVAL * 3)
+        assert await addresses(one) == (["10.1.0.1"], ["10.1.0.1"])
+        await one.assembly.bootstrap.withdraw()
+        assert await addresses(one) == ([], [])
+
+
+async def test_a_server_that_has_withdrawn_does_not_come_back_by_itself(autojump_clock: MockClock) -> None:
+    """It drains for as long as its watches and answers need; its loop runs meanwhile."""
+    async with open_server(loops=True) as server:
+        await server.assembly.bootstrap.withdraw()
+        await trio.sleep(RECONCILE_INTERVAL * 3)
+        assert await addresses(server) == ([], [])
+
+
+async def test_servers_that_start_at_once(autojump_clock: MockClock) -> None:
+    store = MemoryStore()
+    ready: list[InProcess] = []
+    all_ready, done = trio.Event(), trio.Event()
+
+    async def run(number: int) -> None:
+        async with open_server(store, loops=True, address=f"10.1.0.{number}") as server:
+            ready.append(server)
+            if len(ready) == 3:
+                all_ready.set()
+            await done.wait()
+
+    async with trio.open_nursery() as nursery:
+        for number in (1, 2, 3):
+            nursery.start_soon(run, number)
+        with trio.fail_after(60):
+            await all_ready.wait()
+        expected = ["10.1.0.1", "10.1.0.2", "10.1.0.3"]
+        in_endpoints, in_slice = await addresses(ready[0])
+        assert sorted(in_endpoints) == sorted(in_slice) == expected
+        done.set()
+
+
+async def test_a_log_that_does_not_answer_at_first_delays_the_start(autojump_clock: MockClock) -> None:
+    log = MemoryLog()
+    log.fail_next("append", *[Fault.UNAVAILABLE] * 20)
+    async with open_server(log, loops=True) as server:
+        assert await addresses(server) == (["10.1.0.1"], ["10.1.0.1"])
+
+
+async def test_a_log_that_fails_later_is_only_waited_for(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_server(loops=True) as server:
+        await server.patch(ENDPOINTS, {"subsets": None})
+        server.log.fail_next("append", *[Fault.UNAVAILABLE] * 7)
+        await trio.sleep(3 * RECONCILE_INTERVAL)
+        assert await addresses(server) == (["10.1.0.1"], ["10.1.0.1"])
+        assert server.tree.restarts_total == 0
+    assert "could not be looked after" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("address", "service_range", "expected"),
+    [
+        ("10.1.0.1", "10.96.0.0/16", ("10.96.0.1", "IPv4", "IPv4")),
+        ("fd00::1", "fd00:96::/108", ("fd00:96::1", "IPv6", "IPv6")),
+        ("10.1.0.1", "fd00:96::/108", ("fd00:96::1", "IPv6", "IPv4")),
+    ],
+)
+def test_addresses_of_both_families(address: str, service_range: str, expected: tuple[Any, ...]) -> None:
+    advertised = Advertised(address=address, port=6443, service_range=service_range)
+    assert (advertised.service_address, advertised.family, advertised.address_type) == expected
+
+
+async def test_an_ipv6_server(autojump_clock: MockClock) -> None:
+    async with open_server(loops=True, address="fd00::1") as server:
+        assert (await server.get(SLICE))["addressType"] == "IPv6"
+        assert await addresses(server) == (["fd00::1"], ["fd00::1"])
