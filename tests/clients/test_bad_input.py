@@ -49,8 +49,8 @@ def still_well(server: Server, api: Api) -> Iterator[None]:
     began = time.monotonic()
     assert server.api().request("GET", "/readyz").body == b"ok"
     assert time.monotonic() - began < 5
-    growth = resident_mib(pid) - memory
-    assert growth < GROWTH, f"{growth:.0f} MiB more than before"
+    # Connections that were cut are given up within seconds, not at once.
+    eventually(lambda: resident_mib(pid) - memory < GROWTH, f"memory to return to {memory:.0f} + {GROWTH:.0f} MiB")
 
 
 def post(api: Api, body: bytes, content_type: str = JSON, query: str = "") -> Answer:
