@@ -21,13 +21,14 @@ from typing import Any
 
 import trio
 
+from kubechronicle.actors.admission import namespace_lifecycle
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes
 from kubechronicle.actors.errors import ActorCrashed
 from kubechronicle.actors.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit, Outcome
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.api import pipeline, status
-from kubechronicle.api.encoding import encode_stored
+from kubechronicle.api.encoding import copy_object, encode_stored
 from kubechronicle.api.metadata import NAME_ALPHABET
 from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.pipeline import Prepared, WriteContext
@@ -107,14 +108,21 @@ class Writes:
         decoded, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=False)
 
         def prepare(old: Entry) -> Prepared:
-            return self._prepare_update(target, old, _copy(decoded), _context(target))
+            return self._prepare_update(target, old, copy_object(decoded), _context(target))
 
-        try:
-            return replace(await self._change(caller, target, prepare), warnings=warnings)
-        except status.StatusError as error:
-            if error.code != 404 or target.subresource or not pipeline.allows_create_on_update(target.rt):
-                raise
-        return replace(await self._create(caller, target, decoded, context), warnings=warnings)
+        creates = not target.subresource and pipeline.allows_create_on_update(target.rt)
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                return replace(await self._change(caller, target, prepare), warnings=warnings)
+            except status.StatusError as error:
+                if error.code != 404 or not creates:
+                    raise
+            try:
+                return replace(await self._create(caller, target, decoded, context), warnings=warnings)
+            except status.StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise  # otherwise somebody else was faster, and theirs is updated
+        raise status.conflict(target.rt, target.name)
 
     async def patch(self, caller: Caller, target: Target, content_type: str, body: bytes) -> Written:
         """PATCH with JSON patch, merge patch or strategic merge patch, applied to the newest state."""
@@ -198,7 +206,7 @@ class Writes:
     async def _create(self, caller: Caller, target: Target, obj: dict[str, Any], context: WriteContext) -> Written:
         for attempt in range(MAX_NAME_ATTEMPTS):
             last = attempt == MAX_NAME_ATTEMPTS - 1
-            accepted = pipeline.accept_create(target.rt, _copy(obj), context)
+            accepted = pipeline.accept_create(target.rt, copy_object(obj), context)
             generated = bool(accepted["metadata"].get("generateName")) and not accepted["metadata"].get("name")
             admit_name = accepted["metadata"].get("name", "")
             await self._admit_consistently(replace(target, name=admit_name), "CREATE", accepted)
@@ -208,6 +216,7 @@ class Writes:
             if not target.dry_run:
                 outcome = await self._commit(caller, target, prepared, None)
                 if not isinstance(outcome, Refused):
+                    await self._take_back_if_late(caller, target.rt, outcome[0])
                     return replace(self._stored(outcome, prepared, deleting=False), created=True)
             # Refused on the strength of this view, unless the log has said so; a dry run asks no more than the view.
             await self._reads.wait_consistent()
@@ -222,6 +231,19 @@ class Writes:
                 raise status.generate_name_conflict(target.rt, name)
             context = replace(context, name_suffix=_name_suffix(), uid=str(uuid.uuid4()))
         raise AssertionError("unreachable")
+
+    async def _take_back_if_late(self, caller: Caller, rt: ResourceType, record: Record) -> None:
+        """Delete what was created in a namespace that, as the views show only now, had begun to end before."""
+        refusal = namespace_lifecycle.too_late(rt, record, self._reads.peek)
+        if refusal is None:
+            return
+        change = Change(
+            key=record.key, uid=record.uid, expected=record.revision, operation=Operation.DELETE, body=record.body
+        )
+        transaction = Transaction(changes=(change,), who=caller.who)
+        outcome = _told(await self._actors.begin(transaction, deadline=caller.deadline).wait())
+        if not isinstance(outcome, Refused):  # otherwise it has been found and cleaned up as what it was: created
+            raise refusal
 
     async def _change(
         self, caller: Caller, target: Target, prepare: Callable[[Entry], Prepared], *, deleting: bool = False
@@ -372,14 +394,3 @@ def _name_suffix() -> str:
 
 def _with_revision(obj: dict[str, Any], revision: int) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
-
-
-def _copy(value: Any) -> Any:
-    """A deep copy of JSON data; far cheaper than copy.deepcopy, which must expect cycles."""
-    if isinstance(value, dict):
-        return {name: _copy(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_copy(member) for member in value]
-    return value
-
-

@@ -3,10 +3,15 @@ the system stands on are not deleted (k8s.io/apiserver/pkg/admission/plugin/name
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.api import status
 from kubechronicle.api.field_errors import Cause
+from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.status import StatusError
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Record
 
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 # Access reviews ask about namespaces that need not exist.
@@ -28,13 +33,27 @@ class NamespaceLifecycle:
         if namespace is None:
             raise status.not_found("namespaces", attributes.namespace)
         if namespace.fields.get("status.phase") == "Terminating":
-            raise _terminating(attributes, namespace.object()["metadata"].get("deletionTimestamp", ""))
+            raise _terminating(rt, attributes.name, namespace)
 
 
-def _terminating(attributes: Attributes, since: str) -> StatusError:
-    why = f"unable to create new content in namespace {attributes.namespace} because it is being terminated"
-    error = status.forbidden(attributes.rt, attributes.name, why)
-    message = f"namespace {attributes.namespace} is being terminated"
+def too_late(rt: ResourceType, record: Record, peek: Callable[[str, str, str], Entry | None]) -> StatusError | None:
+    """Why an object should not have been created, seen from views that hold all that was committed before it: its
+    namespace had ended by then, or begun to, and whoever emptied it may have passed already. None: all is well."""
+    if not rt.namespaced:
+        return None
+    namespace = peek("namespaces", "", record.key.namespace)
+    if namespace is None or namespace.create_revision > record.revision:
+        return status.not_found("namespaces", record.key.namespace)
+    if namespace.revision < record.revision and namespace.fields.get("status.phase") == "Terminating":
+        return _terminating(rt, record.key.name, namespace)
+    return None
+
+
+def _terminating(rt: ResourceType, name: str, namespace: Entry) -> StatusError:
+    why = f"unable to create new content in namespace {namespace.key.name} because it is being terminated"
+    error = status.forbidden(rt, name, why)
+    message = f"namespace {namespace.key.name} is being terminated"
+    since = namespace.object()["metadata"].get("deletionTimestamp", "")
     if since:
         message += f" since {since}"
     error.details = {

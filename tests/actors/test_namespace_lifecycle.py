@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import trio
-from in_process import InProcess, configmap, open_server, pod
-from trio.testing import MockClock
+from in_process import Answer, InProcess, configmap, open_server, pod
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.eventlog.memory import Fault, MemoryLog, MemoryStore
 from kubechronicle.eventlog.records import Operation
@@ -167,6 +167,34 @@ async def test_an_object_created_on_a_lagging_replica_is_deleted_too(autojump_cl
         await one.patch(f"{inside('configmaps')}/held", {"metadata": {"finalizers": None}})
         await gone(one)
         assert [row.key for row in store.live() if row.key.namespace == "space"] == []
+
+
+@pytest.mark.parametrize("ends", ["terminating", "gone", "made again"])
+async def test_nothing_slips_into_a_namespace_that_has_ended_elsewhere(autojump_clock: MockClock, ends: str) -> None:
+    """Admitted on a lagging view, committed after the end: taken back, because nobody else would clean it up."""
+    store = MemoryStore()
+    one_runs = open_server(store, loops=True) if ends == "terminating" else running(store)
+    async with one_runs as one, open_server(store, loops=True, address="10.1.0.2") as two:
+        await one.post(SPACES, {"metadata": {"name": "space"}})
+        await two.get(f"{SPACES}/space")
+        answers: list[Answer] = []
+
+        async def create() -> None:
+            answers.append(await two.ask("POST", inside("secrets"), {"metadata": {"name": "late"}}))
+
+        with two.log.hold("read") as gate:
+            await one.delete(f"{SPACES}/space")
+            if ends != "terminating":
+                await gone(one)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(create)
+                await wait_all_tasks_blocked()
+                if ends == "made again":
+                    await one.post(SPACES, {"metadata": {"name": "space"}})
+                gate.release()
+        found = answers[0].refused(403 if ends == "terminating" else 404)
+        assert found["details"]["name"] == ("late" if ends == "terminating" else "space")
+        assert await one.names(inside("secrets")) == []
 
 
 @pytest.mark.parametrize("call", ["append", "head", "read"])
