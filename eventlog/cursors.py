@@ -80,6 +80,8 @@ class WatchCursor:
                 events = self._collect()
             if events:
                 return events
+            if self._views.ending:
+                return []
             if self._revision >= self._view.applied:
                 with trio.move_on_at(math.inf if deadline is None else deadline) as waited:
                     await self._sleep()

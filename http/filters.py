@@ -23,6 +23,7 @@ from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected, User
 from kubechronicle.http.context import Context
 from kubechronicle.http.errors import as_status_error
+from kubechronicle.http.exchange import close_iterator
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import KNOWN_VERBS, Metrics
 from kubechronicle.http.request_info import VERB_OF_METHOD, Query, RequestInfo, resolve
@@ -155,23 +156,38 @@ def measure(services: Services, following: Next) -> Next:
                 labels, code=response.status, seconds=trio.current_time() - started, size=len(response.body)
             )
         else:
-            response.body = _counted(response.body, metrics, labels, response.status)
+            response.body = _Counted(response.body, metrics, labels, response.status)
         return response
 
     return filtered
 
 
-async def _counted(
-    body: AsyncIterator[bytes], metrics: Metrics, labels: tuple[str, str, str, str, str, str, str], code: int
-) -> AsyncIterator[bytes]:
-    gauge = metrics.long_running(labels[0], labels[2], labels[3], labels[4])
-    gauge.inc()
-    try:
-        async for chunk in body:
-            yield chunk
-    finally:
-        gauge.dec()
-        metrics.observe_request(labels, code=code, seconds=0, size=None)
+class _Counted:
+    """A streamed body that is counted as a long-running request until it is closed. Adds no step of its own to the
+    iteration: what it hands out is the body's own awaitable."""
+
+    def __init__(
+        self, body: AsyncIterator[bytes], metrics: Metrics, labels: tuple[str, str, str, str, str, str, str], code: int
+    ) -> None:
+        self._body = body
+        self._metrics, self._labels, self._code = metrics, labels, code
+        self._gauge = metrics.long_running(labels[0], labels[2], labels[3], labels[4])
+        self._gauge.inc()
+        self._open = True
+
+    def __aiter__(self) -> _Counted:
+        return self
+
+    def __anext__(self) -> Awaitable[bytes]:
+        return self._body.__anext__()
+
+    async def aclose(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._gauge.dec()
+        self._metrics.observe_request(self._labels, code=self._code, seconds=0, size=None)
+        await close_iterator(self._body)
 
 
 def _known_method(method: str) -> str:

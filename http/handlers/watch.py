@@ -7,9 +7,10 @@ that stops reading is the connection's business: a watcher costs nothing but its
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import trio
 
@@ -17,7 +18,6 @@ from kubechronicle.actors.reads import Reads, Selection, Watching, too_old
 from kubechronicle.api import status
 from kubechronicle.api.options import ListOptions, parse_resource_version
 from kubechronicle.api.registry import ResourceType
-from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.http.answers import CACHE_CONTROL, watch_form
 from kubechronicle.http.context import Context
@@ -39,27 +39,15 @@ LOG_RETRY = 1.0
 
 
 class Drain:
-    """Ends all watches when the server is about to stop: those asleep are woken by cancelling their sleep alone."""
+    """Ends all watches when the server is about to stop; ``wake`` wakes the cursors that sleep."""
 
-    def __init__(self) -> None:
+    def __init__(self, wake: Callable[[], None]) -> None:
         self.begun = False
-        self._sleeping: set[trio.CancelScope] = set()
+        self._wake = wake
 
     def begin(self) -> None:
         self.begun = True
-        for scope in self._sleeping:
-            scope.cancel()
-
-    @contextmanager
-    def sleeping(self) -> Iterator[None]:
-        with trio.CancelScope() as scope:
-            if self.begun:
-                scope.cancel()
-            self._sleeping.add(scope)
-            try:
-                yield
-            finally:
-                self._sleeping.discard(scope)
+        self._wake()
 
 
 async def watch(
@@ -88,14 +76,13 @@ async def watch(
     )
     seconds = asked.timeout_seconds or min_watch * (1 + random.random())
     ends = trio.current_time() + seconds
-    frames = _frames(watching, encoder, ends, bookmarks=asked.allow_watch_bookmarks, drain=drain)
-    counted = _counted(frames, metrics, rt)
+    stream = WatchStream(watching, encoder, metrics, ends=ends, bookmarks=asked.allow_watch_bookmarks, drain=drain)
     if request.websocket is not None:
         text = form.media_type == JSON
         await request.websocket.accept()
-        await send_stream(request, _messages(counted, text=text), text=text)
+        await send_stream(request, _messages(stream, text=text), text=text)
         return SWITCHED
-    return Response(200, [("content-type", form.stream_content_type), CACHE_CONTROL], _joined(counted))
+    return Response(200, [("content-type", form.stream_content_type), CACHE_CONTROL], stream)
 
 
 def storage_revision(text: str) -> int:
@@ -106,49 +93,103 @@ def storage_revision(text: str) -> int:
         raise status.unknown(str(error)) from None
 
 
-async def _frames(
-    watching: Watching, encoder: Encoder, ends: float, *, bookmarks: bool, drain: Drain
-) -> AsyncIterator[list[bytes]]:
-    """Lists of frames, in order: what there is now, in parts of bounded size, then what comes."""
-    for start in range(0, len(watching.initial), INITIAL_PART):
-        yield [encoder.event("ADDED", entry) for entry in watching.initial[start : start + INITIAL_PART]]
-    if watching.bookmark_initial:
-        yield [encoder.bookmark(watching.initial_revision, initial_end=True)]
-    cursor = watching.cursor
-    told = cursor.revision
-    next_bookmark = _bookmark_time(ends) if bookmarks else ends
-    while True:
-        deadline = min(ends, next_bookmark)
-        events: list[Event] = []
+class WatchStream:
+    """The body of a watch: an asynchronous iterator of writes, each of one or more frames.
+
+    A class rather than a chain of generators, because a thousand of them wake up for every event. Counted as a
+    registered watcher from its making until it is closed.
+    """
+
+    def __init__(
+        self, watching: Watching, encoder: Encoder, metrics: Metrics, *, ends: float, bookmarks: bool, drain: Drain
+    ) -> None:
+        rt = encoder.rt
+        self._watching = watching
+        self._encoder = encoder
+        self._cursor = watching.cursor
+        self._ends = ends
+        self._bookmarks = bookmarks
+        self._drain = drain
+        self._watchers = metrics.watchers(rt.group, rt.version, rt.kind)
+        self._events = metrics.watch_events(rt.group, rt.version, rt.plural)
+        self._initial_told = 0
+        self._bookmark_due = watching.bookmark_initial
+        self._told = self._cursor.revision
+        self._next_bookmark = _bookmark_time(ends) if bookmarks else ends
+        self._writes: deque[bytes] = deque((b"",))  # an empty first write sends the headers at once
+        self._open = True
+        self._over = False
+        self._watchers.inc()
+
+    def __aiter__(self) -> WatchStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._writes:
+            frames = await self.next_frames()
+            if frames is None:
+                await self.aclose()
+                raise StopAsyncIteration
+            if len(frames) == 1:
+                return frames[0]
+            self._writes.extend(_gathered(frames))
+        return self._writes.popleft()
+
+    async def aclose(self) -> None:
+        if self._open:
+            self._open = False
+            self._watchers.dec()
+
+    async def next_frames(self) -> list[bytes] | None:
+        """The next frames, at least one; None: the watch is over."""
+        frames = self._initial_frames()
+        while not frames:
+            if self._over or self._drain.begun:
+                return None
+            frames = await self._event_frames()
+        self._events.inc(len(frames))
+        return frames
+
+    def _initial_frames(self) -> list[bytes]:
+        """What there was when the watch began, in parts of bounded size, and the bookmark that ends it."""
+        initial, start = self._watching.initial, self._initial_told
+        if start < len(initial):
+            self._initial_told = start + INITIAL_PART
+            return [self._encoder.event("ADDED", entry) for entry in initial[start : start + INITIAL_PART]]
+        if self._bookmark_due:
+            self._bookmark_due = False
+            return [self._encoder.bookmark(self._watching.initial_revision, initial_end=True)]
+        return []
+
+    async def _event_frames(self) -> list[bytes]:
+        """What came since, or a bookmark that is due; [] if nothing has to be told yet."""
         try:
-            with drain.sleeping():
-                events = await cursor.next_batch(deadline)
+            events = await self._cursor.next_batch(min(self._ends, self._next_bookmark))
         except Compacted as error:
-            yield [encoder.error(too_old(error))]
-            return
+            self._over = True
+            return [self._encoder.error(too_old(error))]
         except LogUnavailable:
             await trio.sleep(LOG_RETRY)
-            if trio.current_time() >= ends:
-                return
-            continue
-        if drain.begun:
-            return
-        if events:
-            frames = []
-            for event in events:
-                told_as = watching.classify(event)
-                if told_as is not None:
-                    frames.append(encoder.event(*told_as, event))
-            if frames:
-                yield frames
+            events = []
+        frames = []
+        for event in events:
+            told_as = self._watching.classify(event)
+            if told_as is not None:
+                frames.append(self._encoder.event(*told_as, event))
         now = trio.current_time()
-        if bookmarks and now >= next_bookmark:
-            if cursor.revision > told:
-                told = cursor.revision
-                yield [encoder.bookmark(told)]
-            next_bookmark = _bookmark_time(ends) if now < ends - LAST_BOOKMARK else ends + 1
-        if now >= ends:
-            return
+        if now >= self._next_bookmark or now >= self._ends:
+            frames.extend(self._due(now))
+        return frames
+
+    def _due(self, now: float) -> list[bytes]:
+        self._over = now >= self._ends
+        if not self._bookmarks or now < self._next_bookmark:
+            return []
+        self._next_bookmark = _bookmark_time(self._ends) if now < self._ends - LAST_BOOKMARK else math.inf
+        if self._cursor.revision <= self._told:
+            return []
+        self._told = self._cursor.revision
+        return [self._encoder.bookmark(self._told)]
 
 
 def _bookmark_time(ends: float) -> float:
@@ -156,42 +197,25 @@ def _bookmark_time(ends: float) -> float:
     return min(now + BOOKMARK_INTERVAL * (0.75 + random.random() / 2), max(now, ends - LAST_BOOKMARK))
 
 
-async def _counted(
-    frames: AsyncIterator[list[bytes]], metrics: Metrics, rt: ResourceType
-) -> AsyncIterator[list[bytes]]:
-    """Count the watcher and its events."""
-    watchers = metrics.watchers(rt.group, rt.version, rt.kind)
-    events = metrics.watch_events(rt.group, rt.version, rt.plural)
-    watchers.inc()
-    try:
-        async for batch in frames:
-            events.inc(len(batch))
-            yield batch
-    finally:
-        watchers.dec()
-
-
-async def _joined(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
-    """Frames gathered into writes of bounded size. The empty first write sends the headers at once."""
-    yield b""
-    async for batch in batches:
-        if len(batch) == 1:
-            yield batch[0]
-            continue
-        pending: list[bytes] = []
-        size = 0
-        for frame in batch:
-            pending.append(frame)
-            size += len(frame)
-            if size >= CHUNK_BYTES:
-                yield b"".join(pending)
-                pending, size = [], 0
-        if pending:
+def _gathered(frames: list[bytes]) -> Iterator[bytes]:
+    """Frames put together into writes of bounded size."""
+    pending: list[bytes] = []
+    size = 0
+    for frame in frames:
+        pending.append(frame)
+        size += len(frame)
+        if size >= CHUNK_BYTES:
             yield b"".join(pending)
+            pending, size = [], 0
+    if pending:
+        yield b"".join(pending)
 
 
-async def _messages(batches: AsyncIterator[list[bytes]], *, text: bool) -> AsyncIterator[bytes]:
+async def _messages(stream: WatchStream, *, text: bool) -> AsyncIterator[bytes]:
     """One frame a WebSocket message; JSON without the newline that separates frames of a byte stream."""
-    async for batch in batches:
-        for frame in batch:
-            yield frame.rstrip(b"\n") if text else frame
+    try:
+        while (frames := await stream.next_frames()) is not None:
+            for frame in frames:
+                yield frame.rstrip(b"\n") if text else frame
+    finally:
+        await stream.aclose()

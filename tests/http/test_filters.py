@@ -26,6 +26,7 @@ from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected, User
 from kubechronicle.http.context import Context
+from kubechronicle.http.exchange import close_iterator
 from kubechronicle.http.filters import parse_duration
 from kubechronicle.http.messages import BodyTooLarge, BufferedExchange, ClientDisconnected, Headers, Request, Response
 from kubechronicle.http.metrics import Metrics
@@ -377,6 +378,7 @@ async def test_a_stream_is_counted_until_it_ends() -> None:
         assert value("apiserver_longrunning_requests", labels) == 1
         chunks.append(chunk)
     assert chunks == [b"a", b"b"]
+    await close_iterator(response.body)
     assert closed == [True]
     assert value("apiserver_longrunning_requests", labels) == 0
     counted = {"subresource": "", "dry_run": "", "scope": "cluster", "code": "200", **labels}
