@@ -87,7 +87,12 @@ def load_generator(options: argparse.Namespace) -> Load:
     if options.load_binary:
         return Load(binary=options.load_binary, cores=cores)
     root = Path(__file__).resolve().parents[2]
-    subprocess.run([root / "tests" / "clients" / "prepare.sh", "load"], check=True)
+    prepare = root / "tests" / "clients" / "prepare.sh"
+    if not prepare.exists():
+        raise SystemExit(
+            "the load generator is built from a checkout of the repository; or name one with --load-binary"
+        )
+    subprocess.run([prepare, "load"], check=True)
     return Load(binary=root / ".cache" / "bin" / "load", cores=cores)
 
 
