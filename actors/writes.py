@@ -12,7 +12,7 @@ A client that names a resourceVersion gets its 409 by the rules of the preparati
 
 from __future__ import annotations
 
-import random
+import os
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -43,8 +43,6 @@ MAX_ATTEMPTS = 64
 MAX_NAME_ATTEMPTS = 8
 # Objects of a deletecollection that are in flight at once.
 COLLECTION_CHUNK = 64
-
-_random = random.SystemRandom()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +93,7 @@ class Writes:
         self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = ()
     ) -> Written:
         """POST: ``body`` is the decoded JSON value as the client sent it. StatusError 4xx."""
-        context = _context(target)
+        context = _context(target, creates=True)
         obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=True)
         written = await self._create(caller, target, obj, context)
         return replace(written, warnings=warnings)
@@ -104,13 +102,13 @@ class Writes:
         self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = ()
     ) -> Written:
         """PUT: replace the object; creates it for the kinds that allow that."""
-        context = _context(target)
+        creates = not target.subresource and pipeline.allows_create_on_update(target.rt)
+        context = _context(target, creates=creates)
         decoded, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=False)
 
         def prepare(old: Entry) -> Prepared:
             return self._prepare_update(target, old, copy_object(decoded), _context(target))
 
-        creates = not target.subresource and pipeline.allows_create_on_update(target.rt)
         for _ in range(MAX_ATTEMPTS):
             try:
                 return replace(await self._change(caller, target, prepare), warnings=warnings)
@@ -374,11 +372,12 @@ def _told(outcome: Outcome) -> tuple[Record, ...] | Refused:
     return outcome
 
 
-def _context(target: Target) -> WriteContext:
+def _context(target: Target, *, creates: bool = False) -> WriteContext:
+    """The rules' view of a write; ``creates``: the object may be new, and then needs a uid and perhaps a name."""
     return WriteContext(
         now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        uid=str(uuid.uuid4()),
-        name_suffix=_name_suffix(),
+        uid=str(uuid.uuid4()) if creates else "",
+        name_suffix=_name_suffix() if creates else "",
         manager=target.manager,
         namespace=target.namespace,
         name=target.name,
@@ -389,7 +388,8 @@ def _context(target: Target) -> WriteContext:
 
 
 def _name_suffix() -> str:
-    return "".join(_random.choices(NAME_ALPHABET, k=5))
+    """Five characters for generateName; that some are a little likelier than others does no harm."""
+    return "".join([NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in os.urandom(5)])
 
 
 def _with_revision(obj: dict[str, Any], revision: int) -> dict[str, Any]:
