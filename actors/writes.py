@@ -12,29 +12,29 @@ A client that names a resourceVersion gets its 409 by the rules of the preparati
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import trio
 
 from kubechronicle.actors.admission import namespace_lifecycle
-from kubechronicle.actors.admission.chain import AdmissionChain, Attributes
+from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, patiently
 from kubechronicle.actors.errors import ActorCrashed
 from kubechronicle.actors.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit, Outcome
 from kubechronicle.actors.resource_actors import ResourceActors
+from kubechronicle.actors.targets import Caller as Caller
+from kubechronicle.actors.targets import Target as Target
+from kubechronicle.actors.targets import attributes_of, context_of, name_suffix
 from kubechronicle.api import pipeline, status
 from kubechronicle.api.encoding import copy_object, encode_stored
-from kubechronicle.api.metadata import NAME_ALPHABET
 from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.pipeline import Prepared, WriteContext
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.eventlog.entries import Describe, Entry, entry_of
-from kubechronicle.eventlog.records import Change, Key, Operation, Record, Refused, Transaction, Who
+from kubechronicle.eventlog.records import Change, Key, Operation, Record, Refused, Transaction
 
 # How often a write starts over because others keep changing the object under it (etcd3 store: bounded by the request's
 # time-out; here by both).
@@ -43,27 +43,6 @@ MAX_ATTEMPTS = 64
 MAX_NAME_ATTEMPTS = 8
 # Objects of a deletecollection that are in flight at once.
 COLLECTION_CHUNK = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """For whom a write is made, and until when (trio time) its outcome is waited for."""
-
-    who: Who
-    deadline: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Which object, and how the client wants the write done."""
-
-    rt: ResourceType
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-    manager: str = ""
-    dry_run: bool = False
-    field_validation: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,30 +72,29 @@ class Writes:
         self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = ()
     ) -> Written:
         """POST: ``body`` is the decoded JSON value as the client sent it. StatusError 4xx."""
-        context = _context(target, creates=True)
+        context = context_of(target, creates=True)
         obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=True)
-        written = await self._create(caller, target, obj, context)
-        return replace(written, warnings=warnings)
+        return _telling(await self._create(caller, target, obj, context), warnings, target)
 
     async def update(
         self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = ()
     ) -> Written:
         """PUT: replace the object; creates it for the kinds that allow that."""
         creates = not target.subresource and pipeline.allows_create_on_update(target.rt)
-        context = _context(target, creates=creates)
+        context = context_of(target, creates=creates)
         decoded, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=False)
 
         def prepare(old: Entry) -> Prepared:
-            return self._prepare_update(target, old, copy_object(decoded), _context(target))
+            return self._prepare_update(target, old, copy_object(decoded), context_of(target))
 
         for _ in range(MAX_ATTEMPTS):
             try:
-                return replace(await self._change(caller, target, prepare), warnings=warnings)
+                return _telling(await self._change(caller, target, prepare), warnings, target)
             except status.StatusError as error:
                 if error.code != 404 or not creates:
                     raise
             try:
-                return replace(await self._create(caller, target, decoded, context), warnings=warnings)
+                return _telling(await self._create(caller, target, decoded, context), warnings, target)
             except status.StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise  # otherwise somebody else was faster, and theirs is updated
@@ -127,19 +105,35 @@ class Writes:
         warnings: list[str] = []
 
         def prepare(old: Entry) -> Prepared:
-            context = _context(target)
+            context = context_of(target)
             new, told = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
             warnings[:] = told
             return self._prepare_update(target, old, new, context)
 
-        return replace(await self._change(caller, target, prepare), warnings=warnings)
+        return _telling(await self._change(caller, target, prepare), warnings, target)
 
     async def edit(self, caller: Caller, target: Target, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Written:
         """An update computed from the object by the server itself (loops): ``change`` gets it in the storage version
         and returns the new one; called again when the object has changed meanwhile."""
 
         def prepare(old: Entry) -> Prepared:
-            return self._prepare_update(target, old, change(old.object()), _context(target))
+            return self._prepare_update(target, old, change(old.object()), context_of(target))
+
+        return await self._change(caller, target, prepare)
+
+    async def rewrite(
+        self, caller: Caller, target: Target, change: Callable[[dict[str, Any]], dict[str, Any]], *, admitted: Any
+    ) -> Written:
+        """Change a stored object past the rules of an update (a binding); ``admitted`` is what the client sent and
+        admission is shown, as a creation. ``change`` is called again when the object has changed meanwhile."""
+        attributes = attributes_of(target, "CREATE", admitted, None)
+        await self._consistently(self._admission.admit, attributes)
+        await self._consistently(self._admission.validate, attributes)
+
+        def prepare(old: Entry) -> Prepared:
+            new = change(old.object())
+            new["metadata"].pop("resourceVersion", None)
+            return Prepared(pipeline.Outcome.STORE, new, old.revision)
 
         return await self._change(caller, target, prepare)
 
@@ -150,7 +144,7 @@ class Writes:
         def preparing(chosen: DeleteOptions) -> Callable[[Entry], Prepared]:
             def prepare(old: Entry) -> Prepared:
                 nonlocal marked
-                self._admit(target, "DELETE", None, old)
+                self._admission.admit(attributes_of(target, "DELETE", None, old))
                 prepared, marked = _prepare_delete(target, old, chosen)
                 return prepared
 
@@ -185,7 +179,7 @@ class Writes:
         begun: list[tuple[Target, Commit, bool]] = []
         for entry in entries:
             one = replace(target, namespace=entry.key.namespace, name=entry.key.name)
-            self._admit(one, "DELETE", None, entry)
+            self._admission.admit(attributes_of(one, "DELETE", None, entry))
             prepared, marked = _prepare_delete(one, entry, options)
             if not target.dry_run and prepared.outcome is not pipeline.Outcome.UNCHANGED:
                 transaction = self._transaction(caller, one, prepared, entry)
@@ -207,8 +201,10 @@ class Writes:
             accepted = pipeline.accept_create(target.rt, copy_object(obj), context)
             generated = bool(accepted["metadata"].get("generateName")) and not accepted["metadata"].get("name")
             admit_name = accepted["metadata"].get("name", "")
-            await self._admit_consistently(replace(target, name=admit_name), "CREATE", accepted)
+            attributes = attributes_of(replace(target, name=admit_name), "CREATE", accepted, None)
+            await self._consistently(self._admission.admit, attributes)
             prepared = pipeline.finish_create(target.rt, accepted, context)
+            await self._consistently(self._admission.validate, replace(attributes, object=prepared.object))
             name = prepared.object["metadata"]["name"]
             key = Key(target.rt.resource, target.namespace, name)
             if not target.dry_run:
@@ -227,7 +223,7 @@ class Writes:
                 raise _already_exists(target.rt, name, existing)
             if last:
                 raise status.generate_name_conflict(target.rt, name)
-            context = replace(context, name_suffix=_name_suffix(), uid=str(uuid.uuid4()))
+            context = replace(context, name_suffix=name_suffix(), uid=str(uuid.uuid4()))
         raise AssertionError("unreachable")
 
     async def _take_back_if_late(self, caller: Caller, rt: ResourceType, record: Record) -> None:
@@ -282,24 +278,20 @@ class Writes:
     def _prepare_update(self, target: Target, old: Entry, new: dict[str, Any], context: WriteContext) -> Prepared:
         stored = old.object()
         accepted = pipeline.accept_update(target.rt, stored, new, context)
-        self._admit(target, "UPDATE", accepted, old)
-        return pipeline.finish_update(target.rt, stored, accepted, context)
+        attributes = attributes_of(target, "UPDATE", accepted, old)
+        self._admission.admit(attributes)
+        prepared = pipeline.finish_update(target.rt, stored, accepted, context)
+        self._admission.validate(replace(attributes, object=prepared.object))
+        return prepared
 
-    def _admit(self, target: Target, operation: str, obj: dict[str, Any] | None, old: Entry | None) -> None:
-        self._admission.admit(
-            Attributes(
-                rt=target.rt, operation=operation, namespace=target.namespace, name=target.name,
-                subresource=target.subresource, object=obj, old=old, dry_run=target.dry_run,
-            )
-        )  # fmt: skip
-
-    async def _admit_consistently(self, target: Target, operation: str, obj: dict[str, Any]) -> None:
-        """As _admit, but a refusal counts only on a view that is up to date (a namespace made on another replica)."""
+    async def _consistently(self, check: Callable[[Attributes], None], attributes: Attributes) -> None:
+        """Admission of a creation: a refusal counts only on a view that is up to date (a namespace made on another
+        replica)."""
         try:
-            self._admit(target, operation, obj, None)
+            check(attributes)
         except status.StatusError:
             await self._reads.wait_consistent()
-            self._admit(target, operation, obj, None)
+            await patiently(check, attributes)
 
     async def _commit(
         self, caller: Caller, target: Target, prepared: Prepared, old: Entry | None
@@ -360,7 +352,7 @@ def _already_exists(rt: ResourceType, name: str, existing: Entry | None) -> stat
 def _prepare_delete(target: Target, old: Entry, options: DeleteOptions) -> tuple[Prepared, bool]:
     """The deletion, or its first half: a graceful deletion that is over at once is stored as such before the object
     goes (then the second value is True)."""
-    prepared = pipeline.prepare_delete(target.rt, old.object(), options, _context(target))
+    prepared = pipeline.prepare_delete(target.rt, old.object(), options, context_of(target))
     if prepared.outcome is pipeline.Outcome.STORE_THEN_GONE:
         return replace(prepared, outcome=pipeline.Outcome.STORE), True
     return prepared, False
@@ -372,24 +364,9 @@ def _told(outcome: Outcome) -> tuple[Record, ...] | Refused:
     return outcome
 
 
-def _context(target: Target, *, creates: bool = False) -> WriteContext:
-    """The rules' view of a write; ``creates``: the object may be new, and then needs a uid and perhaps a name."""
-    return WriteContext(
-        now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        uid=str(uuid.uuid4()) if creates else "",
-        name_suffix=_name_suffix() if creates else "",
-        manager=target.manager,
-        namespace=target.namespace,
-        name=target.name,
-        subresource=target.subresource,
-        dry_run=target.dry_run,
-        field_validation=target.field_validation,
-    )
-
-
-def _name_suffix() -> str:
-    """Five characters for generateName; that some are a little likelier than others does no harm."""
-    return "".join([NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in os.urandom(5)])
+def _telling(written: Written, warnings: Sequence[str], target: Target) -> Written:
+    """With the warnings of decoding and, once each, those of admission, which may have been asked more than once."""
+    return replace(written, warnings=[*warnings, *dict.fromkeys(target.warnings)])
 
 
 def _with_revision(obj: dict[str, Any], revision: int) -> dict[str, Any]:

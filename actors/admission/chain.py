@@ -1,19 +1,38 @@
-"""The admission chain in its order (``plugins_in_order``). A plugin says what it mutates and what it validates; it sees
-the object and the views, and raises StatusError to refuse."""
+"""The admission chain in its order (plugins.py). A plugin changes objects (``admit``) or looks at what is about to be
+stored (``validate``); it sees the object and the views, and raises StatusError to refuse.
+
+    decode → managed fields → every plugin's admit → the kind's own rules → every plugin's validate → the log
+
+The order is kube-apiserver's: an object that breaks its kind's rules is told so before a validating plugin sees it.
+Plugins are indexed by resource and operation when first met, so that one costs nothing where it has no say.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Protocol
+
+import trio
 
 from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.status import StatusError
 from kubechronicle.eventlog.entries import Entry
+
+CREATE: Final = "CREATE"
+UPDATE: Final = "UPDATE"
+DELETE: Final = "DELETE"
+
+# How often, and in which distance (seconds), something is looked for again that others are about to make: the default
+# service account of a new namespace (kube-apiserver: ten times, every 100 to 200 ms).
+PATIENCE = 10
+PATIENCE_INTERVAL = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What is to be admitted. ``operation``: CREATE, UPDATE or DELETE; ``object`` is None for DELETE."""
+    """What is to be admitted. ``operation``: CREATE, UPDATE or DELETE; ``object`` is None for DELETE; it is in the
+    version of the request for ``admit``, in the stored one for ``validate``. ``warnings`` go to the client."""
 
     rt: ResourceType
     operation: str
@@ -23,6 +42,7 @@ class Attributes:
     object: dict[str, Any] | None = None
     old: Entry | None = None
     dry_run: bool = False
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,23 +54,87 @@ class State:
     entries: Callable[[str, str], Sequence[Entry]]
 
 
-class Plugin(Protocol):
+class NotYet(StatusError):
+    """A refusal for want of something that is being made: worth a little patience before it is told."""
+
+    @classmethod
+    def because(cls, error: StatusError) -> NotYet:
+        return cls(error.code, error.reason, error.message, details=error.details, headers=error.headers)
+
+
+class Admits(Protocol):
+    """The least a plugin is; most are AdmissionPlugins. ``name`` is as --enable-admission-plugins has it."""
+
     @property
-    def name(self) -> str:
-        """As --enable-admission-plugins names it."""
-        ...
+    def name(self) -> str: ...
 
     def admit(self, attributes: Attributes, state: State) -> None:
         """Raise StatusError to refuse; may change ``attributes.object`` in place."""
         ...
 
 
+class AdmissionPlugin:
+    """A plugin with a say on ``resources`` (storage names such as "pods"; None: all) and ``operations`` alone."""
+
+    name: ClassVar[str]
+    resources: ClassVar[frozenset[str] | None] = None
+    operations: ClassVar[frozenset[str]] = frozenset({CREATE, UPDATE})
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        """Change ``attributes.object`` in place, or raise StatusError."""
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        """Raise StatusError to refuse what the kind's own rules have let through; change nothing."""
+
+
+Step = Callable[[Attributes, State], None]
+
+
 class AdmissionChain:
-    def __init__(self, plugins: Sequence[Plugin], state: State) -> None:
+    def __init__(self, plugins: Sequence[Admits], state: State) -> None:
         self._plugins = tuple(plugins)
         self._state = state
+        # (resource, operation) -> steps: as many as there are resources, at most three times.
+        self._admitting: dict[tuple[str, str], tuple[Step, ...]] = {}
+        self._validating: dict[tuple[str, str], tuple[Step, ...]] = {}
 
     def admit(self, attributes: Attributes) -> None:
-        """Run every plugin in order. StatusError of the first that refuses."""
+        """Run every plugin that may change the object, in order. StatusError of the first that refuses."""
+        place = (attributes.rt.resource, attributes.operation)
+        steps = self._admitting.get(place)
+        if steps is None:
+            steps = self._admitting[place] = tuple(self._steps("admit", *place))
+        for step in steps:
+            step(attributes, self._state)
+
+    def validate(self, attributes: Attributes) -> None:
+        """Run every plugin that looks at what is about to be stored."""
+        place = (attributes.rt.resource, attributes.operation)
+        steps = self._validating.get(place)
+        if steps is None:
+            steps = self._validating[place] = tuple(self._steps("validate", *place))
+        for step in steps:
+            step(attributes, self._state)
+
+    def _steps(self, name: str, resource: str, operation: str) -> list[Step]:
+        steps: list[Step] = []
         for plugin in self._plugins:
-            plugin.admit(attributes, self._state)
+            if isinstance(plugin, AdmissionPlugin):
+                concerned = plugin.resources is None or resource in plugin.resources
+                overridden = getattr(type(plugin), name) is not getattr(AdmissionPlugin, name)
+                if not (concerned and overridden and operation in plugin.operations):
+                    continue
+            step = getattr(plugin, name, None)
+            if step is not None:
+                steps.append(step)
+        return steps
+
+
+async def patiently(check: Callable[[Attributes], None], attributes: Attributes) -> None:
+    """Check, and again a few times while the refusal is NotYet. StatusError."""
+    for _ in range(PATIENCE):
+        try:
+            return check(attributes)
+        except NotYet:
+            await trio.sleep(PATIENCE_INTERVAL)
+    check(attributes)

@@ -22,15 +22,17 @@ def namespace_of(info: RequestInfo, rt: ResourceType) -> str:
     return info.namespace if rt.namespaced else ""
 
 
-def target_of(request: Request, context: Context, rt: ResourceType, asked: Any) -> Target:
-    """``asked``: the verb's options."""
+def target_of(
+    request: Request, context: Context, rt: ResourceType, asked: Any, *, name: str = "", subresource: str = ""
+) -> Target:
+    """``asked``: the verb's options. ``name`` and ``subresource``: where they are not the URL's."""
     info = context.info
     manager = options.manager_of(getattr(asked, "field_manager", ""), request.headers.get("user-agent"))
     return Target(
         rt=rt,
         namespace=namespace_of(info, rt),
-        name=info.name,
-        subresource=info.subresource,
+        name=name or info.name,
+        subresource=subresource or info.subresource,
         manager=manager,
         dry_run=asked.dry_run,
         field_validation=getattr(asked, "field_validation", ""),

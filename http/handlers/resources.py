@@ -24,6 +24,7 @@ from kubechronicle.http.handlers.bodies import (
     namespace_of,
     target_of,
 )
+from kubechronicle.http.handlers.pod_subresources import bind
 from kubechronicle.http.handlers.scale import scale
 from kubechronicle.http.handlers.watch import Drain, storage_revision, watch
 from kubechronicle.http.messages import Request, Response
@@ -54,6 +55,8 @@ async def handle(resources: Resources, request: Request, context: Context) -> Re
     verb = _verb(request.method, info, rt)
     if info.subresource == "scale":
         return await scale(resources, request, context, rt)
+    if info.subresource == "binding" or (rt.resource == "bindings" and verb == "create"):
+        return await bind(resources, request, context, rt)
     return await HANDLERS[verb](resources, request, context, rt)
 
 
@@ -61,10 +64,10 @@ def _verb(method: str, info: RequestInfo, rt: ResourceType) -> str:
     """The verb by method and path, checked against what the resource serves."""
     if info.subresource:
         subresource = rt.subresources.get(info.subresource)
-        served = info.subresource == "scale" or info.subresource in strategy_of(rt.resource).subresources
+        served = info.subresource in ("scale", "binding") or info.subresource in strategy_of(rt.resource).subresources
         if subresource is None or not served:
             raise status.path_not_found()
-        verb = {"GET": "get", "PUT": "update", "PATCH": "patch"}.get(method, "")
+        verb = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}.get(method, "")
         if verb not in subresource.verbs or (rt.namespaced and not info.namespace):
             raise status.method_not_allowed()
         return verb

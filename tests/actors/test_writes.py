@@ -14,7 +14,7 @@ import trio
 from in_process import MAPS, PODS, Answer, InProcess, configmap, open_server, pod
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kubechronicle.actors import writes
+from kubechronicle.actors import targets, writes
 from kubechronicle.actors.store import system_caller
 from kubechronicle.actors.writes import Caller, Target
 from kubechronicle.api.registry import ResourceType
@@ -362,7 +362,8 @@ async def test_a_generated_name_that_is_taken_is_drawn_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suffixes = iter(["aaaaa", "aaaaa", "bbbbb", *["aaaaa"] * 20])
-    monkeypatch.setattr(writes, "_name_suffix", lambda: next(suffixes))
+    monkeypatch.setattr(targets, "name_suffix", lambda: next(suffixes))
+    monkeypatch.setattr(writes, "name_suffix", lambda: next(suffixes))
     async with open_server(namespaces=()) as server:
         spaces = "/api/v1/namespaces"
         body = {"metadata": {"generateName": "ns-"}}

@@ -1,0 +1,66 @@
+"""What a write is asked for: by whom, on which object, in which manner; and what rules and plugins are told of it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from kubechronicle.actors.admission.chain import Attributes
+from kubechronicle.api.metadata import NAME_ALPHABET
+from kubechronicle.api.pipeline import WriteContext
+from kubechronicle.api.registry import ResourceType
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Who
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """For whom a write is made, and until when (trio time) its outcome is waited for."""
+
+    who: Who
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Which object, and how the client wants the write done. ``warnings`` gathers what admission tells the client."""
+
+    rt: ResourceType
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    manager: str = ""
+    dry_run: bool = False
+    field_validation: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+def attributes_of(target: Target, operation: str, obj: dict[str, Any] | None, old: Entry | None) -> Attributes:
+    """What admission is shown of a write."""
+    return Attributes(
+        rt=target.rt, operation=operation, namespace=target.namespace, name=target.name,
+        subresource=target.subresource, object=obj, old=old, dry_run=target.dry_run, warnings=target.warnings,
+    )  # fmt: skip
+
+
+def context_of(target: Target, *, creates: bool = False) -> WriteContext:
+    """The rules' view of a write; ``creates``: the object may be new, and then needs a uid and perhaps a name."""
+    return WriteContext(
+        now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        uid=str(uuid.uuid4()) if creates else "",
+        name_suffix=name_suffix() if creates else "",
+        manager=target.manager,
+        namespace=target.namespace,
+        name=target.name,
+        subresource=target.subresource,
+        dry_run=target.dry_run,
+        field_validation=target.field_validation,
+    )
+
+
+def name_suffix() -> str:
+    """Five characters for generateName; that some are a little likelier than others does no harm."""
+    return "".join([NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in os.urandom(5)])
