@@ -56,10 +56,10 @@ class Appender:
         self.pending: list[tuple[Transaction, Callable[[Outcome], None]]] = []
         self.full = False
 
-    def submit(self, tx: Transaction, done: Callable[[Outcome], None], *, deadline: float) -> None:
+    def submit(self, transaction: Transaction, done: Callable[[Outcome], None], *, deadline: float) -> None:
         if self.full:
             raise MailboxFull("appender", 1)
-        self.pending.append((tx, done))
+        self.pending.append((transaction, done))
 
     def commit_next(self) -> None:
         tx, done = self.pending.pop(0)

@@ -165,7 +165,7 @@ async def test_a_pods_binding_and_eviction_are_told_to_be_missing_until_they_are
 )  # fmt: skip
 async def test_404_and_405(autojump_clock: MockClock, method: str, target: str, code: int, message: str) -> None:
     async with open_server() as server:
-        body = {} if method in ("POST", "PUT", "PATCH") else None
+        body: Any = {} if method in ("POST", "PUT", "PATCH") else None
         assert (await server.ask(method, target, body)).refused(code)["message"] == message
 
 
@@ -614,8 +614,9 @@ async def test_delete_options_from_body_and_query(autojump_clock: MockClock) -> 
             assert marked["metadata"]["deletionGracePeriodSeconds"] == 5, target
             await server.delete(f"{PODS}/p?gracePeriodSeconds=0")
         await server.post(MAPS, configmap("a"))
-        for body in ({"propagationPolicy": "Sideways"}, {"propagationPolicy": "Orphan", "orphanDependents": True}):
-            (await server.ask("DELETE", f"{MAPS}/a", body)).refused(422)
+        wrong: Any
+        for wrong in ({"propagationPolicy": "Sideways"}, {"propagationPolicy": "Orphan", "orphanDependents": True}):
+            (await server.ask("DELETE", f"{MAPS}/a", wrong)).refused(422)
         (await server.ask("DELETE", f"{MAPS}/a", {"kind": "Pod", "apiVersion": "v1"})).refused(400)
         for raw in (b"{", b"[]", b"1", b'"x"', b'{"preconditions":[]}', b'{"gracePeriodSeconds":"x"}'):
             answer = await server.ask("DELETE", f"{MAPS}/a", raw)

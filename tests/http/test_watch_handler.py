@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.eventlog import window
 from kubechronicle.eventlog.memory import Fault, MemoryLog
-from kubechronicle.http.messages import WebSocketClosed
+from kubechronicle.http.messages import BufferedExchange, WebSocketClosed
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -23,7 +23,7 @@ INITIAL = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBo
 
 def is_initial_end(event: dict[str, Any]) -> bool:
     annotations = event["object"]["metadata"].get("annotations", {})
-    return event["type"] == "BOOKMARK" and annotations == {"k8s.io/initial-events-end": "true"}
+    return bool(event["type"] == "BOOKMARK" and annotations == {"k8s.io/initial-events-end": "true"})
 
 
 async def quiet(watch: Stream) -> None:
@@ -118,7 +118,7 @@ async def test_many_initial_events_come_in_few_writes(autojump_clock: MockClock)
         for number in range(200):
             await server.post(MAPS, configmap(f"m{number:03}", x="y" * 1000))
         async with server.watch(WATCH) as watch:
-            writes = []
+            writes: list[bytes] = []
             while sum(chunk.count(b"\n") for chunk in writes) < 200:
                 chunk = await watch.chunk()
                 assert chunk is not None
@@ -172,37 +172,41 @@ async def test_the_same_from_the_log(autojump_clock: MockClock) -> None:
 
 
 async def test_a_node_is_told_of_its_pods(autojump_clock: MockClock) -> None:
-    async with open_server() as server:
-        async with server.watch("/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dn1") as watch:
-            await server.post(PODS, pod("other", node="n2"))
-            await server.post(PODS, pod("mine", node="n1"))
-            assert await watch.event() == ("ADDED", "mine", 3)
-            await server.post(PODS, pod("waiting"))
-            await server.patch(f"{PODS}/mine/status", {"status": {"phase": "Running"}})
-            assert await watch.event() == ("MODIFIED", "mine", 5)
-            await quiet(watch)
+    async with (
+        open_server() as server,
+        server.watch("/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dn1") as watch,
+    ):
+        await server.post(PODS, pod("other", node="n2"))
+        await server.post(PODS, pod("mine", node="n1"))
+        assert await watch.event() == ("ADDED", "mine", 3)
+        await server.post(PODS, pod("waiting"))
+        await server.patch(f"{PODS}/mine/status", {"status": {"phase": "Running"}})
+        assert await watch.event() == ("MODIFIED", "mine", 5)
+        await quiet(watch)
 
 
 async def test_one_name_and_one_namespace(autojump_clock: MockClock) -> None:
-    async with open_server(namespaces=("one", "two")) as server:
-        async with (
-            server.watch("/api/v1/namespaces/one/configmaps?watch=1&fieldSelector=metadata.name%3Da") as named,
-            server.watch("/api/v1/namespaces/one/configmaps?watch=1") as scoped,
-            server.watch("/api/v1/configmaps?watch=1&fieldSelector=metadata.name%3Da") as everywhere,
-        ):
-            for namespace, name in (("two", "a"), ("one", "b"), ("one", "a")):
-                await server.post(f"/api/v1/namespaces/{namespace}/configmaps", configmap(name, namespace))
-            assert await named.event() == ("ADDED", "a", 5)
-            assert [await scoped.event() for _ in range(2)] == [("ADDED", "b", 4), ("ADDED", "a", 5)]
-            assert [await everywhere.event() for _ in range(2)] == [("ADDED", "a", 3), ("ADDED", "a", 5)]
+    async with (
+        open_server(namespaces=("one", "two")) as server,
+        server.watch("/api/v1/namespaces/one/configmaps?watch=1&fieldSelector=metadata.name%3Da") as named,
+        server.watch("/api/v1/namespaces/one/configmaps?watch=1") as scoped,
+        server.watch("/api/v1/configmaps?watch=1&fieldSelector=metadata.name%3Da") as everywhere,
+    ):
+        for namespace, name in (("two", "a"), ("one", "b"), ("one", "a")):
+            await server.post(f"/api/v1/namespaces/{namespace}/configmaps", configmap(name, namespace))
+        assert await named.event() == ("ADDED", "a", 5)
+        assert [await scoped.event() for _ in range(2)] == [("ADDED", "b", 4), ("ADDED", "a", 5)]
+        assert [await everywhere.event() for _ in range(2)] == [("ADDED", "a", 3), ("ADDED", "a", 5)]
 
 
 async def test_a_cluster_scoped_object_by_name(autojump_clock: MockClock) -> None:
-    async with open_server() as server:
-        async with server.watch("/api/v1/namespaces?watch=1&fieldSelector=metadata.name%3Db") as watch:
-            for name in ("a", "b"):
-                await server.post("/api/v1/namespaces", {"metadata": {"name": name}})
-            assert await watch.event() == ("ADDED", "b", 3)
+    async with (
+        open_server() as server,
+        server.watch("/api/v1/namespaces?watch=1&fieldSelector=metadata.name%3Db") as watch,
+    ):
+        for name in ("a", "b"):
+            await server.post("/api/v1/namespaces", {"metadata": {"name": name}})
+        assert await watch.event() == ("ADDED", "b", 3)
 
 
 @pytest.mark.parametrize(
@@ -242,17 +246,19 @@ async def test_many_watchers_get_the_same_bytes(autojump_clock: MockClock) -> No
 
 
 async def test_bookmarks_come_about_once_a_minute_and_before_the_end(autojump_clock: MockClock) -> None:
-    async with open_server() as server:
-        async with server.watch(f"{WATCH}&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=1") as watch:
-            await server.post(PODS, pod("of-no-concern"))
-            started = trio.current_time()
-            first = await watch.next()
-            assert first is not None
-            assert (first["type"], first["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", "2")
-            assert 30 <= trio.current_time() - started <= 90
-            await server.post(PODS, pod("of-no-concern-either"))
-            assert [event["type"] for event in await watch.rest()] == ["BOOKMARK"]
-            assert trio.current_time() - started == pytest.approx(300, abs=1)
+    async with (
+        open_server() as server,
+        server.watch(f"{WATCH}&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=1") as watch,
+    ):
+        await server.post(PODS, pod("of-no-concern"))
+        started = trio.current_time()
+        first = await watch.next()
+        assert first is not None
+        assert (first["type"], first["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", "2")
+        assert 30 <= trio.current_time() - started <= 90
+        await server.post(PODS, pod("of-no-concern-either"))
+        assert [event["type"] for event in await watch.rest()] == ["BOOKMARK"]
+        assert trio.current_time() - started == pytest.approx(300, abs=1)
 
 
 async def test_no_bookmarks_unless_they_are_asked_for_or_tell_something(autojump_clock: MockClock) -> None:
@@ -585,6 +591,7 @@ async def test_a_websocket_client_that_leaves_ends_its_watch(autojump_clock: Moc
                 nursery.start_soon(server.assembly.application.application, request)
                 await trio.sleep(1)
                 socket.closed.set()
+                assert isinstance(request.exchange, BufferedExchange)
                 request.exchange.gone.set()
         assert server.assembly.views["configmaps"].statistics().sleeping == 0
 
