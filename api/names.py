@@ -29,6 +29,12 @@ _SUBDOMAIN_MESSAGE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     "and end with an alphanumeric character"
 )
+_UNDERSCORE_LABEL: Final = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_UNDERSCORES: Final = f"{_UNDERSCORE_LABEL}(\\.{_UNDERSCORE_LABEL})*"
+_UNDERSCORES_MESSAGE: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must "
+    "start and end with an alphanumeric character"
+)
 _LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _LABEL_1035_MESSAGE: Final = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
@@ -48,6 +54,7 @@ _CONFIG_KEY: Final = "[-._a-zA-Z0-9]+"
 
 _label_match: Final = re.compile(_LABEL + r"\Z").match
 _subdomain_match: Final = re.compile(_SUBDOMAIN + r"\Z").match
+_underscores_match: Final = re.compile(_UNDERSCORES + r"\Z").match
 _label_1035_match: Final = re.compile(_LABEL_1035 + r"\Z").match
 _qualified_match: Final = re.compile(_QUALIFIED + r"\Z").match
 _label_value_match: Final = re.compile(_LABEL_VALUE + r"\Z").match
@@ -90,6 +97,16 @@ def dns_subdomain(text: str) -> list[str]:
     problems = [max_length(SUBDOMAIN_MAX)] if len(text.encode()) > SUBDOMAIN_MAX else []
     if not _subdomain_match(text):
         problems.append(regex_message(_SUBDOMAIN_MESSAGE, _SUBDOMAIN, "example.com"))
+    return problems
+
+
+def dns_subdomain_with_underscores(text: str) -> list[str]:
+    """A name DNS resolvers search in, where underscores are in use."""
+    if _underscores_match(text) and len(text) <= SUBDOMAIN_MAX:
+        return []
+    problems = [max_length(SUBDOMAIN_MAX)] if len(text.encode()) > SUBDOMAIN_MAX else []
+    if not _underscores_match(text):
+        problems.append(regex_message(_UNDERSCORES_MESSAGE, _UNDERSCORES, "example.com"))
     return problems
 
 

@@ -97,7 +97,7 @@ def probe(obj: Object) -> None:
 
 def volume(obj: Object) -> None:
     """A volume without a source is an empty directory."""
-    if len(obj) == 1 and "name" in obj:
+    if not obj.keys() - {"name"}:
         obj["emptyDir"] = {}
     image = obj.get("image")
     if image is not None and not image.get("pullPolicy"):
@@ -145,7 +145,7 @@ def _pod_level_requests(spec: Object) -> None:
     if not resources or not resources.get("limits"):
         return
     requests = dict(resources.get("requests") or {})
-    for name, total in _container_requests(spec).items():
+    for name, total in container_requests(spec).items():
         if name in _POD_LEVEL:
             requests.setdefault(name, total)
     for name, amount in resources["limits"].items():
@@ -155,8 +155,8 @@ def _pod_level_requests(spec: Object) -> None:
         resources["requests"] = requests
 
 
-def _container_requests(spec: Object) -> dict[str, str]:
-    """Return what the containers ask for together: the sum, or an init container's peak if that is more."""
+def container_requests(spec: Object) -> dict[str, str]:
+    """Return what a pod's containers ask for together: the sum, or an init container's peak if that is more."""
     total: dict[str, Decimal] = {}
     for held in spec.get("containers") or ():
         _add(total, held)

@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kubechronicle.api.builtin import hooks, validation, validation_apps, validation_batch, validation_scaling
+from kubechronicle.api.builtin import (
+    hooks,
+    validation,
+    validation_apps,
+    validation_batch,
+    validation_claims,
+    validation_pods,
+    validation_scaling,
+)
 from kubechronicle.api.strategy import ORPHAN, UNSUPPORTED, Strategy, SubresourceStrategy, status_update
 
 _STATUS: Final = MappingProxyType({"status": status_update()})
@@ -57,18 +65,21 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
         validates_spec_update=False,
         prepare_create=hooks.new_pod,
-        validate=validation.pod,
-        validate_update=validation.pod_update,
+        validate=validation_pods.pod,
+        validate_update=validation_pods.pod_update,
         subresources=MappingProxyType(
             {
                 "status": status_update(
                     "spec",
                     metadata=("ownerReferences",),
                     prepare=hooks.pod_status_keeps,
+                    validate_update=validation_pods.pod_status,
                     reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
                 ),
-                "ephemeralcontainers": SubresourceStrategy(prepare=hooks.only_ephemeral_containers),
-                "resize": SubresourceStrategy(prepare=hooks.only_resources),
+                "ephemeralcontainers": SubresourceStrategy(
+                    prepare=hooks.only_ephemeral_containers, validate_update=validation_pods.ephemeral_containers_update
+                ),
+                "resize": SubresourceStrategy(prepare=hooks.only_resources, validate_update=validation_pods.resize),
             }
         ),
     ),
@@ -101,7 +112,12 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "persistentvolumeclaims": Strategy(
         returns_deleted=True,
         prepare_create=hooks.new_claim,
-        subresources=_STATUS,
+        validates_spec_update=False,
+        validate=validation_claims.claim,
+        validate_update=validation_claims.claim_update,
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation_claims.claim_status)}
+        ),
         validates_whole_update=False,
     ),
     "podtemplates": Strategy(status=False, generation=True, generation_fields=("template",), returns_deleted=True),

@@ -5,10 +5,11 @@ Each states the rules of one kind; metadata has been checked already. Grown by a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api import names, quantity
+from kubechronicle.api import names
+from kubechronicle.api.builtin.checks import immutable
 from kubechronicle.api.field_errors import (
     Cause,
     duplicate,
@@ -18,7 +19,6 @@ from kubechronicle.api.field_errors import (
     required,
     too_long,
 )
-from kubechronicle.api.metadata import IMMUTABLE
 
 Object = dict[str, Any]
 
@@ -26,11 +26,6 @@ MAX_SECRET: Final = 1024 * 1024
 """Bytes of all values of a ConfigMap or Secret."""
 
 IMMUTABLE_SET: Final = "field is immutable when `immutable` is set"
-
-
-def immutable(field: str, new: Any, old: Any) -> list[Cause]:
-    """Return the cause for a field that has changed and must not."""
-    return [] if new == old else [invalid_value(field, new, IMMUTABLE)]
 
 
 def _sealed_update(new: Object, old: Object, *fields: str) -> list[Cause]:
@@ -102,191 +97,6 @@ def secret(obj: Object) -> list[Cause]:
 def secret_update(new: Object, old: Object) -> list[Cause]:
     """The type never changes; an immutable Secret stays as it is."""
     return immutable("type", new.get("type", ""), old.get("type", "")) + _sealed_update(new, old, "data")
-
-
-# -- pods -------------------------------------------------------------------------------------------------------------
-
-RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
-PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
-DNS_POLICIES: Final = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
-
-
-def pod(obj: Object) -> list[Cause]:
-    """The rules of a pod's spec."""
-    return pod_spec(obj["spec"], "spec")
-
-
-def pod_spec(spec: Object, field: str) -> list[Cause]:
-    """The rules every pod and pod template obeys."""
-    causes: list[Cause] = []
-    volumes = {volume.get("name", "") for volume in spec.get("volumes") or ()}
-    if not spec.get("containers"):
-        causes.append(required(f"{field}.containers"))
-    seen: set[str] = set()
-    for group in ("containers", "initContainers"):
-        for index, container in enumerate(spec.get(group) or ()):
-            causes += _container(container, f"{field}.{group}[{index}]", seen, volumes)
-    policy = spec.get("restartPolicy", "")
-    if policy not in RESTART_POLICIES:
-        causes.append(not_supported(f"{field}.restartPolicy", policy, RESTART_POLICIES))
-    policy = spec.get("dnsPolicy", "")
-    if policy not in DNS_POLICIES:
-        causes.append(not_supported(f"{field}.dnsPolicy", policy, DNS_POLICIES))
-    return causes
-
-
-def _container(container: Object, field: str, seen: set[str], volumes: set[str]) -> list[Cause]:
-    causes: list[Cause] = []
-    name = container.get("name", "")
-    if not name:
-        causes.append(required(f"{field}.name"))
-    else:
-        causes += [invalid_value(f"{field}.name", name, problem) for problem in names.dns_label(name)]
-        if name in seen:
-            causes.append(duplicate(f"{field}.name", name))
-        seen.add(name)
-    image = container.get("image", "")
-    if not image:
-        causes.append(required(f"{field}.image"))
-    elif image != image.strip():
-        causes.append(invalid_value(f"{field}.image", image, "must not have leading or trailing whitespace"))
-    causes += _ports(container.get("ports") or (), f"{field}.ports")
-    causes += _environment(container.get("env") or (), f"{field}.env")
-    for index, mount in enumerate(container.get("volumeMounts") or ()):
-        causes += _mount(mount, f"{field}.volumeMounts[{index}]", volumes)
-    policy = container.get("imagePullPolicy", "")
-    if policy not in PULL_POLICIES:
-        causes.append(not_supported(f"{field}.imagePullPolicy", policy, PULL_POLICIES))
-    return causes + _resources(container.get("resources") or {}, f"{field}.resources")
-
-
-def _ports(ports: Sequence[Object], field: str) -> list[Cause]:
-    causes: list[Cause] = []
-    seen: set[str] = set()
-    for index, port in enumerate(ports):
-        path = f"{field}[{index}]"
-        name = port.get("name")
-        if name:
-            problems = names.port_name(name)
-            causes += [invalid_value(f"{path}.name", name, problem) for problem in problems]
-            if not problems and name in seen:
-                causes.append(duplicate(f"{path}.name", name))
-            seen.add(name)
-        number = port.get("containerPort", 0)
-        if not number:
-            causes.append(required(f"{path}.containerPort"))
-        else:
-            causes += [invalid_value(f"{path}.containerPort", number, text) for text in names.port_number(number)]
-        host = port.get("hostPort", 0)
-        if host:
-            causes += [invalid_value(f"{path}.hostPort", host, text) for text in names.port_number(host)]
-        if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
-            causes.append(not_supported(f"{path}.protocol", port.get("protocol", ""), ("SCTP", "TCP", "UDP")))
-    return causes
-
-
-_ENV_SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
-
-
-def _environment(variables: Sequence[Object], field: str) -> list[Cause]:
-    causes: list[Cause] = []
-    for index, variable in enumerate(variables):
-        path = f"{field}[{index}]"
-        name = variable.get("name", "")
-        if not name:
-            causes.append(required(f"{path}.name"))
-        else:
-            causes += [invalid_value(f"{path}.name", name, problem) for problem in names.env_var_name(name)]
-        source = variable.get("valueFrom")
-        if source is None:
-            continue
-        given = [each for each in _ENV_SOURCES if source.get(each) is not None]
-        detail = ""
-        if not given:
-            detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
-        elif variable.get("value"):
-            detail = "may not be specified when `value` is not empty"
-        elif len(given) > 1:
-            detail = "may not have more than one field specified at a time"
-        if detail:
-            causes.append(invalid_value(f"{path}.valueFrom", "", detail))
-    return causes
-
-
-def _mount(mount: Object, field: str, volumes: set[str]) -> list[Cause]:
-    causes: list[Cause] = []
-    name = mount.get("name", "")
-    if not name:
-        causes.append(required(f"{field}.name"))
-    elif name not in volumes:
-        from kubechronicle.api.field_errors import not_found
-
-        causes.append(not_found(f"{field}.name", name))
-    if not mount.get("mountPath"):
-        causes.append(required(f"{field}.mountPath"))
-    return causes
-
-
-def _resources(resources: Object, field: str) -> list[Cause]:
-    causes: list[Cause] = []
-    limits = resources.get("limits") or {}
-    for part in ("limits", "requests"):
-        for name, amount in (resources.get(part) or {}).items():
-            path = f"{field}.{part}[{name}]"
-            value = quantity.value_of(amount)
-            if value < 0:
-                causes.append(invalid_value(path, amount, "must be greater than or equal to 0"))
-            elif part == "requests" and name in limits and value > quantity.value_of(limits[name]):
-                detail = f"must be less than or equal to {name} limit of {limits[name]}"
-                causes.append(invalid_value(f"{field}.requests", amount, detail))
-    return causes
-
-
-_CHANGEABLE_SPEC: Final = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
-
-POD_UPDATE: Final = (
-    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
-    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
-    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-)
-
-
-def pod_update(new: Object, old: Object) -> list[Cause]:
-    """Of a pod's spec only images, the deadline, more tolerations and fewer gates may change."""
-    causes: list[Cause] = []
-    for group in ("containers", "initContainers"):
-        for index, container in enumerate(new["spec"].get(group) or ()):
-            if not container.get("image"):
-                causes.append(required(f"spec.{group}[{index}].image"))
-    missing = [each for each in old["spec"].get("tolerations") or () if each not in new["spec"].get("tolerations", ())]
-    if missing:
-        detail = "existing toleration can not be modified except its tolerationSeconds"
-        if not _only_seconds_changed(new, old):
-            causes.append(forbidden("spec.tolerations", detail))
-    if causes:
-        return causes
-    if _frozen_spec(new["spec"]) != _frozen_spec(old["spec"]):
-        causes.append(forbidden("spec", POD_UPDATE))
-    return causes
-
-
-def _only_seconds_changed(new: Object, old: Object) -> bool:
-    def stripped(spec: Object) -> list[Object]:
-        return [
-            {name: value for name, value in each.items() if name != "tolerationSeconds"}
-            for each in spec.get("tolerations") or ()
-        ]
-
-    after = stripped(new["spec"])
-    return all(each in after for each in stripped(old["spec"]))
-
-
-def _frozen_spec(spec: Object) -> Object:
-    frozen = {name: value for name, value in spec.items() if name not in _CHANGEABLE_SPEC}
-    for group in ("containers", "initContainers"):
-        if group in frozen:
-            frozen[group] = [{**container, "image": ""} for container in frozen[group]]
-    return frozen
 
 
 # -- services ---------------------------------------------------------------------------------------------------------

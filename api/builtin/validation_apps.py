@@ -7,47 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api import names
-from kubechronicle.api.builtin.validation import RESTART_POLICIES, immutable, pod_spec
+from kubechronicle.api.builtin.checks import NOT_NEGATIVE, immutable, label_selector, not_negative
+from kubechronicle.api.builtin.validation_pod_spec import RESTART_POLICIES
+from kubechronicle.api.builtin.validation_pods import pod_template
 from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required
-from kubechronicle.api.metadata import validate_annotations, validate_labels
 
 Object = dict[str, Any]
-
-NOT_NEGATIVE: Final = "must be greater than or equal to 0"
-_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
-
-
-def not_negative(spec: Mapping[str, Any], field: str, *members: str) -> list[Cause]:
-    """Return causes for numbers below zero."""
-    prefix = f"{field}." if field else ""
-    return [
-        invalid_value(f"{prefix}{name}", spec[name], NOT_NEGATIVE)
-        for name in members
-        if spec.get(name) is not None and spec[name] < 0
-    ]
-
-
-def label_selector(selector: Object | None, field: str) -> list[Cause]:
-    """The rules of a label selector."""
-    causes: list[Cause] = []
-    if not selector:
-        return causes
-    causes += validate_labels(selector.get("matchLabels") or {}, f"{field}.matchLabels")
-    for index, requirement in enumerate(selector.get("matchExpressions") or ()):
-        path = f"{field}.matchExpressions[{index}]"
-        operator, values = requirement.get("operator", ""), requirement.get("values") or ()
-        if operator not in _OPERATORS:
-            causes.append(invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
-        elif operator in ("In", "NotIn") and not values:
-            causes.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        elif operator in ("Exists", "DoesNotExist") and values:
-            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            causes.append(forbidden(f"{path}.values", detail))
-        key = requirement.get("key", "")
-        causes += [invalid_value(f"{path}.key", key, problem) for problem in names.qualified_name(key)]
-        for position, value in enumerate(values):
-            causes += [invalid_value(f"{path}.values[{position}]", value, text) for text in names.label_value(value)]
-    return causes
 
 
 def selector_matches(selector: Object, labels: Mapping[str, str]) -> bool:
@@ -67,14 +32,6 @@ def selector_matches(selector: Object, labels: Mapping[str, str]) -> bool:
         if operator == "DoesNotExist" and present:
             return False
     return True
-
-
-def pod_template(template: Object, field: str) -> list[Cause]:
-    """The rules of a pod template's labels, annotations and spec."""
-    metadata = template.get("metadata") or {}
-    causes = validate_labels(metadata.get("labels") or {}, f"{field}.metadata.labels")
-    causes += validate_annotations(metadata.get("annotations") or {}, f"{field}.metadata.annotations")
-    return causes + pod_spec(template.get("spec") or {}, f"{field}.spec")
 
 
 def _long_running(template: Object, field: str) -> list[Cause]:

@@ -8,15 +8,9 @@ import zoneinfo
 from typing import Any, Final
 
 from kubechronicle.api import names
-from kubechronicle.api.builtin.validation import immutable
-from kubechronicle.api.builtin.validation_apps import (
-    MISMATCH,
-    NOT_NEGATIVE,
-    label_selector,
-    not_negative,
-    pod_template,
-    selector_matches,
-)
+from kubechronicle.api.builtin.checks import NOT_NEGATIVE, immutable, label_selector, not_negative
+from kubechronicle.api.builtin.validation_apps import MISMATCH, selector_matches
+from kubechronicle.api.builtin.validation_pods import pod_template
 from kubechronicle.api.field_errors import Cause, invalid_value, not_supported, required
 
 Object = dict[str, Any]

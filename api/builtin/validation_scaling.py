@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api import names, quantity
-from kubechronicle.api.builtin.validation_apps import at_most_whole, int_or_percent, label_selector, not_negative
+from kubechronicle.api.builtin.checks import label_selector, not_negative
+from kubechronicle.api.builtin.validation_apps import at_most_whole, int_or_percent
 from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required
 
 Object = dict[str, Any]

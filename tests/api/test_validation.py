@@ -90,7 +90,7 @@ def container(**more: Any) -> dict[str, Any]:
             "/v1/pods",
             {"spec": {"restartPolicy": "Maybe"}},
             "spec.restartPolicy",
-            'Unsupported value: "Maybe": supported values: "Always", "Never", "OnFailure"',
+            'Unsupported value: "Maybe": supported values: "Always", "OnFailure", "Never"',
         ),
         ("/v1/services", {"spec": {"ports": None}}, "spec.ports", "Required value"),
         ("/v1/services", {"spec": {"type": "X"}}, "spec.type", 'Unsupported value: "X": supported values: "ClusterIP"'),
