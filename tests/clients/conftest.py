@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -29,6 +30,14 @@ def pytest_runtest_makereport(
             if report.failed and logged:
                 report.sections.append((f"log of {server.data_dir.name}", logged[-LOG_SHOWN:]))
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def end_in_order() -> Iterator[None]:
+    """A run that is told to end (a CI job's time limit) takes its servers along, as with Ctrl-C."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(scope="session")
