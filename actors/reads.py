@@ -150,10 +150,6 @@ class Reads:
         except FutureRevision as error:
             raise status.too_large_resource_version(revision, error.current) from None
 
-    def end_watches(self) -> None:
-        """Wake every sleeping watch for good: the server is about to stop."""
-        self._views.end_watches()
-
     async def get(self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None) -> Entry | None:
         """The object, or None. ``revision`` None: consistent; otherwise not older than it (0: at once)."""
         if revision is None:

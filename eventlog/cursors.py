@@ -42,7 +42,9 @@ class ReadHistory(Protocol):
 class WatchCursor:
     """Made by ``Views.watch``. One task uses it at a time; there is nothing to close."""
 
-    __slots__ = ("_asleep", "_field", "_name", "_namespace", "_revision", "_scoped", "_view", "_views", "interest")
+    __slots__ = (
+        "_asleep", "_ended", "_field", "_name", "_namespace", "_revision", "_scoped", "_view", "_views", "interest",
+    )  # fmt: skip
 
     def __init__(
         self, view: View, views: Views, *, after: int, namespace: str, name: str, field: tuple[str, str] | None
@@ -56,6 +58,7 @@ class WatchCursor:
         self._field = field
         self._scoped = bool(namespace or name or field)
         self._asleep = False
+        self._ended = False
 
     @property
     def revision(self) -> int:
@@ -80,13 +83,18 @@ class WatchCursor:
                 events = self._collect()
             if events:
                 return events
-            if self._views.ending:
+            if self._ended:
                 return []
             if self._revision >= self._view.applied:
                 with trio.move_on_at(math.inf if deadline is None else deadline) as waited:
                     await self._sleep()
                 if waited.cancelled_caught:
                     return []
+
+    def end(self) -> None:
+        """From now on ``next_batch`` answers [] where it would wait, and does so at once if it waits now."""
+        self._ended = True
+        self._view.waiting.wake_one(self, self._view.applied)
 
     def concerns(self, event: Event) -> bool:
         """Whether the event is in this cursor's scope."""

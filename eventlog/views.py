@@ -151,7 +151,6 @@ class Views:
 
     def __init__(self, describe: Describe) -> None:
         self.read_history: ReadHistory | None = None
-        self.ending = False
         self._describe = describe
         self._progress = Progress()
         self._views: dict[str, View] = {}
@@ -192,12 +191,6 @@ class Views:
         ADDED or a DELETED to the watcher is for the caller to tell from ``event.previous`` and ``event.entry``.
         """
         return WatchCursor(self[resource], self, after=after, namespace=namespace, name=name, field=field)
-
-    def end_watches(self) -> None:
-        """From now on no cursor sleeps: ``next_batch`` answers [] where it would wait. The server is about to stop."""
-        self.ending = True
-        for view in self:
-            view.waiting.wake_all(self.applied)
 
     def describe_record(self, record: Record) -> Entry:
         """The entry for a record that was read from the log."""

@@ -90,6 +90,17 @@ class Waiting:
         for interest in list(self._lots):
             self._wake_lot(interest, revision)
 
+    def wake_one(self, sleeper: Sleeper, revision: int) -> None:
+        """Wake this one, if it sleeps; nothing up to the revision concerned it."""
+        lot = self._lots.get(sleeper.interest, {})
+        task = lot.pop(sleeper, None)
+        if task is None:
+            return
+        if not lot:
+            self._remove(sleeper.interest)
+        sleeper.wake(revision)
+        trio.lowlevel.reschedule(task)
+
     def _wake_lot(self, interest: Interest, revision: int) -> None:
         for sleeper, task in self._remove(interest).items():
             sleeper.wake(revision)

@@ -44,7 +44,7 @@ class HttpApplication:
 def build_application(
     store: Store, authenticators: Sequence[Authenticator], checks: Sequence[Check], settings: HttpSettings
 ) -> HttpApplication:
-    metrics, health, drain = Metrics(), Health(checks), Drain(store.reads.end_watches)
+    metrics, health, drain = Metrics(), Health(checks), Drain()
 
     def paths() -> list[str]:
         return sorted([*documents.paths(), *health.paths(), "/metrics"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import trio
 
@@ -18,6 +18,7 @@ from kubechronicle.actors.reads import Reads, Selection, Watching, too_old
 from kubechronicle.api import status
 from kubechronicle.api.options import ListOptions, parse_resource_version
 from kubechronicle.api.registry import ResourceType
+from kubechronicle.eventlog.cursors import WatchCursor
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.http.answers import CACHE_CONTROL, watch_form
 from kubechronicle.http.context import Context
@@ -39,15 +40,22 @@ LOG_RETRY = 1.0
 
 
 class Drain:
-    """Ends all watches when the server is about to stop; ``wake`` wakes the cursors that sleep."""
+    """Ends all watches of clients when the server is about to stop; the server's own cursors are not among them."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self.begun = False
-        self._wake = wake
+        self._cursors: set[WatchCursor] = set()
 
     def begin(self) -> None:
         self.begun = True
-        self._wake()
+        for cursor in self._cursors:
+            cursor.end()
+
+    def add(self, cursor: WatchCursor) -> None:
+        self._cursors.add(cursor)
+
+    def discard(self, cursor: WatchCursor) -> None:
+        self._cursors.discard(cursor)
 
 
 async def watch(
@@ -120,6 +128,7 @@ class WatchStream:
         self._open = True
         self._over = False
         self._watchers.inc()
+        drain.add(self._cursor)
 
     def __aiter__(self) -> WatchStream:
         return self
@@ -139,6 +148,7 @@ class WatchStream:
         if self._open:
             self._open = False
             self._watchers.dec()
+            self._drain.discard(self._cursor)
 
     async def next_frames(self) -> list[bytes] | None:
         """The next frames, at least one; None: the watch is over."""

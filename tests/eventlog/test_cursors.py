@@ -332,3 +332,26 @@ async def test_a_cursor_ahead_of_the_views_gets_nothing_below_its_revision() -> 
             await caught_up(stack, log.store)
         await wait_all_tasks_blocked()
         assert [event.revision for event in found] == [3]
+
+
+async def test_ending_one_cursor_leaves_the_others_asleep() -> None:
+    """A draining server ends its clients' watches, not the cursors of its own loops: one that returned at once
+    whenever it was asked would keep its loop spinning, and the server from stopping."""
+    async with open_stack(MemoryLog(MemoryStore())) as stack:
+        ended, kept = stack.views.watch("pods", after=0), stack.views.watch("pods", after=0)
+        answers: dict[str, list[Event]] = {}
+
+        async def ask(name: str, cursor: WatchCursor) -> None:
+            answers[name] = await cursor.next_batch()
+
+        stack.nursery.start_soon(ask, "ended", ended)
+        stack.nursery.start_soon(ask, "kept", kept)
+        await wait_all_tasks_blocked()
+        ended.end()
+        await wait_all_tasks_blocked()
+        assert answers == {"ended": []}
+        assert await ended.next_batch() == []
+        commit(stack.log.store, put(Key("pods", "a", "p"), expected=0))
+        await wait_all_tasks_blocked()
+        assert [event.revision for event in answers["kept"]] == [1]
+        assert [event.revision for event in await ended.next_batch()] == [1]
