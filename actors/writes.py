@@ -31,6 +31,7 @@ from kubechronicle.actors.targets import attributes_of, context_of, name_suffix
 from kubechronicle.api import pipeline, status
 from kubechronicle.api.encoding import copy_object, encode_stored
 from kubechronicle.api.options import DeleteOptions
+from kubechronicle.api.patching import APPLY_YAML
 from kubechronicle.api.pipeline import Prepared, WriteContext
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.eventlog.entries import Describe, Entry, entry_of
@@ -100,17 +101,35 @@ class Writes:
                     raise  # otherwise somebody else was faster, and theirs is updated
         raise status.conflict(target.rt, target.name)
 
-    async def patch(self, caller: Caller, target: Target, content_type: str, body: bytes) -> Written:
-        """PATCH with JSON patch, merge patch or strategic merge patch, applied to the newest state."""
+    async def patch(
+        self, caller: Caller, target: Target, content_type: str, body: bytes, *, force: bool = False
+    ) -> Written:
+        """PATCH of any type, applied to the newest state; a server-side apply creates what is not there, and with
+        ``force`` takes fields from their owners."""
         warnings: list[str] = []
+        applies = content_type == APPLY_YAML
+        creates = applies and not target.subresource
 
         def prepare(old: Entry) -> Prepared:
-            context = context_of(target)
+            context = replace(context_of(target), applies=applies, force=force)
             new, told = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
             warnings[:] = told
             return self._prepare_update(target, old, new, context)
 
-        return _telling(await self._change(caller, target, prepare), warnings, target)
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                return _telling(await self._change(caller, target, prepare), warnings, target)
+            except status.StatusError as error:
+                if error.code != 404 or not creates:
+                    raise
+            context = replace(context_of(target, creates=True), applies=True, force=force)
+            new, told = pipeline.apply_new(target.rt, body, context)
+            try:
+                return _telling(await self._create(caller, target, new, context), told, target)
+            except status.StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+        raise status.conflict(target.rt, target.name)
 
     async def edit(self, caller: Caller, target: Target, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Written:
         """An update computed from the object by the server itself (loops): ``change`` gets it in the storage version

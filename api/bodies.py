@@ -135,6 +135,7 @@ def decode(
     kind = kind_type(rt)
     unknown: list[str] = []
     if kind is not None:
+        _mark_reset(obj)
         try:
             unknown = check.check(obj, kind)
         except check.TypeMismatch as error:
@@ -144,6 +145,13 @@ def decode(
     if texts and validation == "Strict":
         raise _cannot_be_handled(rt, f"strict decoding error: {', '.join(texts)}")
     return obj, [] if validation == "Ignore" else texts
+
+
+def _mark_reset(obj: Object) -> None:
+    """Write an empty list of managedFields, which resets them, as ``[{}]``, which does so too: empty lists vanish."""
+    meta = obj.get("metadata")
+    if meta.__class__ is dict and meta.get("managedFields") == []:
+        meta["managedFields"] = [{}]
 
 
 def _cannot_be_handled(rt: ResourceType, why: str) -> status.StatusError:
@@ -188,6 +196,7 @@ def decode_patched(
     kind = kind_type(rt)
     unknown: list[str] = []
     if kind is not None:
+        _mark_reset(obj)
         try:
             unknown = check.check(obj, kind)
         except check.TypeMismatch as error:

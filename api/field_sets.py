@@ -19,7 +19,17 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.schema.types import MAP, SET, AnyType, ListType, MapType, ObjectType, Type
+from kubechronicle.api.schema.types import (
+    MAP,
+    SCALAR_ZERO,
+    SET,
+    AnyType,
+    ListType,
+    MapType,
+    ObjectType,
+    Scalar,
+    Type,
+)
 
 FieldSet = dict[str, Any]
 
@@ -139,7 +149,7 @@ def everything(value: Any, kind: Type) -> FieldSet:
         return _LEAF
     node: FieldSet = {SELF: _LEAF}
     item = kind.item
-    for element, found in _elements(value, kind).items():
+    for element, found in items_by_element(value, kind).items():
         node[element] = everything(found[0], item) if len(found) == 1 and kind.list_type == MAP else _LEAF
     return node
 
@@ -240,7 +250,7 @@ def _type_of(name: str, fields: dict[str, Any] | None, below: Type | None) -> Ty
 def _compare_lists(old: list[Any], new: list[Any], kind: ListType) -> tuple[FieldSet | None, FieldSet | None]:
     changed: FieldSet = {}
     removed: FieldSet = {}
-    before, after = _elements(old, kind), _elements(new, kind)
+    before, after = items_by_element(old, kind), items_by_element(new, kind)
     keyed = kind.list_type == MAP
     for element, items in after.items():
         held = before.get(element)
@@ -262,23 +272,50 @@ def _compare_lists(old: list[Any], new: list[Any], kind: ListType) -> tuple[Fiel
     return changed or None, removed or None
 
 
-def _elements(items: list[Any], kind: ListType) -> dict[str, list[Any]]:
+def items_by_element(items: list[Any], kind: ListType) -> dict[str, list[Any]]:
     """Return the items by path element; more than one item where keys repeat."""
     found: dict[str, list[Any]] = {}
     for item in items:
-        element = f"v:{orjson.dumps(item).decode()}" if kind.list_type == SET else key_element(item, kind)
-        found.setdefault(element, []).append(item)
+        found.setdefault(item_element(item, kind), []).append(item)
     return found
 
 
 KEY_DEFAULTS: Final[dict[str, Any]] = {"protocol": "TCP"}
-"""Key fields that may be left out of an item, and what they then are."""
+"""Key fields of any type that may be left out of an item, and what they then are."""
+
+TYPE_KEY_DEFAULTS: Final[dict[tuple[str, str], Any]] = {("LocalObjectReference", "name"): ""}
+"""The same for the key fields of one type."""
+
+
+def item_element(item: Any, kind: ListType) -> str:
+    """Return the path element of an item of a set or a keyed list. NoPathElement for what has none."""
+    if kind.list_type != SET:
+        return key_element(item, kind)
+    if item.__class__ is dict:
+        raise NoPathElement("associative list without keys has an element that's a map type")
+    if item.__class__ is list:
+        raise NoPathElement("not supported: associative list with lists as elements")
+    if item is None:
+        raise NoPathElement("associative list without keys has an element that's an explicit null")
+    return f"v:{orjson.dumps(item).decode()}"
+
+
+def _key_default(name: str, kind: ListType) -> Any:
+    """Return what a key field is in an item that leaves it out, zero where it is required; None: not in the key."""
+    item = kind.item
+    if name in KEY_DEFAULTS or not isinstance(item, ObjectType):
+        return KEY_DEFAULTS.get(name)
+    field = item.fields.get(name)
+    if field is not None and field.null_stays and isinstance(field.type, Scalar):
+        return SCALAR_ZERO[field.type.kind]
+    return TYPE_KEY_DEFAULTS.get((item.go_name, name))
 
 
 def key_element(item: Any, kind: ListType) -> str:
-    """Return the path element of an item of a keyed list."""
+    """Return the path element of an item of a keyed list. NoPathElement if it is no object or has no key at all."""
     if item.__class__ is not dict:
-        raise NoPathElement("an item of a keyed list is no object")
+        what = "a null element" if item is None else "non-map elements"
+        raise NoPathElement(f"associative list with keys may not have {what}")
     if len(kind.keys) == 1:
         name = kind.keys[0]
         value = item.get(name)
@@ -286,10 +323,15 @@ def key_element(item: Any, kind: ListType) -> str:
             return f'k:{{"{name}":"{value}"}}'
     keys = {}
     for name in kind.keys:
-        value = item.get(name, KEY_DEFAULTS.get(name))
-        if value is None:
-            raise NoPathElement(f"an item of a keyed list lacks its key {name}")
-        keys[name] = value
+        value = item[name] if name in item else _key_default(name, kind)
+        if value is not None or name in item:
+            keys[name] = value
+    if not keys:
+        listed = " ".join(f'"{name}"' for name in kind.keys)
+        raise NoPathElement(
+            f"associative list with keys has an element that omits all key fields [{listed}] "
+            "(and doesn't have default values for any key fields)"
+        )
     return f"k:{orjson.dumps(keys).decode()}"
 
 

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
+
 from kubechronicle.api import field_sets
 from kubechronicle.api.field_sets import FieldSet, NoPathElement
 from kubechronicle.api.schema.types import ObjectType
@@ -31,8 +33,9 @@ Paths = tuple[tuple[str, ...], ...]
 
 UNTRACKED: Final = frozenset(("f:apiVersion", "f:kind"))
 UNTRACKED_METADATA: Final = frozenset(
-    f"f:{name}"
+    name if name == "." else f"f:{name}"
     for name in (
+        ".",
         "name",
         "namespace",
         "creationTimestamp",
@@ -49,7 +52,7 @@ UNTRACKED_METADATA: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """Who writes: the key of an entry. ``now`` is the time of the write, whole seconds."""
+    """Who writes: the key of an entry. ``now`` is the time of the write, whole seconds; empty where none is noted."""
 
     manager: str
     api_version: str
@@ -77,7 +80,7 @@ def track(
         changed, removed = field_sets.compare(kind.zero() if old is None else _plain(old), new, kind)
     except NoPathElement:
         return  # no entries rather than wrong ones
-    changed = field_sets.without_paths(_strip(changed), reset)
+    changed = field_sets.without_paths(strip_untracked(changed), reset)
     removed = field_sets.without_paths(removed, reset)
     result = _take(entries, changed, removed, writer)
     if result:
@@ -91,7 +94,7 @@ def _plain(old: Mapping[str, Any]) -> dict[str, Any]:
 def _entries_to_start_from(given: list[Entry] | None, held: list[Entry], *, subresource: str) -> list[Entry]:
     """Return the client's entries if it may set them and they are readable, otherwise those of the stored object.
 
-    One empty entry, ``[{}]``, resets; an empty list does not, since it comes from clients that know no managedFields.
+    One empty entry, ``[{}]``, resets; bodies.py has made one of an empty list.
     """
     if subresource or not given or given == held:
         return held
@@ -103,15 +106,25 @@ def _entries_to_start_from(given: list[Entry] | None, held: list[Entry], *, subr
 def _readable(entry: Entry) -> bool:
     return (
         entry.get("operation") in ("Apply", "Update")
+        and bool(entry.get("apiVersion"))
         and entry.get("fieldsType") == "FieldsV1"
         and _well_formed(entry.get("fieldsV1") or {})
     )
 
 
 def _well_formed(fields: Any) -> bool:
-    return isinstance(fields, dict) and all(
-        (name == "." or name[:2] in ("f:", "k:", "v:", "i:")) and _well_formed(below) for name, below in fields.items()
-    )
+    return isinstance(fields, dict) and all(_is_element(name) and _well_formed(below) for name, below in fields.items())
+
+
+def _is_element(name: str) -> bool:
+    form, rest = name[:2], name[2:]
+    if form in ("k:", "v:"):
+        try:
+            value = orjson.loads(rest)
+        except orjson.JSONDecodeError:
+            return False
+        return form == "v:" or (isinstance(value, dict) and bool(value))
+    return name == "." or form == "f:" or (form == "i:" and rest.isascii() and rest.isdigit())
 
 
 def _take(entries: list[Entry], changed: FieldSet, removed: FieldSet, writer: Writer) -> list[Entry]:
@@ -127,25 +140,27 @@ def _take(entries: list[Entry], changed: FieldSet, removed: FieldSet, writer: Wr
         )
         left = field_sets.difference(fields, removed)
         left = field_sets.union(left, changed) if mine else field_sets.difference(left, changed)
-        left = _strip(left)
+        left = strip_untracked(left)
         if not left:
             continue
         kept = entry if left == fields else {**entry, "fieldsV1": left}
         if mine:
-            own = kept = {**kept, "time": writer.now} if changed else kept
+            own = kept = {**kept, **_time(writer)} if changed else kept
         result.append(kept)
     if own is None and changed:
         result.append(_entry(writer, changed))
-    return _ordered(_capped(result))
+    return ordered(_capped(result))
 
 
-def _strip(fields: FieldSet) -> FieldSet:
+def strip_untracked(fields: FieldSet) -> FieldSet:
     """Return the set without the fields nobody owns."""
     inner = fields.get("f:metadata")
     if inner is None and UNTRACKED.isdisjoint(fields):
         return fields
     kept = {element: node for element, node in fields.items() if element not in UNTRACKED}
-    if inner and not UNTRACKED_METADATA.isdisjoint(inner):
+    if inner == {}:
+        del kept["f:metadata"]
+    elif inner and not UNTRACKED_METADATA.isdisjoint(inner):
         left = {element: node for element, node in inner.items() if element not in UNTRACKED_METADATA}
         if left:
             kept["f:metadata"] = left
@@ -154,12 +169,16 @@ def _strip(fields: FieldSet) -> FieldSet:
     return kept
 
 
+def _time(writer: Writer) -> Entry:
+    return {"time": writer.now} if writer.now else {}
+
+
 def _entry(writer: Writer, fields: FieldSet) -> Entry:
     entry: Entry = {
         "manager": writer.manager,
         "operation": "Update",
         "apiVersion": writer.api_version,
-        "time": writer.now,
+        **_time(writer),
         "fieldsType": "FieldsV1",
         "fieldsV1": fields,
     }
@@ -178,7 +197,8 @@ def _sort_key(entry: Entry) -> tuple[str, str, str, str, str]:
     )
 
 
-def _ordered(entries: list[Entry]) -> list[Entry]:
+def ordered(entries: list[Entry]) -> list[Entry]:
+    """Return entries in the order in which they are stored."""
     return sorted(entries, key=_sort_key) if len(entries) > 1 else entries
 
 

@@ -15,12 +15,11 @@ changed.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kubechronicle.api import (
+    applying,
     bodies,
     conversion,
     defaulting,
@@ -30,6 +29,7 @@ from kubechronicle.api import (
     names,
     patching,
     status,
+    subresources,
 )
 from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.field_errors import Cause, invalid_value
@@ -38,56 +38,13 @@ from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.schema import types
 from kubechronicle.api.strategy import Strategy, SubresourceStrategy, keep, strategy_of
+from kubechronicle.api.writing import Outcome as Outcome
+from kubechronicle.api.writing import Prepared as Prepared
+from kubechronicle.api.writing import WriteContext as WriteContext
 
 Object = dict[str, Any]
 
 NAMESPACES = "namespaces"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteContext:
-    """What a write needs to know besides the object.
-
-    ``now`` is whole seconds in UTC ("2026-11-21T02:30:00Z"); ``uid`` and ``name_suffix`` (five characters of
-    metadata.NAME_ALPHABET) are for an object that is created; ``manager`` comes from options.manager_of; ``namespace``
-    and ``name`` are the URL's, ``name`` is empty for a POST to a collection.
-    """
-
-    now: str
-    uid: str = ""
-    name_suffix: str = ""
-    manager: str = ""
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-    dry_run: bool = False
-    field_validation: str = "Warn"
-
-
-class Outcome(enum.Enum):
-    """What is to be done about a write. STORE_THEN_GONE are two changes, in this order: the deletion's mark is seen
-    by watchers before the object goes (Pods that need no time to end)."""
-
-    STORE = "store"
-    UNCHANGED = "unchanged"
-    GONE = "gone"
-    STORE_THEN_GONE = "store-then-gone"
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A write that passed all rules.
-
-    ``object`` is in the stored version: what to store and answer (without resourceVersion, which the log gives it), or,
-    with the present resourceVersion, what to answer when the object stays (UNCHANGED) or ends (GONE). ``last`` is the
-    state a GONE object is recorded with: as it was stored, also when the update that ended it changed it. ``expected``
-    is the revision all this is based on, 0 for "there is none".
-    """
-
-    outcome: Outcome
-    object: Object
-    expected: int = 0
-    last: Object | None = None
 
 
 def to_storage_version(rt: ResourceType, obj: Object) -> Object:
@@ -137,7 +94,7 @@ def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
         meta.pop(name, None)
     _drop_duplicate_owners(meta)
     kind = bodies.kind_type(rt)
-    if kind is not None:
+    if kind is not None and not ctx.applies:
         managed_fields.track(kind, None, obj, writer=_writer(rt, ctx), reset=_reset(rt, ctx))
     return obj
 
@@ -215,7 +172,9 @@ def _drop_duplicate_owners(meta: Object) -> None:
 
 
 def _writer(rt: ResourceType, ctx: WriteContext) -> Writer:
-    return Writer(manager=ctx.manager, api_version=rt.api_version, subresource=ctx.subresource, now=ctx.now)
+    # A Scale's managers are told from what the workload's entries were, which have no time for a new one.
+    now = "" if ctx.subresource == "scale" else ctx.now
+    return Writer(manager=ctx.manager, api_version=rt.api_version, subresource=ctx.subresource, now=now)
 
 
 def _subresource(rt: ResourceType, ctx: WriteContext) -> SubresourceStrategy | None:
@@ -237,7 +196,7 @@ def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     """Enter the writer as manager of what it changes. ``old`` is the stored object with its resourceVersion."""
     _drop_duplicate_owners(new["metadata"])
     kind = bodies.kind_type(rt)
-    if kind is not None:
+    if kind is not None and not ctx.applies:
         managed_fields.track(kind, to_request_version(rt, old), new, writer=_writer(rt, ctx), reset=_reset(rt, ctx))
     return new
 
@@ -328,10 +287,11 @@ def _validate_name(strategy: Strategy, meta: Object) -> list[Cause]:
 def _conclude(rt: ResourceType, old: Object, new: Object, expected: int) -> Prepared:
     meta, held = new["metadata"], old["metadata"]
     entries = meta.get("managedFields", ())
-    if entries != held.get("managedFields", ()) and managed_fields.equal_but_times(
-        entries, held.get("managedFields", ())
-    ):
-        meta["managedFields"] = held["managedFields"]
+    stored = held.get("managedFields", ())
+    if entries != stored and managed_fields.equal_but_times(entries, stored):
+        same = {**new, "metadata": {**meta, "managedFields": stored}}
+        if same == old:  # a newer time alone is no change
+            meta["managedFields"] = stored
     ends = deletion.namespace_is_done(new) if rt.resource == NAMESPACES else deletion.ends_with_update(new, old)
     if ends:
         return Prepared(Outcome.GONE, new, expected, old)
@@ -344,9 +304,18 @@ def _conclude(rt: ResourceType, old: Object, new: Object, expected: int) -> Prep
 def apply_patch(
     rt: ResourceType, old: Object, content_type: str, body: bytes, ctx: WriteContext
 ) -> tuple[Object, list[str]]:
-    """Return (patched object in the request's version, warnings). 400, 415 or 422 for what cannot be applied."""
+    """Return (patched object in the request's version, warnings). 400, 415 or 422 for what cannot be applied.
+
+    A server-side apply (``ctx.applies``) is refused with 409 for what others own, and with 500 for what no such object
+    can have.
+    """
     base = copy_object(to_request_version(rt, old))
-    patched, warnings = patching.apply(rt, base, content_type, body, validation=ctx.field_validation)
+    if content_type != patching.APPLY_YAML:
+        patched, warnings = patching.apply(rt, base, content_type, body, validation=ctx.field_validation)
+    elif ctx.subresource == "scale":
+        return subresources.apply_scale(rt, base, _apply_request(rt, body, ctx), name=ctx.name, namespace=ctx.namespace)
+    else:
+        patched, warnings = applying.apply_to(rt, base, _apply_request(rt, body, ctx))
     meta = patched["metadata"]
     uid = old["metadata"].get("uid")
     if meta.get("uid", uid) != uid:
@@ -356,6 +325,25 @@ def apply_patch(
     metadata.match_name(meta, ctx.name)
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
     return patched, warnings
+
+
+def apply_new(rt: ResourceType, body: bytes, ctx: WriteContext) -> tuple[Object, list[str]]:
+    """Return (object in the request's version, warnings) of a server-side apply that creates, for accept_create."""
+    obj, warnings = applying.apply_to(rt, None, _apply_request(rt, body, ctx))
+    meta = obj["metadata"]
+    if meta.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
+        raise status.conflict(rt, ctx.name, why)
+    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+    metadata.match_name(meta, ctx.name)
+    meta.pop("resourceVersion", None)  # means nothing for an object that is not there
+    return obj, warnings
+
+
+def _apply_request(rt: ResourceType, body: bytes, ctx: WriteContext) -> applying.Request:
+    return applying.Request(
+        body=body, writer=_writer(rt, ctx), force=ctx.force, validation=ctx.field_validation, reset=_reset(rt, ctx)
+    )
 
 
 # -- delete -----------------------------------------------------------------------------------------------------------

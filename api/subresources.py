@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kubechronicle.api import bodies, metadata, patching, status
+from kubechronicle.api import applying, bodies, field_sets, managed_fields, metadata, patching, status
 from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.field_errors import invalid_value
+from kubechronicle.api.managed_fields import Entry
+from kubechronicle.api.patch import apply
+from kubechronicle.api.patch.apply import ManagerKey
 from kubechronicle.api.registry import ResourceType
 
 Object = dict[str, Any]
@@ -97,6 +100,65 @@ def patch_scale(
 ) -> tuple[Object, list[str]]:
     """Return (patched Scale, warnings)."""
     return patching.apply(scale_type(rt), scale_of(old), content_type, body, validation=validation)
+
+
+REPLICAS: Final = "f:replicas"
+
+
+def apply_scale(
+    rt: ResourceType, old: Object, request: applying.Request, *, name: str, namespace: str
+) -> tuple[Object, list[str]]:
+    """Return (workload, warnings) after a server-side apply of a Scale.
+
+    The workload's managers own replicas in its Scale as they do in the workload itself, and the other way round.
+    """
+    entries: list[Entry] = old["metadata"].get("managedFields") or []
+    shown = {apply.key_of(entry): scale_entry for entry in entries if (scale_entry := _scale_entry(rt, entry))}
+    before = scale_of(old)
+    if shown:
+        before["metadata"]["managedFields"] = list(shown.values())
+    writer = replace(request.writer, api_version=f"{SCALE_GROUP}/{SCALE_VERSION}")
+    scale, warnings = applying.apply_to(scale_type(rt), before, replace(request, writer=writer, reset=()))
+    metadata.match_namespace(scale["metadata"], namespaced=rt.namespaced, namespace=namespace)
+    metadata.match_name(scale["metadata"], name)
+    after = [entry for entry in scale["metadata"].get("managedFields", ()) if _has_replicas(entry)]
+    new = with_scale(old, scale)
+    kept = _entries_of_workload(rt, entries, shown, after)
+    new["metadata"].pop("managedFields", None)
+    if kept:
+        new["metadata"]["managedFields"] = kept
+    return new, warnings
+
+
+def _has_replicas(entry: Entry) -> bool:
+    return REPLICAS in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+
+
+def _scale_entry(rt: ResourceType, entry: Entry) -> Entry | None:
+    """Return the entry of a workload's manager as it is for its Scale, None for who does not own replicas."""
+    if entry.get("apiVersion") != rt.api_version or not _has_replicas(entry):
+        return None
+    return {**entry, "apiVersion": f"{SCALE_GROUP}/{SCALE_VERSION}", "fieldsV1": {"f:spec": {REPLICAS: {}}}}
+
+
+def _entries_of_workload(
+    rt: ResourceType, entries: list[Entry], shown: Mapping[ManagerKey, Entry], after: list[Entry]
+) -> list[Entry]:
+    """Return the workload's entries: replicas taken from those who lost them in the Scale, entered for who is new."""
+    owners = {apply.key_of(entry) for entry in after}
+    result = []
+    for entry in entries:
+        was = shown.get(apply.key_of(entry))
+        fields = entry.get("fieldsV1") or {}
+        if was is not None and apply.key_of(was) not in owners:
+            fields = field_sets.difference(fields, {"f:spec": {REPLICAS: {}}})
+        if fields:
+            result.append({**entry, "fieldsV1": fields})
+    known = {apply.key_of(was) for was in shown.values()}
+    for entry in after:
+        if apply.key_of(entry) not in known:
+            result.append({**entry, "apiVersion": rt.api_version, "fieldsV1": {"f:spec": {REPLICAS: {}}}})
+    return managed_fields.ordered(result)
 
 
 def with_scale(old: Object, scale: Mapping[str, Any]) -> Object:

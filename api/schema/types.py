@@ -280,8 +280,9 @@ def _compile(schema: dict[str, Any], go_type: str = "") -> Type:
     reference = schema.get("$ref")
     if reference is not None:
         found = definition_type(reference.rpartition("/")[2])
-        if isinstance(found, ObjectType) and schema.get("x-kubernetes-map-type") == ATOMIC:
-            return ObjectType(found.definition, atomic=True)
+        map_type = schema.get("x-kubernetes-map-type")
+        if isinstance(found, ObjectType) and map_type and found.atomic != (map_type == ATOMIC):
+            return ObjectType(found.definition, atomic=map_type == ATOMIC)
         return found
     word = _type_word(schema)
     if word == "array":

@@ -180,7 +180,7 @@ async def patch(resources: Resources, request: Request, context: Context, rt: Re
     body = await request.body(MAX_BODY)
     target = target_of(request, context, rt, asked)
     written = await resources.store.writes.patch(
-        caller_of(request, context, asked.field_manager), target, content_type, body
+        caller_of(request, context, asked.field_manager), target, content_type, body, force=bool(asked.force)
     )
     return _written(context, encoder, written)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kubechronicle.api import options, status, subresources
+from kubechronicle.actors.writes import Written
+from kubechronicle.api import options, patching, status, subresources
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.tables import SCALE, include_object_policy, partial_object_metadata, table
@@ -27,38 +28,50 @@ async def scale(resources: Resources, request: Request, context: Context, rt: Re
         if entry is None:
             raise status.not_found(rt, info.name)
         return _answer(request, context, rt, subresources.scale_of(entry.object()))
-    writes = resources.store.writes
-    asked: options.CreateOptions
     if request.method == "PUT":
-        asked = options.parse_update_options(context.query.as_dict())
-        value, duplicates = await decoded_body(request, subresources.scale_type(rt), asked.field_validation)
-        wanted, warnings = subresources.decode_scale(
-            rt, value, name=info.name, namespace=info.namespace, validation=asked.field_validation,
-            duplicates=duplicates, raw=await request.body(MAX_BODY),
-        )  # fmt: skip
-        context.warnings.extend(warnings)
-
-        def change(old: Object) -> Object:
-            return subresources.with_scale(old, wanted)
-
+        written = await _put(resources, request, context, rt)
     else:
-        content_type = negotiate.patch_type(request.headers.get("content-type"))
-        asked = options.parse_patch_options(context.query.as_dict(), content_type)
-        body = await request.body(MAX_BODY)
-
-        def change(old: Object) -> Object:
-            patched, warnings = subresources.patch_scale(
-                rt, old, content_type, body, validation=asked.field_validation
-            )
-            context.warnings[:] = warnings
-            return subresources.with_scale(old, patched)
-
-    target = target_of(request, context, rt, asked)
-    written = await writes.edit(caller_of(request, context, asked.field_manager), target, change)
+        written = await _patch(resources, request, context, rt)
     stored = written.entry.object() if written.entry is not None else written.object
     if stored is None:
         raise AssertionError("a write leaves an entry or an object")
     return _answer(request, context, rt, subresources.scale_of(stored))
+
+
+async def _put(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Written:
+    info = context.info
+    asked = options.parse_update_options(context.query.as_dict())
+    value, duplicates = await decoded_body(request, subresources.scale_type(rt), asked.field_validation)
+    wanted, warnings = subresources.decode_scale(
+        rt, value, name=info.name, namespace=info.namespace, validation=asked.field_validation,
+        duplicates=duplicates, raw=await request.body(MAX_BODY),
+    )  # fmt: skip
+    context.warnings.extend(warnings)
+
+    def change(old: Object) -> Object:
+        return subresources.with_scale(old, wanted)
+
+    caller, target = caller_of(request, context, asked.field_manager), target_of(request, context, rt, asked)
+    return await resources.store.writes.edit(caller, target, change)
+
+
+async def _patch(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Written:
+    content_type = negotiate.patch_type(request.headers.get("content-type"))
+    asked = options.parse_patch_options(context.query.as_dict(), content_type)
+    body = await request.body(MAX_BODY)
+    writes = resources.store.writes
+    caller, target = caller_of(request, context, asked.field_manager), target_of(request, context, rt, asked)
+    if content_type == patching.APPLY_YAML:
+        written = await writes.patch(caller, target, content_type, body, force=bool(asked.force))
+        context.warnings.extend(written.warnings)
+        return written
+
+    def change(old: Object) -> Object:
+        patched, warnings = subresources.patch_scale(rt, old, content_type, body, validation=asked.field_validation)
+        context.warnings[:] = warnings
+        return subresources.with_scale(old, patched)
+
+    return await writes.edit(caller, target, change)
 
 
 def _answer(request: Request, context: Context, rt: ResourceType, made: Object) -> Response:

@@ -1,0 +1,258 @@
+"""Server-side apply: merging a configuration into an object, and who owns what afterwards.
+
+Pure, and for one version of a kind at a time; whatever else must be known (other versions, the last-applied
+annotation, what a body is) is applying.py's business. After structured-merge-diff's ``merge.Updater``:
+
+    1. the configuration is merged into the live object
+    2. what this manager applied before, and no longer does, is removed, unless others own it
+    3. what thereby changes and others own is a conflict, or with ``force`` taken from them
+    4. the manager owns exactly what its configuration names
+
+Entries are those of metadata.managedFields. Whoever applies has one entry per (manager, subresource), whatever the
+version; an entry of operation Update is told apart by its version, too.
+
+Invariant: applying what a manager already owns, with the values they have, changes neither object nor entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.api import field_sets, managed_fields
+from kubechronicle.api.field_errors import Cause, go_quote
+from kubechronicle.api.field_paths import paths
+from kubechronicle.api.field_sets import FieldSet
+from kubechronicle.api.managed_fields import Entry, Paths, Writer
+from kubechronicle.api.patch import structured_merge
+from kubechronicle.api.patch.structured_merge import with_named_fields
+from kubechronicle.api.patch.typed_values import field_set
+from kubechronicle.api.schema.types import ObjectType
+
+Object = dict[str, Any]
+ManagerKey = tuple[str, str, str, str]
+Typed = tuple[Object, ObjectType]
+Versions = Callable[[Object, str], Typed | None]
+"""(object, apiVersion) → the object in that version and its type; None for a version that is not known."""
+
+CONFLICT: Final = "FieldManagerConflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What an apply comes to. ``object`` is None if it changes nothing, and shares values with what was given."""
+
+    object: Object | None
+    entries: list[Entry]
+
+
+class Conflicts(Exception):
+    """Others own what would change: for each manager its entry and the fields in question."""
+
+    def __init__(self, conflicts: list[tuple[Entry, FieldSet]]) -> None:
+        super().__init__("conflicts")
+        self.conflicts = sorted(conflicts, key=lambda each: _identifier(each[0]))
+
+    def fields(self) -> FieldSet:
+        """Return all fields in conflict."""
+        together: FieldSet = {}
+        for _, fields in self.conflicts:
+            together = field_sets.union(together, fields)
+        return together
+
+    def without(self, allowed: FieldSet) -> list[tuple[Entry, FieldSet]]:
+        """Return the conflicts about other fields than these."""
+        left = [(entry, field_sets.difference(fields, allowed)) for entry, fields in self.conflicts]
+        return [(entry, fields) for entry, fields in left if fields]
+
+    def describe(self) -> tuple[list[Cause], str]:
+        """Return the causes and the message of the refusal."""
+        found = [(entry, list(paths(fields))) for entry, fields in self.conflicts]
+        causes = [Cause(CONFLICT, f"conflict with {_shown(entry)}", path) for entry, names in found for path in names]
+        if len(causes) == 1:
+            return causes, f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+        lines = [
+            line
+            for entry, names in found
+            for line in (f"conflicts with {_shown(entry)}:", *(f"- {path}" for path in names))
+        ]
+        return causes, f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+
+
+def key_of(entry: Entry) -> ManagerKey:
+    """Return what tells a manager's entries apart."""
+    operation = entry["operation"]
+    version = "" if operation == "Apply" else entry.get("apiVersion", "")
+    return entry.get("manager", ""), operation, version, entry.get("subresource", "")
+
+
+def _identifier(entry: Entry) -> bytes:
+    manager, operation, version, subresource = key_of(entry)
+    given = (("manager", manager), ("operation", operation), ("apiVersion", version), ("subresource", subresource))
+    return orjson.dumps({name: value for name, value in given if value})
+
+
+def _shown(entry: Entry) -> str:
+    text = go_quote(entry.get("manager", ""))
+    if entry.get("subresource"):
+        text += f" with subresource {go_quote(entry['subresource'])}"
+    return f"{text} using {entry.get('apiVersion', '')}" if entry["operation"] == "Update" else text
+
+
+def apply(
+    kind: ObjectType,
+    live: Object,
+    config: Object,
+    entries: list[Entry],
+    *,
+    writer: Writer,
+    force: bool,
+    reset: Paths,
+    versions: Versions,
+) -> Applied:
+    """Apply a valid configuration to an object, both in the writer's version and without managedFields.
+
+    ``reset`` are the fields this endpoint ignores: they are merged (the caller's rules put them back), but not owned.
+    Raises Conflicts, and NoPathElement for a list item of the live object without a name.
+    """
+    own: ManagerKey = (writer.manager, "Apply", "", writer.subresource)
+    held = _reconciled(live, entries, versions)
+    last = held.get(own)
+    merged = structured_merge.merge(live, config, kind)
+    mine = field_sets.without_paths(field_set(config, kind), reset)
+    held[own] = _entry(writer, mine)
+    if last is not None and last["fieldsV1"]:
+        merged = _prune(merged, held, last, writer.api_version, versions)
+    held = _settle(live, merged, held, own, force=force, reset=reset, versions=versions, writer=writer, kind=kind)
+    changed = merged != live
+    _finish_own(held, own, last, now=writer.now if changed else "")
+    return Applied(merged if changed else None, managed_fields.ordered(list(held.values())))
+
+
+def _reconciled(live: Object, entries: list[Entry], versions: Versions) -> dict[ManagerKey, Entry]:
+    held: dict[ManagerKey, Entry] = {}
+    for entry in entries:
+        typed = versions(live, entry.get("apiVersion", ""))
+        if typed is None:
+            continue  # of a version that is gone
+        fields = entry.get("fieldsV1") or {}
+        held[key_of(entry)] = {**entry, "fieldsV1": structured_merge.reconcile(fields, typed[1])}
+    return held
+
+
+def _entry(writer: Writer, fields: FieldSet) -> Entry:
+    entry: Entry = {"manager": writer.manager, "operation": "Apply", "apiVersion": writer.api_version}
+    if writer.subresource:
+        entry["subresource"] = writer.subresource
+    return {**entry, "fieldsType": "FieldsV1", "fieldsV1": fields}
+
+
+def _finish_own(held: dict[ManagerKey, Entry], own: ManagerKey, last: Entry | None, *, now: str) -> None:
+    """Leave out what nobody owns, and note the time: of this apply if it changed the object, else as it was."""
+    entry = held.get(own)
+    fields = managed_fields.strip_untracked(entry["fieldsV1"]) if entry is not None else {}
+    if entry is None or not fields:
+        held.pop(own, None)
+        return
+    time = now or (last or {}).get("time")
+    held[own] = {**entry, "fieldsV1": fields, "time": time} if time else {**entry, "fieldsV1": fields}
+
+
+# -- what the manager no longer applies -------------------------------------------------------------------------------
+
+
+def _prune(
+    merged: Object, held: dict[ManagerKey, Entry], last: Entry, api_version: str, versions: Versions
+) -> Object:
+    """Take out what the manager applied last time and nobody owns now; ``held`` has its new entry already."""
+    last_version = last.get("apiVersion", "")
+    typed = versions(merged, last_version)
+    if typed is None:
+        return merged
+    whole, kind = typed
+    formerly = with_named_fields(last["fieldsV1"], kind)
+    pruned = _removed(whole, formerly, kind)
+    pruned = _add_back_owned(whole, pruned, held, last_version, versions)
+    remaining = versions(pruned, last_version)
+    if remaining is None:
+        return merged
+    # What fell out though this manager never applied it (nobody's fields below what it did apply) stays.
+    left = with_named_fields(field_set(remaining[0], kind), kind)
+    before = with_named_fields(field_set(whole, kind), kind)
+    result = _removed(whole, field_sets.intersection(field_sets.difference(before, left), formerly), kind)
+    final = versions(result, api_version)
+    return merged if final is None else final[0]
+
+
+def _add_back_owned(
+    whole: Object, pruned: Object, held: dict[ManagerKey, Entry], first: str, versions: Versions
+) -> Object:
+    """Return ``whole`` without what ``pruned`` lacks and no entry owns. The version of the last apply comes first: what
+    it needs for being converted is back then."""
+    owned: dict[str, FieldSet] = {first: {}}
+    for entry in held.values():
+        version = entry.get("apiVersion", "")
+        owned[version] = field_sets.union(owned.get(version, {}), entry["fieldsV1"])
+    for version, fields in owned.items():
+        all_of, some_of = versions(whole, version), versions(pruned, version)
+        if all_of is None or some_of is None:
+            continue
+        whole, kind = all_of
+        before = with_named_fields(field_set(whole, kind), kind)
+        left = with_named_fields(field_set(some_of[0], kind), kind)
+        keep = field_sets.union(left, with_named_fields(fields, kind))
+        pruned = _removed(whole, field_sets.difference(before, keep), kind)
+    return pruned
+
+
+def _removed(obj: Object, fields: FieldSet, kind: ObjectType) -> Object:
+    result: Object = structured_merge.remove(obj, fields, kind) or {}
+    return result
+
+
+# -- what others own --------------------------------------------------------------------------------------------------
+
+
+def _settle(
+    live: Object,
+    merged: Object,
+    held: dict[ManagerKey, Entry],
+    own: ManagerKey,
+    *,
+    force: bool,
+    reset: Paths,
+    versions: Versions,
+    writer: Writer,
+    kind: ObjectType,
+) -> dict[ManagerKey, Entry]:
+    """Return the entries after the change from ``live`` to ``merged``. Raises Conflicts unless ``force``."""
+    compared: dict[str, tuple[FieldSet, FieldSet]] = {writer.api_version: _compare(live, merged, kind, reset)}
+    left: dict[ManagerKey, Entry] = {}
+    conflicts: list[tuple[Entry, FieldSet]] = []
+    for key, entry in held.items():
+        fields = entry["fieldsV1"]
+        if key != own:
+            version = entry.get("apiVersion", "")
+            if version not in compared:
+                before, after = versions(live, version), versions(merged, version)
+                if before is None or after is None:
+                    continue
+                compared[version] = _compare(before[0], after[0], before[1], reset)
+            changed, removed = compared[version]
+            taken = field_sets.intersection(fields, changed)
+            if taken:
+                conflicts.append((entry, taken))
+            fields = field_sets.difference(field_sets.difference(fields, taken), removed)
+        if fields:
+            left[key] = entry if fields == entry["fieldsV1"] else {**entry, "fieldsV1": fields}
+    if conflicts and not force:
+        raise Conflicts(conflicts)
+    return left
+
+
+def _compare(before: Object, after: Object, kind: ObjectType, reset: Paths) -> tuple[FieldSet, FieldSet]:
+    changed, removed = field_sets.compare(before, after, kind)
+    return field_sets.without_paths(changed, reset), field_sets.without_paths(removed, reset)

@@ -1,0 +1,178 @@
+"""Merging an applied configuration into an object, and taking fields out of one, along structural types.
+
+Both follow structured-merge-diff: what the configuration says wins, nothing disappears by being left out; what is to
+go is named by a set of fields. Values may be shared between what comes in and what goes out, and are never changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api import field_sets
+from kubechronicle.api.field_sets import SELF, FieldSet
+from kubechronicle.api.schema.types import ATOMIC, AnyType, ListType, MapType, ObjectType, Type
+
+MISSING: Final = object()
+"""What is not there, as opposed to null."""
+
+_OPAQUE: Final = AnyType("interface {}", deduced=False)
+
+
+def member_type(kind: Type, name: str) -> Type:
+    """Return the type of a member of an object or map."""
+    if isinstance(kind, ObjectType):
+        field = kind.fields.get(name)
+        return _OPAQUE if field is None else field.type
+    if isinstance(kind, MapType):
+        return kind.value
+    return kind if isinstance(kind, AnyType) and kind.deduced else _OPAQUE
+
+
+def _separable(kind: Type) -> bool:
+    if isinstance(kind, ObjectType | MapType):
+        return not kind.atomic
+    return isinstance(kind, AnyType) and kind.deduced
+
+
+# -- merge ------------------------------------------------------------------------------------------------------------
+
+
+def merge(live: Any, applied: Any, kind: Type) -> Any:
+    """Return ``live`` with everything ``applied`` sets. Either may be MISSING; so is the result if nothing is left.
+
+    Items of sets and keyed lists come in the order of ``applied``, with those it does not name where they were. Raises
+    NoPathElement for an item without a name.
+    """
+    if _separable(kind):
+        # Null takes the other side's form: it does not empty a map.
+        decisive = live if applied is MISSING or applied is None else applied
+        if isinstance(decisive, dict):
+            left = live if isinstance(live, dict) else {}
+            right = applied if isinstance(applied, dict) else {}
+            if left or right:
+                return _merge_maps(left, right, kind)
+    elif isinstance(kind, ListType) and kind.list_type != ATOMIC:
+        before = live if isinstance(live, list) else []
+        wanted = applied if isinstance(applied, list) else []
+        if before or wanted:
+            return _merge_lists(before, wanted, kind)
+    return live if applied is MISSING else applied
+
+
+def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: Type) -> Any:
+    merged = {}
+    for name, value in live.items():
+        merged[name] = merge(value, applied[name], member_type(kind, name)) if name in applied else value
+    for name, value in applied.items():
+        if name not in live:
+            merged[name] = merge(MISSING, value, member_type(kind, name))
+    kept = {name: value for name, value in merged.items() if value is not MISSING}
+    return kept or MISSING
+
+
+def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> Any:
+    """Walk both lists at once. An item that only ``live`` has keeps its place before what follows it there; shared
+    ones are taken when it is their turn in ``applied``."""
+    left = [field_sets.item_element(item, kind) for item in live]
+    right = [field_sets.item_element(item, kind) for item in applied]
+    wanted = dict(zip(right, applied, strict=True))
+    held: dict[str, Any] = {}
+    for element, item in zip(left, live, strict=True):
+        held[element] = None if element in held else item  # items that share a key are replaced as one
+    shared = [element for element in right if element in held]
+    taken: set[str] = set()
+    merged: list[Any] = []
+
+    def take(element: str) -> None:
+        taken.add(element)
+        merged.append(merge(held.get(element, MISSING), wanted[element], kind.item))
+        if shared and shared[0] == element:
+            del shared[0]
+
+    i = j = 0
+    while i < len(left) or j < len(right):
+        if i < len(left):
+            element = left[i]
+            if element not in wanted:
+                merged.append(live[i])
+                i += 1
+                continue
+            if j < len(right) and element == right[j]:
+                take(element)
+                i, j = i + 1, j + 1
+                continue
+            if j < len(right) and shared and shared[0] != element:
+                i += 1
+                continue
+            if element in taken:
+                i += 1
+        if j < len(right):
+            take(right[j])
+            j += 1
+    return [item for item in merged if item is not MISSING] or MISSING
+
+
+# -- removal ----------------------------------------------------------------------------------------------------------
+
+
+def remove(value: Any, fields: FieldSet, kind: Type) -> Any:
+    """Return ``value`` without the members of ``fields``. A list or map of which nothing is left becomes null."""
+    if isinstance(kind, ListType):
+        if value.__class__ is not list or kind.list_type == ATOMIC:
+            return None
+        items = []
+        for item in value:
+            node = fields.get(field_sets.item_element(item, kind))
+            if node is None:
+                items.append(item)
+            elif node and SELF not in node:
+                items.append(remove(item, node, kind.item))
+        return items or None
+    if value.__class__ is not dict:
+        return value
+    if not _separable(kind):
+        return None
+    kept = {}
+    for name, item in value.items():
+        node = fields.get(f"f:{name}")
+        if node is None:
+            kept[name] = item
+        elif node and SELF not in node:
+            kept[name] = remove(item, node, member_type(kind, name))
+    return kept or None
+
+
+def with_named_fields(fields: FieldSet, kind: Type) -> FieldSet:
+    """Return the set with every declared field that has members below it as a member too; map keys and list items are
+    not declared."""
+    result: FieldSet = {}
+    for element, node in fields.items():
+        if element == SELF or not node:
+            result[element] = node
+            continue
+        inner = with_named_fields(node, element_type(kind, element))
+        declared = isinstance(kind, ObjectType) and element[2:] in kind.fields
+        result[element] = {SELF: {}, **inner} if declared and SELF not in inner else inner
+    return result
+
+
+def element_type(kind: Type, element: str) -> Type:
+    """Return the type of what a path element names."""
+    if isinstance(kind, ListType):
+        return kind.item
+    return member_type(kind, element[2:])
+
+
+def reconcile(fields: FieldSet, kind: Type) -> FieldSet:
+    """Return a set that was recorded under an older schema: what has become atomic is owned as a whole."""
+    if not fields:
+        return fields
+    if isinstance(kind, ListType):
+        if kind.list_type == ATOMIC:
+            return {}
+    elif isinstance(kind, ObjectType | MapType) and kind.atomic:
+        return {}
+    return {
+        element: reconcile(node, element_type(kind, element)) if node and element != SELF else node
+        for element, node in fields.items()
+    }

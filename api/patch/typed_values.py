@@ -1,0 +1,186 @@
+"""What an applied configuration must look like, and which fields it names.
+
+A configuration is part of an object, as its author wrote it: nothing is defaulted, dropped or canonical yet. Here it
+is checked against its structural type, with the words of structured-merge-diff, and turned into the set of what its
+author claims. Applying it is apply.py's business, merging structured_merge.py's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api import field_sets
+from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.field_paths import element_text
+from kubechronicle.api.field_sets import SELF, FieldSet, NoPathElement
+from kubechronicle.api.patch.strategic_merge import go_map
+from kubechronicle.api.schema.types import (
+    ATOMIC,
+    AnyType,
+    ListType,
+    MapType,
+    ObjectType,
+    Scalar,
+    Type,
+)
+
+MAX_DEPTH: Final = 200
+"""As schema/check.py has it: what is deeper is refused there, so nothing deeper is looked at here."""
+
+_STRING: Final = frozenset(("string", "bytes"))
+_NUMERIC: Final = frozenset(("int32", "int64", "number"))
+_LEAF: Final[FieldSet] = {}
+
+
+def validate(config: dict[str, Any], kind: ObjectType) -> list[str]:
+    """Return what is wrong with a configuration, each as ``path: problem``; an empty list if nothing is."""
+    errors: list[str] = []
+    _check(config, kind, "", errors, 0)
+    return errors
+
+
+def explain(errors: list[str]) -> str:
+    """Return several errors as one text."""
+    return errors[0] if len(errors) == 1 else "\n".join(["errors:", *(f"  {error}" for error in errors)])
+
+
+def _check(value: Any, kind: Type, path: str, errors: list[str], depth: int) -> None:
+    if value is None or isinstance(kind, AnyType):
+        return
+    if depth > MAX_DEPTH:
+        errors.append(f"{path}: exceeded max depth")
+    elif isinstance(kind, Scalar):
+        problem = _scalar_problem(value, kind.kind)
+        if problem:
+            errors.append(f"{path}: {problem}")
+    elif isinstance(kind, ListType):
+        if value.__class__ is not list:
+            errors.append(f"{path}: expected list, got &{{{go_map(value)}}}")
+        else:
+            _check_list(value, kind, path, errors, depth)
+    elif value.__class__ is not dict:
+        errors.append(f"{path}: expected map, got &{{{go_map(value)}}}")
+    elif isinstance(kind, MapType):
+        for name, item in value.items():
+            _check(item, kind.value, f"{path}.{name}", errors, depth + 1)
+    elif isinstance(kind, ObjectType):
+        for name, item in value.items():
+            field = kind.fields.get(name)
+            if field is None:
+                errors.append(f"{path}.{name}: field not declared in schema")
+                return
+            _check(item, field.type, f"{path}.{name}", errors, depth + 1)
+
+
+def _check_list(items: list[Any], kind: ListType, path: str, errors: list[str], depth: int) -> None:
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        where = f"[{index}]"
+        if kind.list_type != ATOMIC:
+            try:
+                element = field_sets.item_element(item, kind)
+            except NoPathElement as error:
+                errors.append(f"{path}: element {index}: {error}")
+                return
+            where = element_text(element)
+            if element in seen:
+                errors.append(f"{path}: duplicate entries for key {where}")
+            seen.add(element)
+        _check(item, kind.item, f"{path}{where}", errors, depth + 1)
+
+
+def _scalar_problem(value: Any, kind: str) -> str:
+    is_bool = isinstance(value, bool)
+    if kind in _STRING:
+        if isinstance(value, str):
+            return ""
+        return f"expected string, got &value.valueUnstructured{{Value:{_syntax(value)}}}"
+    if kind in _NUMERIC:
+        if isinstance(value, int | float) and not is_bool:
+            return ""
+        return f"expected numeric (int or float), got {_type_name(value)}"
+    if kind == "boolean":
+        return "" if is_bool else f"expected boolean, got &{{{go_map(value)}}}"
+    return f"expected any scalar, got &{{{go_map(value)}}}" if isinstance(value, dict | list) else ""
+
+
+def _type_name(value: Any) -> str:
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, bool):
+        return "bool"
+    return "map[string]interface {}" if isinstance(value, dict) else "[]interface {}"
+
+
+def _syntax(value: Any) -> str:
+    """Return a value in Go's syntax (``%#v``)."""
+    if isinstance(value, str):
+        return go_quote(value)
+    if isinstance(value, dict):
+        inner = ", ".join(f"{go_quote(name)}:{_syntax(value[name])}" for name in sorted(value))
+        return f"map[string]interface {{}}{{{inner}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(_syntax, value))}}}"
+    if value is None:
+        return "interface {}(nil)"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# -- the set of fields ------------------------------------------------------------------------------------------------
+
+
+def field_set(value: dict[str, Any], kind: ObjectType) -> FieldSet:
+    """Return the fields a configuration (or an object) names: its leaves, list items, and what is empty.
+
+    Unlike field_sets.everything, which is for what came into being, a map is no member merely because of its contents:
+
+        {"data": {"k": "v"}, "labels": {}}  ->  {"f:data": {"f:k": {}}, "f:labels": {}}
+    """
+    return _below(value, kind) or {}
+
+
+def _below(value: Any, kind: Type) -> FieldSet | None:
+    """Return what is named below a value; None for a leaf, which is named itself."""
+    if value is None or isinstance(kind, Scalar):
+        return None
+    if isinstance(kind, ListType):
+        return None if kind.list_type == ATOMIC or value.__class__ is not list else _below_list(value, kind)
+    if value.__class__ is not dict:
+        return None
+    if isinstance(kind, AnyType):
+        return _below_map(value, kind) if kind.deduced else None
+    if isinstance(kind, MapType):
+        return None if kind.atomic else _below_map(value, kind.value)
+    if not isinstance(kind, ObjectType) or kind.atomic:
+        return None
+    named: FieldSet = {}
+    for name, item in value.items():
+        field = kind.fields.get(name)
+        node = _node(item, _OPAQUE if field is None else field.type, member=field is None)
+        if node is not None:
+            named[f"f:{name}"] = node
+    return named
+
+
+def _below_map(value: dict[str, Any], kind: Type) -> FieldSet:
+    return {f"f:{name}": _node(item, kind, member=True) or _LEAF for name, item in value.items()}
+
+
+def _below_list(items: list[Any], kind: ListType) -> FieldSet:
+    named: FieldSet = {}
+    for element, found in field_sets.items_by_element(items, kind).items():
+        named[element] = (_node(found[0], kind.item, member=True) or _LEAF) if len(found) == 1 else _LEAF
+    return named
+
+
+def _node(value: Any, kind: Type, *, member: bool) -> FieldSet | None:
+    """Return the node of a value, None if neither it nor anything below it is named."""
+    below = _below(value, kind)
+    if below is None or value == {}:
+        return _LEAF
+    if not member:
+        return below or None
+    return {SELF: _LEAF, **below} if below else _LEAF
+
+
+_OPAQUE: Final = AnyType("interface {}", deduced=False)

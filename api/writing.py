@@ -1,0 +1,58 @@
+"""What the rules of a write are told (WriteContext), and what they come to (Prepared). pipeline.py has the rules."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteContext:
+    """What a write needs to know besides the object.
+
+    ``now`` is whole seconds in UTC ("2026-11-21T02:30:00Z"); ``uid`` and ``name_suffix`` (five characters of
+    metadata.NAME_ALPHABET) are for an object that is created; ``manager`` comes from options.manager_of; ``namespace``
+    and ``name`` are the URL's, ``name`` is empty for a POST to a collection. ``applies``: a server-side apply, which
+    settles by itself who owns what, and with ``force`` takes what others own.
+    """
+
+    now: str
+    uid: str = ""
+    name_suffix: str = ""
+    manager: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    dry_run: bool = False
+    field_validation: str = "Warn"
+    applies: bool = False
+    force: bool = False
+
+
+class Outcome(enum.Enum):
+    """What is to be done about a write. STORE_THEN_GONE are two changes, in this order: the deletion's mark is seen
+    by watchers before the object goes (Pods that need no time to end)."""
+
+    STORE = "store"
+    UNCHANGED = "unchanged"
+    GONE = "gone"
+    STORE_THEN_GONE = "store-then-gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A write that passed all rules.
+
+    ``object`` is in the stored version: what to store and answer (without resourceVersion, which the log gives it), or,
+    with the present resourceVersion, what to answer when the object stays (UNCHANGED) or ends (GONE). ``last`` is the
+    state a GONE object is recorded with: as it was stored, also when the update that ended it changed it. ``expected``
+    is the revision all this is based on, 0 for "there is none".
+    """
+
+    outcome: Outcome
+    object: Object
+    expected: int = 0
+    last: Object | None = None
