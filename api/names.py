@@ -61,9 +61,9 @@ _label_value_match: Final = re.compile(_LABEL_VALUE + r"\Z").match
 _config_key_match: Final = re.compile(_CONFIG_KEY + r"\Z").match
 
 
-def max_length(limit: int) -> str:
-    """Return the words for a text that is too long."""
-    return f"must be no more than {limit} bytes"
+def max_length(limit: int, unit: str = "characters") -> str:
+    """Return the words for a text that is too long. It is bytes that count, whatever the words say."""
+    return f"must be no more than {limit} {unit}"
 
 
 def regex_message(message: str, pattern: str, *examples: str) -> str:
@@ -110,6 +110,22 @@ def dns_subdomain_with_underscores(text: str) -> list[str]:
     return problems
 
 
+_WILDCARD: Final = r"\*\." + _SUBDOMAIN
+_WILDCARD_MESSAGE: Final = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character"
+)
+_wildcard_match: Final = re.compile(_WILDCARD + r"\Z").match
+
+
+def wildcard_subdomain(text: str) -> list[str]:
+    """A DNS name of which the first part may be anything: ``*.example.com``."""
+    problems = [max_length(SUBDOMAIN_MAX)] if len(text.encode()) > SUBDOMAIN_MAX else []
+    if not _wildcard_match(text):
+        problems.append(regex_message(_WILDCARD_MESSAGE, _WILDCARD, "*.example.com"))
+    return problems
+
+
 def dns_1035_label(text: str) -> list[str]:
     """RFC 1035 label: starts with a letter."""
     problems = [max_length(LABEL_MAX)] if len(text.encode()) > LABEL_MAX else []
@@ -129,14 +145,16 @@ def _qualified_name(text: str) -> tuple[str, ...]:
         if not prefix:
             problems.append("prefix part must be non-empty")
         else:
-            problems += [f"prefix part {problem}" for problem in dns_subdomain(prefix)]
+            too_long, in_bytes = max_length(SUBDOMAIN_MAX), max_length(SUBDOMAIN_MAX, "bytes")
+            found = [in_bytes if problem == too_long else problem for problem in dns_subdomain(prefix)]
+            problems += [f"prefix part {problem}" for problem in found]
     else:
         what = regex_message(_QUALIFIED_MESSAGE, _QUALIFIED, "MyName", "my.name", "123-abc")
         return (f"a valid label key {what} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
     if not name:
         problems.append("name part must be non-empty")
     elif len(name.encode()) > LABEL_MAX:
-        problems.append(f"name part {max_length(LABEL_MAX)}")
+        problems.append("name part " + max_length(LABEL_MAX, "bytes"))
     if not _qualified_match(name):
         problems.append("name part " + regex_message(_QUALIFIED_MESSAGE, _QUALIFIED, "MyName", "my.name", "123-abc"))
     return tuple(problems)
@@ -151,7 +169,7 @@ def label_value(text: str) -> list[str]:
     """A label's value."""
     if len(text) <= LABEL_MAX and _label_value_match(text):
         return []
-    problems = [max_length(LABEL_MAX)] if len(text.encode()) > LABEL_MAX else []
+    problems = [max_length(LABEL_MAX, "bytes")] if len(text.encode()) > LABEL_MAX else []
     if not _label_value_match(text):
         problems.append(regex_message(_LABEL_VALUE_MESSAGE, _LABEL_VALUE, "MyValue", "my_value", "12345"))
     return problems
@@ -254,10 +272,16 @@ def segment_name(name: str, prefix: bool) -> list[str]:
     return path_segment(name, prefix)
 
 
+def any_name(name: str, prefix: bool) -> list[str]:
+    """Names nothing is asked of."""
+    return []
+
+
 NAME_CHECKS: Final[dict[str, NameCheck]] = {
     "subdomain": subdomain_name,
     "label": label_name,
     "label1035": label_1035_name,
     "segment": segment_name,
+    "any": any_name,
 }
 """Rules for names by the word the strategy table uses."""

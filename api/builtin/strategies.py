@@ -12,14 +12,29 @@ from typing import Final
 
 from kubechronicle.api.builtin import (
     hooks,
+    hooks_services,
     validation,
+    validation_access,
     validation_apps,
     validation_batch,
     validation_claims,
+    validation_endpoints,
+    validation_network,
     validation_pods,
+    validation_quotas,
     validation_scaling,
+    validation_services,
+    validation_storage,
 )
-from kubechronicle.api.strategy import ORPHAN, UNSUPPORTED, Strategy, SubresourceStrategy, status_update
+from kubechronicle.api.strategy import (
+    ORPHAN,
+    UNSUPPORTED,
+    Strategy,
+    SubresourceStrategy,
+    Validate,
+    ValidateUpdate,
+    status_update,
+)
 
 _STATUS: Final = MappingProxyType({"status": status_update()})
 _DEPLOYMENT_STATUS: Final = status_update(
@@ -29,7 +44,17 @@ _DEPLOYMENT_STATUS: Final = status_update(
 _PLAIN: Final = Strategy(status=False)
 """A kind that is all data."""
 
-_SEGMENT: Final = Strategy(status=False, names="segment", create_on_update=True, kube_finalizers=False)
+
+def _rbac(validate: Validate, validate_update: ValidateUpdate = lambda new, old: []) -> Strategy:
+    return Strategy(
+        status=False,
+        names="segment",
+        create_on_update=True,
+        kube_finalizers=False,
+        validate=validate,
+        validate_update=validate_update,
+    )
+
 
 _GENERATION: Final = Strategy(generation=True, subresources=_STATUS)
 
@@ -87,13 +112,15 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         names="label",
         create_on_update=True,
         returns_deleted=True,
-        prepare_create=hooks.new_service,
-        prepare_update=hooks.service_addresses_stay,
-        validate=validation.service,
-        validate_update=validation.service_update,
-        subresources=MappingProxyType({"status": status_update("spec")}),
+        prepare_create=hooks_services.new_service,
+        prepare_update=hooks_services.service_addresses_stay,
+        validate=validation_services.service,
+        validate_update=validation_services.service_update,
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation_services.service_status)}
+        ),
     ),
-    "endpoints": Strategy(status=False, create_on_update=True),
+    "endpoints": Strategy(status=False, create_on_update=True, validate=validation_endpoints.endpoints),
     "events": Strategy(
         status=False,
         create_on_update=True,
@@ -101,13 +128,23 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validate=validation.event,
         validates_whole_update=False,
     ),
-    "limitranges": Strategy(status=False, create_on_update=True),
-    "nodes": Strategy(status_on_create=True, subresources=_STATUS, validates_whole_update=False),
+    "limitranges": Strategy(status=False, create_on_update=True, validate=validation_quotas.limit_range),
+    "nodes": Strategy(
+        status_on_create=True,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation_quotas.node,
+        validate_update=validation_quotas.node_update,
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation_quotas.node_update)}),
+    ),
     "persistentvolumes": Strategy(
         returns_deleted=True,
         prepare_create=hooks.new_persistent_volume,
         subresources=MappingProxyType({"status": status_update("spec", timed=hooks.volume_status_moves)}),
         validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation_storage.persistent_volume,
+        validate_update=validation_storage.persistent_volume_update,
     ),
     "persistentvolumeclaims": Strategy(
         returns_deleted=True,
@@ -124,7 +161,16 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "replicationcontrollers": Strategy(
         generation=True, dependents=ORPHAN, subresources=_STATUS, validate=validation_apps.replication_controller
     ),
-    "resourcequotas": Strategy(returns_deleted=True, subresources=_STATUS),
+    "resourcequotas": Strategy(
+        returns_deleted=True,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation_quotas.quota,
+        validate_update=validation_quotas.quota_update,
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation_quotas.quota_status)}
+        ),
+    ),
     "serviceaccounts": Strategy(status=False, returns_deleted=True),
     "deployments.apps": Strategy(
         generation=True,
@@ -200,7 +246,11 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validate=validation.lease,
     ),
     "endpointslices.discovery.k8s.io": Strategy(
-        status=False, generation=True, generation_fields=("endpoints", "ports", "addressType")
+        status=False,
+        generation=True,
+        generation_fields=("endpoints", "ports", "addressType"),
+        validate=validation_endpoints.endpoint_slice,
+        validate_update=validation_endpoints.endpoint_slice_update,
     ),
     "priorityclasses.scheduling.k8s.io": Strategy(
         status=False,
@@ -211,27 +261,43 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validate_update=validation.priority_class_update,
     ),
     "runtimeclasses.node.k8s.io": Strategy(status=False, unconditional_update=False),
-    "roles.rbac.authorization.k8s.io": _SEGMENT,
-    "clusterroles.rbac.authorization.k8s.io": _SEGMENT,
-    "rolebindings.rbac.authorization.k8s.io": Strategy(
+    "roles.rbac.authorization.k8s.io": _rbac(validation_access.role),
+    "clusterroles.rbac.authorization.k8s.io": _rbac(validation_access.cluster_role),
+    "rolebindings.rbac.authorization.k8s.io": _rbac(validation_access.role_binding, validation_access.role_ref_update),
+    "clusterrolebindings.rbac.authorization.k8s.io": _rbac(
+        validation_access.cluster_role_binding, validation_access.role_ref_update
+    ),
+    "ingresses.networking.k8s.io": Strategy(
+        generation=True,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation_network.new_ingress,
+        validate_update=validation_network.ingress_update,
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation_services.ingress_status)}
+        ),
+    ),
+    "ingressclasses.networking.k8s.io": Strategy(
+        status=False,
+        generation=True,
+        validate=validation_network.ingress_class,
+        validate_update=validation_network.ingress_class_update,
+    ),
+    "networkpolicies.networking.k8s.io": Strategy(
+        status=False, generation=True, validates_whole_update=False, validate=validation_network.network_policy
+    ),
+    "ipaddresses.networking.k8s.io": Strategy(
         status=False,
         names="segment",
-        create_on_update=True,
-        kube_finalizers=False,
-        validate_update=validation.role_ref_update,
+        validate=validation_network.ip_address,
+        validate_update=validation_network.ip_address_update,
     ),
-    "clusterrolebindings.rbac.authorization.k8s.io": Strategy(
-        status=False,
-        names="segment",
-        create_on_update=True,
-        kube_finalizers=False,
-        validate_update=validation.role_ref_update,
+    "servicecidrs.networking.k8s.io": Strategy(
+        validates_whole_update=False,
+        validate=validation_network.service_cidr,
+        validate_update=validation_network.service_cidr_update,
+        subresources=_STATUS,
     ),
-    "ingresses.networking.k8s.io": _GENERATION,
-    "ingressclasses.networking.k8s.io": _SPEC_ONLY,
-    "networkpolicies.networking.k8s.io": _SPEC_ONLY,
-    "ipaddresses.networking.k8s.io": _PLAIN,
-    "servicecidrs.networking.k8s.io": Strategy(subresources=_STATUS),
     "poddisruptionbudgets.policy": Strategy(
         generation=True,
         unconditional_update=False,
@@ -241,15 +307,59 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
             {"status": status_update("spec", validate_update=validation_scaling.disruption_budget_status)}
         ),
     ),
-    "storageclasses.storage.k8s.io": _PLAIN,
-    "csidrivers.storage.k8s.io": Strategy(status=False, unconditional_update=False),
-    "csinodes.storage.k8s.io": Strategy(status=False, unconditional_update=False),
-    "csistoragecapacities.storage.k8s.io": Strategy(status=False, unconditional_update=False),
-    "volumeattachments.storage.k8s.io": Strategy(unconditional_update=False, subresources=_STATUS),
-    "volumeattributesclasses.storage.k8s.io": _PLAIN,
+    "storageclasses.storage.k8s.io": Strategy(
+        status=False, validate=validation_storage.storage_class, validate_update=validation_storage.storage_class_update
+    ),
+    "csidrivers.storage.k8s.io": Strategy(
+        status=False,
+        unconditional_update=False,
+        prepare_update=hooks.csi_driver_generation,
+        validate=validation_storage.csi_driver,
+        validate_update=validation_storage.csi_driver_update,
+    ),
+    "csinodes.storage.k8s.io": Strategy(
+        status=False,
+        unconditional_update=False,
+        validate=validation_storage.csi_node,
+        validate_update=validation_storage.csi_node_update,
+    ),
+    "csistoragecapacities.storage.k8s.io": Strategy(
+        status=False,
+        unconditional_update=False,
+        validate=validation_storage.storage_capacity,
+        validate_update=validation_storage.storage_capacity_update,
+    ),
+    "volumeattachments.storage.k8s.io": Strategy(
+        unconditional_update=False,
+        validate=validation_storage.attachment,
+        validate_update=validation_storage.attachment_update,
+        subresources=_STATUS,
+    ),
+    "volumeattributesclasses.storage.k8s.io": Strategy(
+        status=False,
+        validate=validation_storage.attributes_class,
+        validate_update=validation_storage.attributes_class_update,
+    ),
     "certificatesigningrequests.certificates.k8s.io": Strategy(
+        names="any",
         prepare_update=hooks.request_spec_stays,
-        subresources=MappingProxyType({"status": status_update("spec"), "approval": status_update("spec")}),
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation_access.signing_request,
+        subresources=MappingProxyType(
+            {
+                "status": status_update(
+                    "spec",
+                    validate_update=validation_access.request_status,
+                    timed=hooks.request_conditions_timed,
+                ),
+                "approval": status_update(
+                    "spec",
+                    validate_update=validation_access.request_approval,
+                    timed=hooks.request_conditions_timed,
+                ),
+            }
+        ),
     ),
     "validatingwebhookconfigurations.admissionregistration.k8s.io": Strategy(
         status=False, generation=True, generation_fields=("webhooks",), unconditional_update=False

@@ -5,20 +5,22 @@ Each states the rules of one kind; metadata has been checked already. Grown by a
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import immutable
+from kubechronicle.api.codecs.errors import DecodeError
+from kubechronicle.api.codecs.json import decode_value
 from kubechronicle.api.field_errors import (
     Cause,
-    duplicate,
     forbidden,
     invalid_value,
-    not_supported,
     required,
     too_long,
 )
+from kubechronicle.api.schema.values import json_word
 
 Object = dict[str, Any]
 
@@ -72,6 +74,20 @@ _SECRET_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 """Keys that secrets of a type must have."""
 
 
+_DOCKER: Final = ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson")
+
+
+def _docker_problem(encoded: str) -> str:
+    """Return what is wrong with a registry configuration, in Go's words, "" if nothing is."""
+    try:
+        value, _ = decode_value(base64.b64decode(encoded))
+    except DecodeError as error:
+        return str(error)
+    if value is None or isinstance(value, dict):
+        return ""
+    return f"json: cannot unmarshal {json_word(value)} into Go value of type map[string]interface {{}}"
+
+
 def secret(obj: Object) -> list[Cause]:
     """Keys are file names, the whole is limited, and typed secrets have what their type needs."""
     causes: list[Cause] = []
@@ -84,6 +100,12 @@ def secret(obj: Object) -> list[Cause]:
         causes.append(too_long("data", MAX_SECRET))
     kind = obj.get("type", "")
     causes += [required(f"data[{key}]") for key in _SECRET_KEYS.get(kind, ()) if key not in data]
+    if kind == "kubernetes.io/ssh-auth" and data.get("ssh-privatekey") == "":
+        causes.append(required("data[ssh-privatekey]"))
+    if kind in _DOCKER and _SECRET_KEYS[kind][0] in data:
+        problem = _docker_problem(data[_SECRET_KEYS[kind][0]])
+        if problem:
+            causes.append(invalid_value(f"data[{_SECRET_KEYS[kind][0]}]", "<secret contents redacted>", problem))
     if kind == "kubernetes.io/service-account-token":
         field = "metadata.annotations[kubernetes.io/service-account.name]"
         if not (obj["metadata"].get("annotations") or {}).get("kubernetes.io/service-account.name"):
@@ -97,63 +119,6 @@ def secret(obj: Object) -> list[Cause]:
 def secret_update(new: Object, old: Object) -> list[Cause]:
     """The type never changes; an immutable Secret stays as it is."""
     return immutable("type", new.get("type", ""), old.get("type", "")) + _sealed_update(new, old, "data")
-
-
-# -- services ---------------------------------------------------------------------------------------------------------
-
-SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-
-
-def service(obj: Object) -> list[Cause]:
-    """Ports, type and affinity of a service."""
-    spec = obj["spec"]
-    causes: list[Cause] = []
-    kind = spec.get("type", "")
-    if kind not in SERVICE_TYPES:
-        causes.append(not_supported("spec.type", kind, SERVICE_TYPES))
-    headless = spec.get("clusterIP") == "None"
-    ports = spec.get("ports") or ()
-    if not ports and not headless and kind != "ExternalName":
-        causes.append(required("spec.ports"))
-    seen_names: set[str] = set()
-    for index, port in enumerate(ports):
-        causes += _service_port(port, f"spec.ports[{index}]", many=len(ports) > 1, seen=seen_names)
-    affinity = spec.get("sessionAffinity", "")
-    if affinity not in ("ClientIP", "None"):
-        causes.append(not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None")))
-    return causes
-
-
-def _service_port(port: Object, field: str, *, many: bool, seen: set[str]) -> list[Cause]:
-    causes: list[Cause] = []
-    name = port.get("name", "")
-    if not name:
-        if many:
-            causes.append(required(f"{field}.name"))
-    else:
-        causes += [invalid_value(f"{field}.name", name, problem) for problem in names.dns_label(name)]
-        if name in seen:
-            causes.append(duplicate(f"{field}.name", name))
-        seen.add(name)
-    number = port.get("port", 0)
-    causes += [invalid_value(f"{field}.port", number, text) for text in names.port_number(number)]
-    if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
-        causes.append(not_supported(f"{field}.protocol", port.get("protocol", ""), ("SCTP", "TCP", "UDP")))
-    target = port.get("targetPort", 0)
-    problems = names.port_number(target) if isinstance(target, int) else names.port_name(target)
-    causes += [invalid_value(f"{field}.targetPort", target, text) for text in problems]
-    return causes
-
-
-def service_update(new: Object, old: Object) -> list[Cause]:
-    """An address, once given, stays while the type has one."""
-    spec, held = new["spec"], old["spec"]
-    if "ExternalName" in (spec.get("type"), held.get("type")) or not held.get("clusterIP"):
-        return []
-    causes: list[Cause] = []
-    if spec.get("clusterIP") != held.get("clusterIP"):
-        causes.append(invalid_value("spec.clusterIPs[0]", spec.get("clusterIPs"), "may not change once set"))
-    return causes
 
 
 # -- others -----------------------------------------------------------------------------------------------------------
@@ -189,10 +154,3 @@ def priority_class_update(new: Object, old: Object) -> list[Cause]:
     if new.get("value", 0) != old.get("value", 0):
         causes.append(forbidden("value", "may not be changed in an update."))
     return causes + immutable("preemptionPolicy", new.get("preemptionPolicy"), old.get("preemptionPolicy"))
-
-
-def role_ref_update(new: Object, old: Object) -> list[Cause]:
-    """A binding is bound to its role for good."""
-    if new.get("roleRef") == old.get("roleRef"):
-        return []
-    return [invalid_value("roleRef", new.get("roleRef"), "cannot change roleRef")]
