@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from decimal import ROUND_UP, Context, Decimal
 from typing import Final
 
@@ -116,3 +117,15 @@ def _decimal(value: Decimal, *, exponent: bool) -> str:
 def value_of(text: str | int | float) -> Decimal:
     """Return the number a quantity stands for. QuantityError if it is none."""
     return parse(str(text))[0]
+
+
+def total(texts: Iterable[str]) -> str:
+    """Return the canonical spelling of a sum, in the family of its first part that is not zero."""
+    parts = [found for found in map(parse, texts) if found[0]]
+    value = sum((number for number, _ in parts), Decimal(0))
+    if not value:
+        return "0"
+    family = parts[0][1]
+    if family == "binary" and value == value.to_integral_value():
+        return _binary(int(value))
+    return _decimal(value, exponent=family == "exponent")

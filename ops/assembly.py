@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import trio
 
+from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, State
-from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycle
-from kubechronicle.actors.admission.priority import Priority
 from kubechronicle.actors.loops.bootstrap import Advertised, Bootstrap
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
+from kubechronicle.actors.loops.service_accounts import ServiceAccountLoop
 from kubechronicle.actors.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store
@@ -39,7 +39,7 @@ from kubechronicle.http.serve_config import ServeConfig
 log = logging.getLogger(__name__)
 
 # The control loops by the name --controllers knows them by.
-CONTROLLERS = ("namespace",)
+CONTROLLERS = ("namespace", "serviceaccount")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,7 @@ class Plan:
     http: HttpSettings
     authenticators: Sequence[Authenticator] = ()
     controllers: frozenset[str] = frozenset(CONTROLLERS)
+    admission_plugins: frozenset[str] = plugins.DEFAULT
     drain_grace: float = 10.0
 
 
@@ -106,7 +107,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     consistency = ConsistentRead(revision_log, tail)
     reads = Reads(log=revision_log, views=views, consistency=consistency, describe=describe)
     state = State(peek=reads.peek, entries=lambda resource, namespace: views[resource].entries(namespace))
-    admission = AdmissionChain([NamespaceLifecycle(), Priority()], state)
+    admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state)
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
     store = Store(registry=builtin_registry(), reads=reads, writes=writes)
     bootstrap = Bootstrap(store, plan.advertised)
@@ -129,6 +130,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     loops = [ChildSpec(name="bootstrap", run=bootstrap.run)]
     if "namespace" in plan.controllers:
         loops.append(ChildSpec(name="namespace", run=NamespaceLifecycleLoop(store).run))
+    if "serviceaccount" in plan.controllers:
+        loops.append(ChildSpec(name="serviceaccount", run=ServiceAccountLoop(store).run))
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
         await assembly._serve(task_status=task_status)

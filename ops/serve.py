@@ -22,6 +22,7 @@ from pathlib import Path
 
 import trio
 
+from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.loops.bootstrap import Advertised
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres import PostgresLog, migrate, open_postgres_log
@@ -66,6 +67,7 @@ class Inputs:
 
     authenticators: list[Authenticator]
     controllers: frozenset[str]
+    admission_plugins: frozenset[str]
     place: Place
 
 
@@ -100,7 +102,10 @@ def check_inputs(settings: Settings) -> Inputs:
     """Everything that can be found wrong without starting anything. OperatorError."""
     _check_certificates(settings)
     return Inputs(
-        authenticators=_authenticators(settings), controllers=_controllers(settings), place=find_place(settings)
+        authenticators=_authenticators(settings),
+        controllers=_controllers(settings),
+        admission_plugins=_admission_plugins(settings),
+        place=find_place(settings),
     )
 
 
@@ -137,6 +142,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki) -> Plan:
         ),
         authenticators=inputs.authenticators,
         controllers=inputs.controllers,
+        admission_plugins=inputs.admission_plugins,
     )
 
 
@@ -212,6 +218,22 @@ def _controllers(settings: Settings) -> frozenset[str]:
         return frozenset(settings.controllers.chosen_from(CONTROLLERS))
     except ValueError as error:
         raise OperatorError(f"--controllers: {error}") from None
+
+
+def _admission_plugins(settings: Settings) -> frozenset[str]:
+    flags = {
+        "enable-admission-plugins": settings.enable_admission_plugins,
+        "disable-admission-plugins": settings.disable_admission_plugins,
+    }
+    chosen = {flag: frozenset(listed.names if listed is not None else ()) for flag, listed in flags.items()}
+    for flag, names in chosen.items():
+        if unknown := sorted(names - set(plugins.NAMES)):
+            known = ", ".join(plugins.NAMES)
+            raise OperatorError(f"--{flag}: there is no admission plugin {unknown[0]!r}, only {known}")
+    enabled, disabled = chosen.values()
+    if both := sorted(enabled & disabled):
+        raise OperatorError(f"--enable-admission-plugins and --disable-admission-plugins: {both[0]} is in both")
+    return (plugins.DEFAULT | enabled) - disabled
 
 
 def _names(settings: Settings, place: Place) -> Names:

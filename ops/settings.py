@@ -37,6 +37,8 @@ class Settings:
     data_dir: types.Directory
     service_cluster_ip_range: types.IPNetwork
     controllers: types.Controllers
+    enable_admission_plugins: types.Names | None
+    disable_admission_plugins: types.Names | None
     request_timeout: types.Seconds
     min_request_timeout: types.Count
     max_requests_inflight: types.Count
@@ -111,6 +113,17 @@ FLAGS = (
     Flag(
         name="controllers", placeholder="LIST", default="*",
         help="Control loops to run, comma-separated: * means all, NAME adds one, -NAME leaves one out; empty: none.",
+    ),
+    Flag(
+        name="enable-admission-plugins", placeholder="LIST", default="",
+        help="Admission plugins to run beside those that run by default, comma-separated: DenyServiceExternalIPs.",
+    ),
+    Flag(
+        name="disable-admission-plugins", placeholder="LIST", default="",
+        help="Admission plugins not to run though they do by default, comma-separated: NamespaceLifecycle, "
+        "LimitRanger, ServiceAccount, TaintNodesByCondition, PodSecurity, Priority, DefaultTolerationSeconds, "
+        "DefaultStorageClass, StorageObjectInUseProtection, PersistentVolumeClaimResize, RuntimeClass, "
+        "DefaultIngressClass, PodTopologyLabels.",
     ),
     Flag(
         name="request-timeout", placeholder="DURATION", default="1m0s",

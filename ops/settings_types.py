@@ -51,6 +51,13 @@ class Controllers:
         return [name for name in wanted if f"-{name}" not in self.patterns]
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A list of names, comma-separated."""
+
+    names: tuple[str, ...]
+
+
 def _text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"must be a single value, got {value!r}")
@@ -137,6 +144,10 @@ def _controllers(value: Any, _: object) -> Controllers:
     return Controllers(tuple(part.strip() for part in map(_text, parts) if part.strip()))
 
 
+def _names(value: Any, _: object) -> Names:
+    return Names(_controllers(value, _).patterns)
+
+
 ReadableFile = NewType("ReadableFile", Path)
 Directory = NewType("Directory", Path)
 
@@ -151,6 +162,7 @@ CONVERTERS: dict[Any, Callable[[Any, Any], Any]] = {
     DatabaseURL: _database_url,
     Hostname: _hostname,
     Controllers: _controllers,
+    Names: _names,
 }
 
 

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import trio
 
+from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.loops.bootstrap import Advertised
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor
@@ -183,13 +184,24 @@ class InProcess:
         return self.assembly.application.metrics.registry.get_sample_value(name, labels)
 
 
-def plan(*, address: str = "10.1.0.1", controllers: frozenset[str] = frozenset(), **settings: Any) -> Plan:
+# Namespaces are made by hand here, with no controller to give them a service account.
+ADMISSION = plugins.DEFAULT - {"ServiceAccount"}
+
+
+def plan(
+    *,
+    address: str = "10.1.0.1",
+    controllers: frozenset[str] = frozenset(),
+    admission: frozenset[str] = ADMISSION,
+    **settings: Any,
+) -> Plan:
     return Plan(
         listen=ServeConfig(tls_cert_file="", tls_private_key_file=""),
         advertised=Advertised(address=address, port=6443, service_range="10.96.0.0/16"),
         http=HttpSettings(server_address=f"{address}:6443", server_version="0.1", **settings),
         authenticators=[ClientCertificates(), StaticTokens(USERS)],
         controllers=controllers,
+        admission_plugins=admission,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 import trio
 
+from kubechronicle.api import status
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.status import StatusError
 from kubechronicle.eventlog.entries import Entry
@@ -138,3 +139,12 @@ async def patiently(check: Callable[[Attributes], None], attributes: Attributes)
         except NotYet:
             await trio.sleep(PATIENCE_INTERVAL)
     check(attributes)
+
+
+def forbidden(attributes: Attributes, why: str) -> StatusError:
+    """403 as admission words it: of an object without a name its generateName is told, "Unknown" if it has neither."""
+    name = attributes.name
+    if not name and attributes.object is not None:
+        meta = attributes.object.get("metadata") or {}
+        name = meta.get("name") or meta.get("generateName") or "Unknown"
+    return status.forbidden(attributes.rt, name, why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubechronicle.actors.admission.chain import Attributes, State
+from kubechronicle.actors.admission.chain import CREATE, DELETE, AdmissionPlugin, Attributes, State
 from kubechronicle.api import status
 from kubechronicle.api.field_errors import Cause
 from kubechronicle.api.registry import ResourceType
@@ -18,8 +18,9 @@ IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 REVIEWS_GROUP = "authorization.k8s.io"
 
 
-class NamespaceLifecycle:
+class NamespaceLifecycle(AdmissionPlugin):
     name = "NamespaceLifecycle"
+    operations = frozenset({CREATE, DELETE})
 
     def admit(self, attributes: Attributes, state: State) -> None:
         rt = attributes.rt
@@ -53,9 +54,6 @@ def _terminating(rt: ResourceType, name: str, namespace: Entry) -> StatusError:
     why = f"unable to create new content in namespace {namespace.key.name} because it is being terminated"
     error = status.forbidden(rt, name, why)
     message = f"namespace {namespace.key.name} is being terminated"
-    since = namespace.object()["metadata"].get("deletionTimestamp", "")
-    if since:
-        message += f" since {since}"
     error.details = {
         **(error.details or {}),
         "causes": [Cause("NamespaceTerminating", message, "metadata.namespace").body()],

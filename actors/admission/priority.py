@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubechronicle.actors.admission.chain import Attributes, State
+from kubechronicle.actors.admission.chain import UPDATE, AdmissionPlugin, Attributes, State, forbidden
 from kubechronicle.api import status
 
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
 
 
-class Priority:
+class Priority(AdmissionPlugin):
     name = "Priority"
+    resources = frozenset({"pods", PRIORITY_CLASSES})
 
     def admit(self, attributes: Attributes, state: State) -> None:
         if attributes.rt.resource != "pods" or attributes.subresource or attributes.object is None:
@@ -32,6 +33,16 @@ class Priority:
             return
         if attributes.operation == "CREATE":
             self._resolve(attributes, spec, state)
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        """One class is the default, not two."""
+        marked = attributes.object
+        if attributes.rt.resource != PRIORITY_CLASSES or marked is None or not marked.get("globalDefault"):
+            return
+        held = _default_class(state).get("metadata", {}).get("name", "")
+        if held and not (attributes.operation == UPDATE and held == marked["metadata"]["name"]):
+            why = f"PriorityClass {held} is already marked as default. Only one default can exist"
+            raise forbidden(attributes, why)
 
     def _resolve(self, attributes: Attributes, spec: dict[str, Any], state: State) -> None:
         name = spec.get("priorityClassName", "")

@@ -1,0 +1,183 @@
+"""LimitRanger: containers get a namespace's default requests and limits, and stay within its minima, maxima and ratios;
+so do whole pods and claims (plugin/pkg/admission/limitranger of kube-apiserver).
+
+    LimitRange: Container default cpu 500m, defaultRequest cpu 100m, max cpu 1
+    pod without resources → requests cpu 100m, limits cpu 500m, and an annotation that says so
+    pod with limits cpu 2 → 403 maximum cpu usage per Container is 1, but limit is 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kubechronicle.actors.admission.chain import UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.api.quantity import total, value_of
+
+Object = dict[str, Any]
+Amounts = Mapping[str, str]
+# What is to be added up, by name of the resource.
+Sums = dict[str, tuple[str, ...]]
+
+LIMIT_RANGES: Final = "limitranges"
+CLAIMS: Final = "persistentvolumeclaims"
+ANNOTATION: Final = "kubernetes.io/limit-ranger"
+# What a pod's own resources may say; for other names the sum of its containers counts.
+POD_LEVEL: Final = ("cpu", "memory", "hugepages-")
+KINDS: Final = (("containers", "container"), ("initContainers", "init container"))
+
+
+class LimitRanger(AdmissionPlugin):
+    name = "LimitRanger"
+    resources = frozenset({"pods", CLAIMS})
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        if attributes.rt.resource == "pods" and attributes.object is not None and _concerns(attributes):
+            for limits in _limit_ranges(attributes, state):
+                _apply_defaults(attributes.object, limits)
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        if attributes.object is None or not _concerns(attributes):
+            return
+        check = _claim_problems if attributes.rt.resource == CLAIMS else _pod_problems
+        for limits in _limit_ranges(attributes, state):
+            problems = list(dict.fromkeys(check(attributes.object.get("spec") or {}, limits)))
+            if problems:
+                raise forbidden(attributes, problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+
+
+def _concerns(attributes: Attributes) -> bool:
+    """Pods when they are made or resized, since nothing else changes their resources; claims always."""
+    if attributes.rt.resource == "pods" and attributes.operation == UPDATE:
+        return attributes.subresource == "resize"
+    return not attributes.subresource
+
+
+def _limit_ranges(attributes: Attributes, state: State) -> list[list[Object]]:
+    """The limits of each LimitRange of the namespace; none for what is being deleted."""
+    if attributes.old is not None and "deletionTimestamp" in attributes.old.object()["metadata"]:
+        return []
+    found = (entry.object() for entry in state.entries(LIMIT_RANGES, attributes.namespace))
+    return [(one.get("spec") or {}).get("limits") or [] for one in found]
+
+
+# -- defaults ---------------------------------------------------------------------------------------------------------
+
+
+def _apply_defaults(pod: Object, limits: list[Object]) -> None:
+    requests: dict[str, str] = {}
+    maxima: dict[str, str] = {}
+    for limit in limits:
+        if limit.get("type") == "Container":
+            requests.update(limit.get("defaultRequest") or {})
+            maxima.update(limit.get("default") or {})
+    told: list[str] = []
+    spec = pod.get("spec") or {}
+    for field, what in KINDS:
+        for container in spec.get(field) or []:
+            resources = container.setdefault("resources", {})
+            for side, values, word in (("requests", requests, "request"), ("limits", maxima, "limit")):
+                present = resources.get(side) or {}
+                missing = sorted(values.keys() - present.keys())
+                if missing:
+                    resources[side] = {**present, **{name: values[name] for name in missing}}
+                    told.append(f"{', '.join(missing)} {word} for {what} {container.get('name', '')}")
+    if told:
+        meta = pod["metadata"]
+        text = "LimitRanger plugin set: " + "; ".join(told)
+        meta["annotations"] = {**(meta.get("annotations") or {}), ANNOTATION: text}
+
+
+# -- constraints ------------------------------------------------------------------------------------------------------
+
+
+def _pod_problems(spec: Object, limits: list[Object]) -> Iterable[str]:
+    for limit in limits:
+        kind = limit.get("type", "")
+        if kind == "Container":
+            for field, _ in KINDS:
+                for container in spec.get(field) or []:
+                    resources = container.get("resources") or {}
+                    yield from _violations(limit, resources.get("requests") or {}, resources.get("limits") or {})
+        elif kind == "Pod":
+            yield from _violations(limit, pod_total(spec, "requests"), pod_total(spec, "limits"))
+
+
+def _violations(limit: Object, requests: Amounts, limits: Amounts) -> Iterable[str]:
+    kind = limit.get("type", "")
+    for name, bound in sorted((limit.get("min") or {}).items()):
+        head = f"minimum {name} usage per {kind} is {bound}"
+        if name not in requests:
+            yield f"{head}.  No request is specified"
+        elif value_of(requests[name]) < value_of(bound):
+            yield f"{head}, but request is {requests[name]}"
+        elif name in limits and value_of(limits[name]) < value_of(bound):
+            yield f"{head}, but limit is {limits[name]}"
+    for name, bound in sorted((limit.get("max") or {}).items()):
+        head = f"maximum {name} usage per {kind} is {bound}"
+        if name not in limits:
+            yield f"{head}.  No limit is specified"
+        elif value_of(limits[name]) > value_of(bound):
+            yield f"{head}, but limit is {limits[name]}"
+        elif name in requests and value_of(requests[name]) > value_of(bound):
+            yield f"{head}, but request is {requests[name]}"
+    for name, bound in sorted((limit.get("maxLimitRequestRatio") or {}).items()):
+        head = f"{name} max limit to request ratio per {kind} is {bound}"
+        request, most = value_of(requests.get(name, "0")), value_of(limits.get(name, "0"))
+        if not request:
+            yield f"{head}, but no request is specified or request is 0"
+        elif not most:
+            yield f"{head}, but no limit is specified or limit is 0"
+        elif most / request > value_of(bound):
+            yield f"{head}, but provided ratio is {float(most / request):f}"
+
+
+def _claim_problems(spec: Object, limits: list[Object]) -> Iterable[str]:
+    requests = (spec.get("resources") or {}).get("requests") or {}
+    for limit in limits:
+        if limit.get("type") != "PersistentVolumeClaim":
+            continue
+        yield from _violations({"type": limit["type"], "min": limit.get("min")}, requests, {})
+        for name, bound in sorted((limit.get("max") or {}).items()):
+            head = f"maximum {name} usage per {limit['type']} is {bound}"
+            if name not in requests:
+                yield f"{head}.  No request is specified"
+            elif value_of(requests[name]) > value_of(bound):
+                yield f"{head}, but request is {requests[name]}"
+
+
+def pod_total(spec: Object, side: str) -> dict[str, str]:
+    """What a pod asks for as a whole: its containers and sidecars together, or what an init container needs beside the
+    sidecars started before it, if that is more; the pod's own word where it has one. ``side``: requests or limits."""
+    sums: Sums = {}
+    for container in spec.get("containers") or []:
+        _add(sums, (container.get("resources") or {}).get(side) or {})
+    beside: Sums = {}
+    peak: Sums = {}
+    for container in spec.get("initContainers") or []:
+        own = (container.get("resources") or {}).get(side) or {}
+        if container.get("restartPolicy") == "Always":
+            _add(sums, own)
+            _add(beside, own)
+            needed = dict(beside)
+        else:
+            needed = dict(beside)
+            _add(needed, own)
+        _raise(peak, needed)
+    _raise(sums, peak)
+    texts = {name: total(parts) for name, parts in sums.items()}
+    for name, text in ((spec.get("resources") or {}).get(side) or {}).items():
+        if name.startswith(POD_LEVEL):
+            texts[name] = text
+    return texts
+
+
+def _add(sums: Sums, more: Amounts) -> None:
+    for name, text in more.items():
+        sums[name] = (*sums.get(name, ()), text)
+
+
+def _raise(sums: Sums, other: Sums) -> None:
+    for name, texts in other.items():
+        if name not in sums or value_of(total(texts)) > value_of(total(sums[name])):
+            sums[name] = texts

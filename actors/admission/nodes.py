@@ -1,0 +1,79 @@
+"""What nodes have to do with pods and their own beginning: TaintNodesByCondition, DefaultTolerationSeconds and
+PodTopologyLabels (plugin/pkg/admission/{nodetaint,defaulttolerationseconds,podtopologylabels} of kube-apiserver)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State
+
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+# --default-not-ready-toleration-seconds and its sister, as they are by default.
+TOLERATION_SECONDS: Final = 300
+TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+
+
+class TaintNodesByCondition(AdmissionPlugin):
+    """A new node takes no pods until its conditions have been looked at."""
+
+    name = "TaintNodesByCondition"
+    resources = frozenset({"nodes"})
+    operations = frozenset({CREATE})
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        node = attributes.object
+        if node is None or attributes.subresource:
+            return
+        spec = node.setdefault("spec", {})
+        taints = spec.get("taints") or []
+        if all((taint.get("key"), taint.get("effect")) != (NOT_READY, "NoSchedule") for taint in taints):
+            spec["taints"] = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
+
+
+class DefaultTolerationSeconds(AdmissionPlugin):
+    """Pods stay five minutes on a node that is gone, unless they say otherwise."""
+
+    name = "DefaultTolerationSeconds"
+    resources = frozenset({"pods"})
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        pod = attributes.object
+        if pod is None or attributes.subresource:
+            return
+        spec = pod.setdefault("spec", {})
+        tolerations = spec.get("tolerations") or []
+        missing = [key for key in (NOT_READY, UNREACHABLE) if not any(_tolerates(one, key) for one in tolerations)]
+        if missing:
+            spec["tolerations"] = [*tolerations, *map(_toleration, missing)]
+
+
+def _tolerates(toleration: dict[str, Any], key: str) -> bool:
+    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
+
+
+def _toleration(key: str) -> dict[str, Any]:
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
+
+
+class PodTopologyLabels(AdmissionPlugin):
+    """A pod carries zone and region of the node it is bound to, or made on."""
+
+    name = "PodTopologyLabels"
+    resources = frozenset({"pods"})
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        obj = attributes.object
+        if obj is None or attributes.subresource not in ("", "binding"):
+            return
+        if attributes.subresource:
+            target = obj.get("target") or {}
+            node = target.get("name", "") if target.get("kind") == "Node" else ""
+        else:
+            node = (obj.get("spec") or {}).get("nodeName", "")
+        entry = state.peek("nodes", "", node) if node else None
+        if entry is None:
+            return
+        found = {name: entry.labels[name] for name in TOPOLOGY_LABELS if name in entry.labels}
+        if found:
+            obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **found}

@@ -1,0 +1,51 @@
+"""All admission plugins, in the order in which they are asked (kube-apiserver's), and which of them run.
+
+A plugin that changes objects sees what those before it have made of them: RuntimeClass, for one, adds its tolerations
+after DefaultTolerationSeconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from kubechronicle.actors.admission.chain import Admits
+from kubechronicle.actors.admission.external_ips import DenyServiceExternalIPs
+from kubechronicle.actors.admission.ingress import DefaultIngressClass
+from kubechronicle.actors.admission.limit_ranger import LimitRanger
+from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycle
+from kubechronicle.actors.admission.nodes import DefaultTolerationSeconds, PodTopologyLabels, TaintNodesByCondition
+from kubechronicle.actors.admission.pod_security import PodSecurity
+from kubechronicle.actors.admission.priority import Priority
+from kubechronicle.actors.admission.runtime_class import RuntimeClass
+from kubechronicle.actors.admission.service_account import ServiceAccount
+from kubechronicle.actors.admission.storage import (
+    DefaultStorageClass,
+    PersistentVolumeClaimResize,
+    StorageObjectInUseProtection,
+)
+
+PLUGINS: Final[tuple[Callable[[], Admits], ...]] = (
+    NamespaceLifecycle,
+    LimitRanger,
+    ServiceAccount,
+    TaintNodesByCondition,
+    PodSecurity,
+    Priority,
+    DefaultTolerationSeconds,
+    DefaultStorageClass,
+    StorageObjectInUseProtection,
+    PersistentVolumeClaimResize,
+    RuntimeClass,
+    DefaultIngressClass,
+    DenyServiceExternalIPs,
+    PodTopologyLabels,
+)
+NAMES: Final = tuple(plugin().name for plugin in PLUGINS)
+DEFAULT: Final = frozenset(NAMES) - {"DenyServiceExternalIPs"}
+"""The plugins that run unless an operator says otherwise."""
+
+
+def plugins_in_order(enabled: Collection[str]) -> list[Admits]:
+    """The plugins of these names."""
+    return [plugin for plugin in (make() for make in PLUGINS) if plugin.name in enabled]

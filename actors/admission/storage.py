@@ -1,0 +1,96 @@
+"""Volumes and their claims: DefaultStorageClass, StorageObjectInUseProtection and PersistentVolumeClaimResize
+(plugin/pkg/admission/storage of kube-apiserver)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.defaults import newest_default
+from kubechronicle.api.quantity import value_of
+
+CLAIMS: Final = "persistentvolumeclaims"
+STORAGE_CLASSES: Final = "storageclasses.storage.k8s.io"
+CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+DEFAULT_ANNOTATIONS: Final = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+PROTECTED: Final = {
+    CLAIMS: "kubernetes.io/pvc-protection",
+    "persistentvolumes": "kubernetes.io/pv-protection",
+    "volumeattributesclasses.storage.k8s.io": "kubernetes.io/vac-protection",
+}
+
+
+class DefaultStorageClass(AdmissionPlugin):
+    """A claim that names no class gets the default one, if there is one; "" is a name."""
+
+    name = "DefaultStorageClass"
+    resources = frozenset({CLAIMS})
+    operations = frozenset({CREATE})
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        claim = attributes.object
+        if claim is None or attributes.subresource:
+            return
+        spec = claim.setdefault("spec", {})
+        if "storageClassName" in spec or CLASS_ANNOTATION in (claim["metadata"].get("annotations") or {}):
+            return
+        name = newest_default(state.entries(STORAGE_CLASSES, ""), DEFAULT_ANNOTATIONS)
+        if name:
+            spec["storageClassName"] = name
+
+
+class StorageObjectInUseProtection(AdmissionPlugin):
+    """What is used is not deleted: a controller takes the finalizer away when the last user is gone."""
+
+    name = "StorageObjectInUseProtection"
+    resources = frozenset(PROTECTED)
+    operations = frozenset({CREATE})
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        if attributes.object is None or attributes.subresource:
+            return
+        meta = attributes.object["metadata"]
+        finalizers = meta.get("finalizers") or []
+        ours = PROTECTED[attributes.rt.resource]
+        if ours not in finalizers:
+            meta["finalizers"] = [*finalizers, ours]
+
+
+class PersistentVolumeClaimResize(AdmissionPlugin):
+    """A claim grows only when it is bound and its class allows it."""
+
+    name = "PersistentVolumeClaimResize"
+    resources = frozenset({CLAIMS})
+    operations = frozenset({UPDATE})
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        claim = attributes.object
+        if claim is None or attributes.old is None or attributes.subresource:
+            return
+        old = attributes.old.object()
+        if _size(claim) <= _size(old):
+            return
+        if (old.get("status") or {}).get("phase") != "Bound":
+            raise forbidden(attributes, "Only bound persistent volume claims can be expanded")
+        name = _class_of(claim)
+        entry = state.peek(STORAGE_CLASSES, "", name) if name and name == _class_of(old) else None
+        if entry is None or not entry.object().get("allowVolumeExpansion"):
+            why = (
+                "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "
+                "support resize"
+            )
+            raise forbidden(attributes, why)
+
+
+def _size(claim: dict[str, Any]) -> Any:
+    requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
+    return value_of(requests.get("storage", "0"))
+
+
+def _class_of(claim: dict[str, Any]) -> str:
+    annotation = (claim["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
+    name: str = annotation if annotation is not None else (claim.get("spec") or {}).get("storageClassName") or ""
+    return name
