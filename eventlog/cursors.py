@@ -84,6 +84,7 @@ class WatchCursor:
             if events:
                 return events
             if self._ended:
+                await trio.lowlevel.checkpoint()  # whoever asks again and again must not keep all others from running
                 return []
             if self._revision >= self._view.applied:
                 with trio.move_on_at(math.inf if deadline is None else deadline) as waited:
