@@ -120,7 +120,9 @@ class Writes:
             try:
                 return _telling(await self._change(caller, target, prepare), warnings, target)
             except status.StatusError as error:
-                if error.code != 404 or not creates:
+                # Nothing runs between the refusal and this look: it was said because the object is not there.
+                there = self._reads.peek(target.rt.resource, target.namespace, target.name) is not None
+                if error.code != 404 or not creates or there:
                     raise
             context = replace(context_of(target, creates=True), applies=True, force=force)
             new, told = pipeline.apply_new(target.rt, body, context)

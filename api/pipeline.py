@@ -3,6 +3,7 @@
     create    decode_object → accept_create → [mutating admission] → finish_create
     update    decode_object → accept_update → [mutating admission] → finish_update
     patch     apply_patch   → accept_update → [mutating admission] → finish_update
+    apply     as a patch; where there is nothing yet: apply_new → accept_create → …
     delete    prepare_delete → delete_answer
 
 The order is kube-apiserver's: managed fields are computed from what the client wrote, before admission and strategies

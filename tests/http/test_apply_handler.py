@@ -1,0 +1,96 @@
+"""PATCH with application/apply-patch+yaml through the handlers: creation, races, dry runs, subresources, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from in_process import MAPS, Answer, InProcess, open_server
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+TYPE = {"content-type": "application/apply-patch+yaml"}
+
+
+def config_map(**data: str) -> Any:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}
+
+
+def deployment(**spec: Any) -> Any:
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template, **spec}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": spec}
+
+
+async def apply(server: InProcess, target: str, body: Any, manager: str = "m1", query: str = "") -> Answer:
+    return await server.ask("PATCH", f"{target}?fieldManager={manager}{query}", body, headers=TYPE)
+
+
+async def test_creates_updates_and_leaves_alone() -> None:
+    async with open_server() as server:
+        created = await apply(server, f"{MAPS}/a", config_map(k="v"))
+        assert created.status == 201
+        again = await apply(server, f"{MAPS}/a", config_map(k="v"))
+        assert (again.status, again.json()) == (200, created.json())
+        changed = (await apply(server, f"{MAPS}/a", b"apiVersion: v1\nkind: ConfigMap\ndata: {k: w}\n")).ok()
+        assert changed["data"] == {"k": "w"}
+        assert changed["metadata"]["uid"] == created.json()["metadata"]["uid"]
+
+
+async def test_conflict_and_force() -> None:
+    async with open_server() as server:
+        await apply(server, f"{MAPS}/a", config_map(k="v"))
+        refused = (await apply(server, f"{MAPS}/a", config_map(k="w"), "m2")).refused(409)
+        assert refused["message"] == 'Apply failed with 1 conflict: conflict with "m1": .data.k'
+        assert refused["details"]["causes"][0]["reason"] == "FieldManagerConflict"
+        assert (await apply(server, f"{MAPS}/a", config_map(k="w"), "m2", "&force=true")).ok()["data"] == {"k": "w"}
+
+
+async def test_of_two_that_create_one_updates() -> None:
+    async with open_server() as server:
+        codes: list[int] = []
+
+        async def one(manager: str, **data: str) -> None:
+            codes.append((await apply(server, f"{MAPS}/a", config_map(**data), manager)).status)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: one("m1", k="v"))
+            nursery.start_soon(lambda: one("m2", l="w"))
+        assert sorted(codes) == [200, 201]
+        assert (await server.get(f"{MAPS}/a"))["data"] == {"k": "v", "l": "w"}
+
+
+async def test_dry_run_stores_nothing() -> None:
+    async with open_server() as server:
+        assert (await apply(server, f"{MAPS}/a", config_map(k="v"), query="&dryRun=All")).status == 201
+        (await server.ask("GET", f"{MAPS}/a")).refused(404)
+        await apply(server, f"{MAPS}/a", config_map(k="v"))
+        assert (await apply(server, f"{MAPS}/a", config_map(k="w"), query="&dryRun=All")).ok()["data"] == {"k": "w"}
+        assert (await server.get(f"{MAPS}/a"))["data"] == {"k": "v"}
+
+
+async def test_scale_and_status() -> None:
+    async with open_server() as server:
+        target = f"{DEPLOYMENTS}/a"
+        scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 5}}
+        for below, body in (("scale", scale), ("status", deployment())):
+            (await apply(server, f"{target}/{below}", body)).refused(404)
+        await apply(server, target, deployment(replicas=2))
+        (await apply(server, f"{target}/scale", scale, "scaler")).refused(409)
+        answer = (await apply(server, f"{target}/scale", scale, "scaler", "&force=true")).ok()
+        assert (answer["kind"], answer["spec"]) == ("Scale", {"replicas": 5})
+        stored = await server.get(target)
+        owners = {entry["manager"]: entry.get("subresource") for entry in stored["metadata"]["managedFields"]}
+        assert (stored["spec"]["replicas"], owners) == (5, {"m1": None, "scaler": "scale"})
+
+
+async def test_refusals_before_anything_is_read() -> None:
+    async with open_server() as server:
+        answer = await server.ask("PATCH", f"{MAPS}/a", config_map(k="v"), headers=TYPE)
+        assert answer.refused(422)["details"]["causes"][0]["field"] == "fieldManager"
+        merge = {"content-type": "application/merge-patch+json"}
+        (await server.ask("PATCH", f"{MAPS}/a?force=true", {"data": {}}, headers=merge)).refused(422)
+        duplicate = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: a, k: b}\n"
+        (await apply(server, f"{MAPS}/a", duplicate, query="&fieldValidation=Strict")).refused(400)
+        warned = await apply(server, f"{MAPS}/a", duplicate)
+        assert warned.header("warning") == '299 - "line 4: key \\"k\\" already set in map"'
+        (await apply(server, "/api/v1/namespaces/none/configmaps/a", config_map(k="v"))).refused(404)
