@@ -124,12 +124,19 @@ def apply(
     merged = structured_merge.merge(live, config, kind)
     mine = field_sets.without_paths(field_set(config, kind), reset)
     held[own] = _entry(writer, mine)
-    if last is not None and last["fieldsV1"]:
+    if last is not None and _lets_go(last, mine, writer.api_version):
         merged = _prune(merged, held, last, writer.api_version, versions)
     held = _settle(live, merged, held, own, force=force, reset=reset, versions=versions, writer=writer, kind=kind)
     changed = merged != live
     _finish_own(held, own, last, now=writer.now if changed else "")
     return Applied(merged if changed else None, managed_fields.ordered(list(held.values())))
+
+
+def _lets_go(last: Entry, mine: FieldSet, api_version: str) -> bool:
+    """Tell whether something may have to be removed: not if all that was applied last time is applied again."""
+    if last.get("apiVersion") != api_version:
+        return bool(last["fieldsV1"])
+    return bool(field_sets.difference(last["fieldsV1"], mine))
 
 
 def _reconciled(live: Object, entries: list[Entry], versions: Versions) -> dict[ManagerKey, Entry]:
@@ -164,9 +171,7 @@ def _finish_own(held: dict[ManagerKey, Entry], own: ManagerKey, last: Entry | No
 # -- what the manager no longer applies -------------------------------------------------------------------------------
 
 
-def _prune(
-    merged: Object, held: dict[ManagerKey, Entry], last: Entry, api_version: str, versions: Versions
-) -> Object:
+def _prune(merged: Object, held: dict[ManagerKey, Entry], last: Entry, api_version: str, versions: Versions) -> Object:
     """Take out what the manager applied last time and nobody owns now; ``held`` has its new entry already."""
     last_version = last.get("apiVersion", "")
     typed = versions(merged, last_version)
