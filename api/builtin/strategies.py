@@ -14,25 +14,22 @@ from kubechronicle.api.builtin import (
     hooks,
     hooks_services,
     validation,
-    validation_access,
     validation_apps,
     validation_batch,
     validation_claims,
     validation_endpoints,
-    validation_network,
     validation_pods,
     validation_quotas,
     validation_scaling,
     validation_services,
     validation_storage,
 )
+from kubechronicle.api.builtin.strategies_groups import GROUPS
 from kubechronicle.api.strategy import (
     ORPHAN,
     UNSUPPORTED,
     Strategy,
     SubresourceStrategy,
-    Validate,
-    ValidateUpdate,
     status_update,
 )
 
@@ -41,24 +38,6 @@ _DEPLOYMENT_STATUS: Final = status_update(
     "spec", metadata=("labels",), validate_update=validation_apps.deployment_status
 )
 
-_PLAIN: Final = Strategy(status=False)
-"""A kind that is all data."""
-
-
-def _rbac(validate: Validate, validate_update: ValidateUpdate = lambda new, old: []) -> Strategy:
-    return Strategy(
-        status=False,
-        names="segment",
-        create_on_update=True,
-        kube_finalizers=False,
-        validate=validate,
-        validate_update=validate_update,
-    )
-
-
-_GENERATION: Final = Strategy(generation=True, subresources=_STATUS)
-
-_SPEC_ONLY: Final = Strategy(status=False, generation=True)
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "configmaps": Strategy(status=False, validate=validation.config_map, validate_update=validation.config_map_update),
@@ -238,157 +217,5 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         names="segment",
         validate=validation_scaling.autoscaler,
     ),
-    "leases.coordination.k8s.io": Strategy(
-        status=False,
-        create_on_update=True,
-        unconditional_update=False,
-        validates_whole_update=False,
-        validate=validation.lease,
-    ),
-    "endpointslices.discovery.k8s.io": Strategy(
-        status=False,
-        generation=True,
-        generation_fields=("endpoints", "ports", "addressType"),
-        validate=validation_endpoints.endpoint_slice,
-        validate_update=validation_endpoints.endpoint_slice_update,
-    ),
-    "priorityclasses.scheduling.k8s.io": Strategy(
-        status=False,
-        generation=True,
-        generation_fields=(),
-        validates_whole_update=False,
-        validates_spec_update=False,
-        validate_update=validation.priority_class_update,
-    ),
-    "runtimeclasses.node.k8s.io": Strategy(status=False, unconditional_update=False),
-    "roles.rbac.authorization.k8s.io": _rbac(validation_access.role),
-    "clusterroles.rbac.authorization.k8s.io": _rbac(validation_access.cluster_role),
-    "rolebindings.rbac.authorization.k8s.io": _rbac(validation_access.role_binding, validation_access.role_ref_update),
-    "clusterrolebindings.rbac.authorization.k8s.io": _rbac(
-        validation_access.cluster_role_binding, validation_access.role_ref_update
-    ),
-    "ingresses.networking.k8s.io": Strategy(
-        generation=True,
-        validates_whole_update=False,
-        validates_spec_update=False,
-        validate=validation_network.new_ingress,
-        validate_update=validation_network.ingress_update,
-        subresources=MappingProxyType(
-            {"status": status_update("spec", validate_update=validation_services.ingress_status)}
-        ),
-    ),
-    "ingressclasses.networking.k8s.io": Strategy(
-        status=False,
-        generation=True,
-        validate=validation_network.ingress_class,
-        validate_update=validation_network.ingress_class_update,
-    ),
-    "networkpolicies.networking.k8s.io": Strategy(
-        status=False, generation=True, validates_whole_update=False, validate=validation_network.network_policy
-    ),
-    "ipaddresses.networking.k8s.io": Strategy(
-        status=False,
-        names="segment",
-        validate=validation_network.ip_address,
-        validate_update=validation_network.ip_address_update,
-    ),
-    "servicecidrs.networking.k8s.io": Strategy(
-        validates_whole_update=False,
-        validate=validation_network.service_cidr,
-        validate_update=validation_network.service_cidr_update,
-        subresources=_STATUS,
-    ),
-    "poddisruptionbudgets.policy": Strategy(
-        generation=True,
-        unconditional_update=False,
-        validates_whole_update=False,
-        validate=validation_scaling.disruption_budget,
-        subresources=MappingProxyType(
-            {"status": status_update("spec", validate_update=validation_scaling.disruption_budget_status)}
-        ),
-    ),
-    "storageclasses.storage.k8s.io": Strategy(
-        status=False, validate=validation_storage.storage_class, validate_update=validation_storage.storage_class_update
-    ),
-    "csidrivers.storage.k8s.io": Strategy(
-        status=False,
-        unconditional_update=False,
-        prepare_update=hooks.csi_driver_generation,
-        validate=validation_storage.csi_driver,
-        validate_update=validation_storage.csi_driver_update,
-    ),
-    "csinodes.storage.k8s.io": Strategy(
-        status=False,
-        unconditional_update=False,
-        validate=validation_storage.csi_node,
-        validate_update=validation_storage.csi_node_update,
-    ),
-    "csistoragecapacities.storage.k8s.io": Strategy(
-        status=False,
-        unconditional_update=False,
-        validate=validation_storage.storage_capacity,
-        validate_update=validation_storage.storage_capacity_update,
-    ),
-    "volumeattachments.storage.k8s.io": Strategy(
-        unconditional_update=False,
-        validate=validation_storage.attachment,
-        validate_update=validation_storage.attachment_update,
-        subresources=_STATUS,
-    ),
-    "volumeattributesclasses.storage.k8s.io": Strategy(
-        status=False,
-        validate=validation_storage.attributes_class,
-        validate_update=validation_storage.attributes_class_update,
-    ),
-    "certificatesigningrequests.certificates.k8s.io": Strategy(
-        names="any",
-        prepare_update=hooks.request_spec_stays,
-        validates_whole_update=False,
-        validates_spec_update=False,
-        validate=validation_access.signing_request,
-        subresources=MappingProxyType(
-            {
-                "status": status_update(
-                    "spec",
-                    validate_update=validation_access.request_status,
-                    timed=hooks.request_conditions_timed,
-                ),
-                "approval": status_update(
-                    "spec",
-                    validate_update=validation_access.request_approval,
-                    timed=hooks.request_conditions_timed,
-                ),
-            }
-        ),
-    ),
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": Strategy(
-        status=False, generation=True, generation_fields=("webhooks",), unconditional_update=False
-    ),
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": Strategy(
-        status=False, generation=True, generation_fields=("webhooks",), unconditional_update=False
-    ),
-    "validatingadmissionpolicies.admissionregistration.k8s.io": Strategy(
-        generation=True, unconditional_update=False, subresources=_STATUS
-    ),
-    "validatingadmissionpolicybindings.admissionregistration.k8s.io": Strategy(
-        status=False, generation=True, unconditional_update=False
-    ),
-    "mutatingadmissionpolicies.admissionregistration.k8s.io": Strategy(
-        status=False, generation=True, unconditional_update=False
-    ),
-    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": Strategy(
-        status=False, generation=True, unconditional_update=False
-    ),
-    "customresourcedefinitions.apiextensions.k8s.io": Strategy(
-        generation=True, unconditional_update=False, subresources=_STATUS, kube_finalizers=False
-    ),
-    "apiservices.apiregistration.k8s.io": Strategy(
-        unconditional_update=False, subresources=_STATUS, kube_finalizers=False, names="segment"
-    ),
-    "flowschemas.flowcontrol.apiserver.k8s.io": _GENERATION,
-    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": _GENERATION,
-    "deviceclasses.resource.k8s.io": _SPEC_ONLY,
-    "resourceclaims.resource.k8s.io": Strategy(subresources=_STATUS),
-    "resourceclaimtemplates.resource.k8s.io": _PLAIN,
-    "resourceslices.resource.k8s.io": _SPEC_ONLY,
+    **GROUPS,
 }

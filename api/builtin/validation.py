@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api import names
-from kubechronicle.api.builtin.checks import immutable
+from kubechronicle.api.builtin.checks import immutable, wrong
 from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.codecs.json import decode_value
 from kubechronicle.api.field_errors import (
@@ -124,15 +124,67 @@ def secret_update(new: Object, old: Object) -> list[Cause]:
 # -- others -----------------------------------------------------------------------------------------------------------
 
 
+MAX_EVENT_TEXT: Final = 128
+MAX_EVENT_MESSAGE: Final = 1024
+NEW_EVENTS: Final = "events.k8s.io/v1"
+
+
 def event(obj: Object) -> list[Cause]:
-    """An event stands in the namespace of what it is about."""
+    """An event stands in the namespace of what it is about. Events with a time of their own are told in full."""
     namespace = obj["metadata"].get("namespace", "")
     involved = (obj.get("involvedObject") or {}).get("namespace", "")
-    if involved and involved != namespace:
-        return [invalid_value("involvedObject.namespace", involved, "does not match event.namespace")]
-    if not involved and namespace not in ("", "default", "kube-system"):
-        return [invalid_value("involvedObject.namespace", involved, "does not match event.namespace")]
-    return []
+    field, mismatch = "involvedObject.namespace", "does not match event.namespace"
+    causes: list[Cause] = []
+    if not obj.get("eventTime"):
+        if (involved and involved != namespace) or (not involved and namespace not in ("", "default")):
+            causes.append(invalid_value(field, involved, mismatch))
+    else:
+        if not involved and namespace not in ("default", "kube-system"):
+            causes.append(invalid_value(field, involved, mismatch))
+        causes += _full_event(obj)
+    return causes + _new_event(obj) if _is_written_anew(obj) else causes
+
+
+def _full_event(obj: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    controller = obj.get("reportingComponent", "")
+    if not controller:
+        causes.append(required("reportingController"))
+    causes += wrong("reportingController", controller, names.qualified_name(controller))
+    for member in ("reportingInstance", "action", "reason"):
+        value = obj.get(member, "")
+        if not value:
+            causes.append(required(member))
+        if len(value.encode()) > MAX_EVENT_TEXT:
+            causes.append(invalid_value(member, "", f"can have at most {MAX_EVENT_TEXT} characters"))
+    if len(obj.get("message", "").encode()) > MAX_EVENT_MESSAGE:
+        causes.append(invalid_value("message", "", f"can have at most {MAX_EVENT_MESSAGE} characters"))
+    return causes
+
+
+def _is_written_anew(obj: Object) -> bool:
+    """Tell whether an event was created in the newer version, which asks for more: its writer's entry says so."""
+    entries = obj["metadata"].get("managedFields") or []
+    return bool(entries) and entries[-1].get("apiVersion") == NEW_EVENTS
+
+
+def _new_event(obj: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    series = obj.get("series")
+    if series is not None:
+        if series.get("count", 0) < 2:
+            causes.append(invalid_value("series.count", "", "should be at least 2"))
+        if not series.get("lastObservedTime"):
+            causes.append(required("series.lastObservedTime"))
+    if not obj.get("eventTime"):
+        causes.append(required("eventTime"))
+    kind = obj.get("type", "")
+    if kind not in ("Normal", "Warning"):
+        causes.append(invalid_value("type", "", f"has invalid value: {kind}"))
+    for member in ("firstTimestamp", "lastTimestamp", "count", "source"):
+        if obj.get(member):
+            causes.append(invalid_value(member, "", "needs to be unset"))
+    return causes
 
 
 def lease(obj: Object) -> list[Cause]:
@@ -146,11 +198,3 @@ def lease(obj: Object) -> list[Cause]:
     if transitions is not None and transitions < 0:
         causes.append(invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
     return causes
-
-
-def priority_class_update(new: Object, old: Object) -> list[Cause]:
-    """What a priority class stands for never changes."""
-    causes: list[Cause] = []
-    if new.get("value", 0) != old.get("value", 0):
-        causes.append(forbidden("value", "may not be changed in an update."))
-    return causes + immutable("preemptionPolicy", new.get("preemptionPolicy"), old.get("preemptionPolicy"))
