@@ -64,6 +64,11 @@ class Advertised:
         return "IPv6" if ipaddress.ip_address(self.service_address).version == 6 else "IPv4"
 
     @property
+    def is_loopback(self) -> bool:
+        """A server that only this machine reaches has no endpoints: none may be in the loopback range."""
+        return ipaddress.ip_address(self.address).is_loopback
+
+    @property
     def address_type(self) -> str:
         return "IPv6" if ipaddress.ip_address(self.address).version == 6 else "IPv4"
 
@@ -100,7 +105,7 @@ class Bootstrap:
             obj = {"metadata": {"name": name}, "value": value, "description": description}
             await self._ensure("priorityclasses", "", obj, group="scheduling.k8s.io")
         await self._ensure("services", "default", self._service())
-        if self._withdrawn:
+        if self._withdrawn or self._advertised.is_loopback:
             return
         await self._ensure("endpoints", "default", self._endpoints(), self._with_address)
         await self._ensure("endpointslices", "default", self._slice(), self._with_endpoint, group="discovery.k8s.io")
@@ -108,6 +113,8 @@ class Bootstrap:
     async def withdraw(self) -> None:
         """Take this server's address out of the endpoints for good; called when the server begins to drain."""
         self._withdrawn = True
+        if self._advertised.is_loopback:
+            return
         await self._edit("endpoints", "", self._without_address)
         await self._edit("endpointslices", "discovery.k8s.io", self._without_endpoint)
 

@@ -38,6 +38,14 @@ async def test_the_first_second(autojump_clock: MockClock) -> None:
         assert piece["addressType"] == "IPv4"
 
 
+async def test_a_server_nobody_else_can_reach_has_no_endpoints(autojump_clock: MockClock) -> None:
+    async with open_server(loops=True, address="127.0.0.1") as server:
+        assert (await server.get(SERVICE))["spec"]["clusterIP"] == "10.96.0.1"
+        for target in (ENDPOINTS, SLICE):
+            (await server.ask("GET", target)).refused(404)
+        await server.assembly.bootstrap.withdraw()
+
+
 async def test_looking_again_writes_nothing(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         before = server.log.store.revision

@@ -43,6 +43,7 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "--secure-port", "many"], "--secure-port: must be a port"),
         (["serve", "--config", "/none"], "--config: cannot read /none"),
         (["serve", "--controllers", "nonesuch", "--secure-port", "0"], "no control loop 'nonesuch'"),
+        (["serve", "--disable-admission-plugins", "Nonesuch", "--secure-port", "0"], "no admission plugin 'Nonesuch'"),
         (["verify", "--data-dir", "/none"], "there is no database in /none; name its --data-dir"),
         (["verify", "--anchor", "x"], "--anchor: must be REVISION:HASH"),
         (["verify", "--database-url", "postgresql://u:secret@127.0.0.1:1/x"], "no connection to Postgres"),
