@@ -180,7 +180,7 @@ def autoscaler_v2(obj: Object) -> None:
 def _scaling_rules(given: Object | None, fallback: Object) -> Object:
     rules: Object = {**fallback, "selectPolicy": "Max"}
     for name, value in (given or {}).items():
-        if value not in (None, []):
+        if value is not None:
             rules[name] = value
     return rules
 

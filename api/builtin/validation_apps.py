@@ -47,6 +47,11 @@ def _long_running(template: Object, field: str) -> list[Cause]:
     return causes
 
 
+def in_order(labels: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return labels as messages show them: sorted by their keys."""
+    return None if labels is None else dict(sorted(labels.items()))
+
+
 def selector_and_template(spec: Object, what: str) -> list[Cause]:
     """The selector is there, selects something, and selects the template's pods."""
     causes: list[Cause] = []
@@ -64,7 +69,7 @@ def selector_and_template(spec: Object, what: str) -> list[Cause]:
         else:
             selects = selector_matches(selector, labels or {})
     if not selects:
-        causes.append(invalid_value("spec.template.metadata.labels", labels, MISMATCH))
+        causes.append(invalid_value("spec.template.metadata.labels", in_order(labels), MISMATCH))
     return causes + pod_template(template, "spec.template") + _long_running(template, "spec.template")
 
 
@@ -265,5 +270,5 @@ def replication_controller(obj: Object) -> list[Cause]:
         return [*causes, required("spec.template")]
     labels = (template.get("metadata") or {}).get("labels") or {}
     if selector and any(labels.get(key) != value for key, value in selector.items()):
-        causes.append(invalid_value("spec.template.metadata.labels", labels, MISMATCH))
+        causes.append(invalid_value("spec.template.metadata.labels", in_order(labels), MISMATCH))
     return causes + pod_template(template, "spec.template") + _long_running(template, "spec.template")

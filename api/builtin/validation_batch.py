@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import NOT_NEGATIVE, immutable, label_selector, not_negative
-from kubechronicle.api.builtin.validation_apps import MISMATCH, selector_matches
+from kubechronicle.api.builtin.validation_apps import MISMATCH, in_order, selector_matches
 from kubechronicle.api.builtin.validation_pods import pod_template
-from kubechronicle.api.field_errors import Cause, invalid_value, not_supported, required
+from kubechronicle.api.field_errors import Cause, go_quote, invalid_value, not_supported, required
 
 Object = dict[str, Any]
 
@@ -47,8 +47,55 @@ def job_spec(spec: Object, field: str) -> list[Cause]:
             ]
         }
         causes.append(invalid_value(f"{field}.successPolicy", shown, "requires indexed completion mode"))
+    elif success is not None:
+        causes += _success_policy(success, spec.get("completions") or 0, f"{field}.successPolicy")
     template = spec.get("template") or {}
     return causes + pod_template(template, f"{field}.template") + _restart_policy(template, f"{field}.template")
+
+
+def _success_policy(policy: Object, completions: int, field: str) -> list[Cause]:
+    """Each rule says which of a job's pods, or how many, are enough."""
+    rules = policy.get("rules") or ()
+    if not rules:
+        detail = "at least one rules must be specified when the successPolicy is specified"
+        return [required(f"{field}.rules", detail)]
+    causes: list[Cause] = []
+    for index, rule in enumerate(rules):
+        path, indexes, count = f"{field}.rules[{index}]", rule.get("succeededIndexes"), rule.get("succeededCount")
+        if indexes is None and count is None:
+            detail = "at least one of succeededCount or succeededIndexes must be specified"
+            causes.append(required(path, detail))
+        if indexes is not None:
+            problem = _indexes_problem(indexes, completions)
+            if problem:
+                detail = f"error parsing succeededIndexes: {problem}"
+                causes.append(invalid_value(f"{path}.succeededIndexes", indexes, detail))
+        if count is not None:
+            causes += not_negative(rule, path, "succeededCount")
+            if count > completions:
+                detail = f"must be less than or equal to {completions} (the number of specified completions)"
+                causes.append(invalid_value(f"{path}.succeededCount", count, detail))
+    return causes
+
+
+def _indexes_problem(text: str, completions: int) -> str:
+    """Return what is wrong with indexes such as "1,3-5", "" if nothing is."""
+    last = -1
+    for interval in text.split(",") if text else ():
+        limits = interval.split("-")
+        if len(limits) > 2:
+            shown = go_quote(interval)
+            rule = "an index interval can have at most two parts separated by '-'"
+            return f"the fragment {shown} violates the requirement that {rule}"
+        for limit in limits:
+            if not (limit.isascii() and limit.isdigit()):
+                return f"cannot convert string to integer for index: {go_quote(limit)}"
+            if int(limit) >= completions:
+                return f"too large index: {go_quote(limit)}"
+            if last >= int(limit):
+                return f"non-increasing order, previous: {last}, current: {int(limit)}"
+            last = int(limit)
+    return ""
 
 
 def _managed_by(manager: str | None, field: str) -> list[Cause]:
@@ -80,7 +127,7 @@ def job(obj: Object) -> list[Cause]:
         if not spec.get("manualSelector"):
             causes += _generated_selector(obj, selector)
     if selector is None or not selector_matches(selector, labels or {}):
-        causes.append(invalid_value("spec.template.metadata.labels", labels, MISMATCH))
+        causes.append(invalid_value("spec.template.metadata.labels", in_order(labels), MISMATCH))
     return causes + job_spec(spec, "spec")
 
 
@@ -133,6 +180,30 @@ def job_status(new: Object, old: Object) -> list[Cause]:
         if status.get(name, 0) < held.get(name, 0):
             detail = f"cannot decrease the {name} counter"
             causes.append(invalid_value(f"status.{name}", status.get(name, 0), detail))
+    changed = any(status.get(name) != held.get(name) for name in ("conditions", "completionTime", "startTime"))
+    return causes + _finish(status) if changed else causes
+
+
+def _finish(status: Object) -> list[Cause]:
+    """A finished job says when it began, a complete one when it was; why comes before that it is."""
+    met = {each.get("type") for each in status.get("conditions") or () if each.get("status") == "True"}
+    causes: list[Cause] = []
+    if "Complete" in met and not status.get("completionTime"):
+        causes.append(required("status.completionTime", "completionTime is required for Complete jobs"))
+    if status.get("completionTime") and "Complete" not in met:
+        detail = "cannot set completionTime when there is no Complete=True condition"
+        causes.append(invalid_value("status.completionTime", status["completionTime"], detail))
+    problems = []
+    if {"Complete", "Failed"} <= met:
+        problems.append("cannot set Complete=True and Failed=true conditions")
+    if "Complete" in met and "SuccessCriteriaMet" not in met:
+        problems.append("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
+    if "Failed" in met and "FailureTarget" not in met:
+        problems.append("cannot set Failed=True condition without the FailureTarget=true condition")
+    # The conditions themselves are left out of these words.
+    causes += [Cause("FieldValueInvalid", f"Invalid value: {text}", "status.conditions") for text in problems]
+    if met & {"Complete", "Failed"} and not status.get("startTime"):
+        causes.append(required("status.startTime", "startTime is required for finished job"))
     return causes
 
 
