@@ -1,8 +1,9 @@
 """OpenAPI v3 of what this server serves: the index, and one document per group-version (KEP-2896).
 
 Paths and operations come from the registry, components from the published v1.36 definitions, with the rewrites of the
-package that carries them undone (optional types as ``[T, null]``, enums of apiVersion and kind). Pure: the caller
-caches the bytes. kubectl reads ``paths.*.patch`` to learn whether the server validates fields, and the components to explain.
+package that carries them undone (optional types as ``[T, null]``, enums of apiVersion and kind). kubectl reads
+``paths.*.patch`` to learn whether the server validates fields, and the components to explain. Pure: the caller caches
+the bytes.
 """
 
 from __future__ import annotations
