@@ -282,15 +282,14 @@ def test_edit(thing: Thing, kubectl: Kubectl) -> None:
 
 
 def test_get_watch_prints_changes(thing: Thing, kubectl: Kubectl) -> None:
-    if thing.kind.resource == "events":
-        pytest.skip("events print no name to look for")
-    with kubectl.following("get", thing.kind.resource, thing.name, "-w", "-L", "step") as lines:
-        lines.until(lambda line: line.startswith(thing.name))
+    # -o wide, as events print their name there only
+    with kubectl.following("get", thing.kind.resource, thing.name, "-w", "-o", "wide", "-L", "step") as lines:
+        lines.until(lambda line: thing.name in line)
         for step in ("one", "two"):
             patch = json.dumps({"metadata": {"labels": {"step": step}}}).encode()
             content_type = {"Content-Type": "application/merge-patch+json"}
             thing.api.request("PATCH", f"{thing.path}/{thing.name}", patch, headers=content_type).expect(200)
-            assert lines.until(lambda line: line.startswith(thing.name)).split()[-1] == step
+            assert lines.until(lambda line: thing.name in line).split()[-1] == step
 
 
 def test_wait_for_a_value(thing: Thing, kubectl: Kubectl) -> None:
