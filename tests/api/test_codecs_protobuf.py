@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from pathlib import Path
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -237,6 +237,9 @@ def test_an_envelope_may_be_written_unusually() -> None:
 
 # -- round trips -----------------------------------------------------------------------------------------------------
 
+# Not from the first second there is: to Go that is a time that was never set, and comes back as null.
+TIMES = st.datetimes(min_value=datetime(1, 1, 2))
+
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _NUMBERS = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1)}
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -244,9 +247,8 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.just(True),
     "double": st.floats(-1e9, 1e9).filter(bool),
     "bytes": st.just("AAEC"),
-    # Not the first second there is: to Go that is a time that was never set, and comes back as null.
-    "time": st.datetimes(min_value=datetime(1, 1, 2)).map(lambda moment: moment.replace(microsecond=0).isoformat() + "Z"),
-    "microtime": st.datetimes(min_value=datetime(1, 1, 2)).map(lambda moment: moment.isoformat(timespec="microseconds") + "Z"),
+    "time": TIMES.map(lambda moment: moment.replace(microsecond=0).isoformat() + "Z"),
+    "microtime": TIMES.map(lambda moment: moment.isoformat(timespec="microseconds") + "Z"),
     "quantity": st.sampled_from(["0", "100m", "1Gi"]),
     "intorstring": st.integers(-(1 << 31), (1 << 31) - 1) | _TEXT,
     "rawextension": st.just({"apiVersion": "v1", "kind": "X", "l": [1, None, {"a": 1.5}]}),
