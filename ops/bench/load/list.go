@@ -57,8 +57,9 @@ func runList(o options) (map[string]any, error) {
 
 // similar allows for what changes between two lists of the same objects: the list's own resourceVersion, continue
 // tokens, and the ages in a table.
-func similar(a, b listing) bool {
-	return a.pages == b.pages && a.bytes-b.bytes < 64*(a.pages+a.objects) && b.bytes-a.bytes < 64*(a.pages+a.objects)
+func similar(got, first listing) bool {
+	allowed := 64 * (first.pages + first.objects)
+	return got.pages == first.pages && got.bytes-first.bytes < allowed && first.bytes-got.bytes < allowed
 }
 
 func listOnce(o options, c *conn, count bool) (listing, error) {
