@@ -1,4 +1,4 @@
-"""Fixtures of the real-client tests. See harness.py for what they yield."""
+"""Fixtures of the real-client tests. See harness.py and programs.py for what they yield."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import BINARIES, SERVERS, Cluster, Kubectl, Server, cluster_in, home, prepare, server_in
+from harness import BINARIES, SERVERS, Cluster, Server, cluster_in, home, prepare, server_in
+from programs import Kubectl
 
 LOG_SHOWN = 6000  # characters of each server's log beside a failure
 

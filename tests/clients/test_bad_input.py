@@ -1,7 +1,7 @@
 """Clients that are wrong, rude or asleep: each gets a correct Status or a closed connection, and the server goes on.
 
 Every test ends with the same questions (``still_well``): is it the same process, does it answer, has its memory stayed
-where it was?
+where it was? (Longer than most files here: the abuses share this question and little else.)
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Cluster, GoProgram, Server, eventually, postgres_of
+from harness import Cluster, Server, eventually, postgres_of
+from programs import GoProgram
 
 OBJECTS = 2000
 WRITERS = 8

@@ -1,6 +1,7 @@
 """kubectl, unmodified: what its users do, and what they read on the screen.
 
 Every test runs with the kubectl of the API version served and with the one on PATH, most of them for each kind below.
+(Longer than most files here: it is a list of commands, and reads as one.)
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
-from harness import Api, Kubectl, Server, unique
+from harness import Api, Server, unique
+from programs import Kubectl
 
 CONTAINER = {"name": "main", "image": "example.invalid/main:1"}
 TEMPLATE = {"metadata": {"labels": {"app": "t"}}, "spec": {"containers": [CONTAINER]}}
