@@ -162,6 +162,10 @@ class Reads:
         """What this view holds now, perhaps behind other replicas."""
         return self._views[resource].get(namespace, name)
 
+    def entries(self, resource: str, namespace: str) -> Sequence[Entry]:
+        """All that this view holds now of a namespace ("": of all), perhaps behind other replicas."""
+        return self._views[resource].entries(namespace)
+
     async def list(
         self,
         rt: ResourceType,

@@ -16,6 +16,7 @@ from kubechronicle.actors.admission.chain import AdmissionChain, State
 from kubechronicle.actors.loops.bootstrap import Advertised, Bootstrap
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
 from kubechronicle.actors.loops.service_accounts import ServiceAccountLoop
+from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
 from kubechronicle.actors.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store
@@ -39,7 +40,7 @@ from kubechronicle.http.serve_config import ServeConfig
 log = logging.getLogger(__name__)
 
 # The control loops by the name --controllers knows them by.
-CONTROLLERS = ("namespace", "serviceaccount")
+CONTROLLERS = ("namespace", "serviceaccount", "storage-protection")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +133,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         loops.append(ChildSpec(name="namespace", run=NamespaceLifecycleLoop(store).run))
     if "serviceaccount" in plan.controllers:
         loops.append(ChildSpec(name="serviceaccount", run=ServiceAccountLoop(store).run))
+    if "storage-protection" in plan.controllers:
+        loops.append(ChildSpec(name="storage-protection", run=StorageProtectionLoop(store).run))
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
         await assembly._serve(task_status=task_status)
