@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -280,7 +279,6 @@ async def test_errors_of_the_body_leave_unwrapped(database: str) -> None:
             raise ZeroDivisionError
 
 
-@pytest.mark.skipif(os.environ.get("KUBECHRONICLE_SLOW") is None, reason="waits for a real five seconds")
 async def test_a_transaction_stalled_for_five_seconds(replicas: Opener) -> None:
     ours, theirs = await replicas(), await replicas()
     async with open_session_of(theirs) as session, trio.open_nursery() as nursery:
