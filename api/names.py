@@ -8,7 +8,6 @@ strategies pick it).
 from __future__ import annotations
 
 import functools
-import ipaddress
 import re
 from collections.abc import Callable
 from typing import Final
@@ -233,15 +232,6 @@ def port_name(text: str) -> list[str]:
 def port_number(value: int) -> list[str]:
     """A port that can be listened on."""
     return [] if 1 <= value <= 65535 else ["must be between 1 and 65535, inclusive"]
-
-
-def is_ip(text: str) -> bool:
-    """Tell whether the text is an address of either family."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return "%" not in text
 
 
 _SIGNER: Final = re.compile(r"[-a-zA-Z0-9._:/]*\Z")

@@ -152,10 +152,6 @@ class Registry:
         """Return the type in whose form the storage resource's objects are kept."""
         return self._storage.get(resource)
 
-    def all_types(self) -> tuple[ResourceType, ...]:
-        """Return every served type, in the order of discovery."""
-        return tuple(self._by_path.values())
-
     def stored(self) -> tuple[ResourceType, ...]:
         """Return the storage type of every stored resource."""
         return tuple(self._storage.values())

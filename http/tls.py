@@ -145,9 +145,6 @@ class TLSStream(trio.abc.Stream):
         """The client's verified certificate (DER)."""
         return self._socket.getpeercert(binary_form=True)
 
-    def tls_version(self) -> str:
-        return self._socket.version() or ""
-
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """b"" at the client's end, whether it said so (close_notify) or just closed."""
         if self.closed:
