@@ -137,6 +137,11 @@ class Reads:
         self._consistency = consistency
         self._describe = describe
 
+    @property
+    def applied(self) -> int:
+        """The revision the views hold now."""
+        return self._views.applied
+
     async def wait_consistent(self) -> int:
         """Wait until the views hold everything committed before this call; the revision they hold then."""
         return await self._consistency.wait()

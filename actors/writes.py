@@ -17,25 +17,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import trio
-
 from kubechronicle.actors.admission import namespace_lifecycle
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, patiently
-from kubechronicle.actors.errors import ActorCrashed
+from kubechronicle.actors.beside import Beside
+from kubechronicle.actors.commits import Commits, Prepare, Proposal, told
+from kubechronicle.actors.lanes import Lanes
 from kubechronicle.actors.reads import Listing, Reads, Selection
-from kubechronicle.actors.resource_actor import Commit, Outcome
+from kubechronicle.actors.resource_actor import Commit
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.targets import Caller as Caller
 from kubechronicle.actors.targets import Target as Target
 from kubechronicle.actors.targets import attributes_of, context_of, name_suffix
 from kubechronicle.api import pipeline, status
-from kubechronicle.api.encoding import copy_object, encode_stored
+from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.patching import APPLY_YAML
 from kubechronicle.api.pipeline import Prepared, WriteContext
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.eventlog.entries import Describe, Entry, entry_of
-from kubechronicle.eventlog.records import Change, Key, Operation, Record, Refused, Transaction
+from kubechronicle.eventlog.records import Key, Operation, Record, Refused
 
 # How often a write starts over because others keep changing the object under it (etcd3 store: bounded by the request's
 # time-out; here by both).
@@ -63,9 +63,10 @@ class Writes:
         self, *, reads: Reads, actors: ResourceActors, admission: AdmissionChain, describe: Describe
     ) -> None:
         self._reads = reads
-        self._actors = actors
         self._admission = admission
         self._describe = describe
+        self._commits = Commits(actors, admission)
+        self._lanes = Lanes()
 
     # -- the verbs ----------------------------------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ class Writes:
         context = context_of(target, creates=creates)
         decoded, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=False)
 
-        def prepare(old: Entry) -> Prepared:
+        def prepare(old: Entry) -> Proposal:
             return self._prepare_update(target, old, copy_object(decoded), context_of(target))
 
         for _ in range(MAX_ATTEMPTS):
@@ -110,7 +111,7 @@ class Writes:
         applies = content_type == APPLY_YAML
         creates = applies and not target.subresource
 
-        def prepare(old: Entry) -> Prepared:
+        def prepare(old: Entry) -> Proposal:
             context = replace(context_of(target), applies=applies, force=force)
             new, told = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
             warnings[:] = told
@@ -137,7 +138,7 @@ class Writes:
         """An update computed from the object by the server itself (loops): ``change`` gets it in the storage version
         and returns the new one; called again when the object has changed meanwhile."""
 
-        def prepare(old: Entry) -> Prepared:
+        def prepare(old: Entry) -> Proposal:
             return self._prepare_update(target, old, change(old.object()), context_of(target))
 
         return await self._change(caller, target, prepare)
@@ -151,27 +152,35 @@ class Writes:
         await self._consistently(self._admission.admit, attributes)
         await self._consistently(self._admission.validate, attributes)
 
-        def prepare(old: Entry) -> Prepared:
+        def prepare(old: Entry) -> Proposal:
             new = change(old.object())
             new["metadata"].pop("resourceVersion", None)
-            return Prepared(pipeline.Outcome.STORE, new, old.revision)
+            return Proposal(Prepared(pipeline.Outcome.STORE, new, old.revision))
 
         return await self._change(caller, target, prepare)
 
-    async def delete(self, caller: Caller, target: Target, options: DeleteOptions) -> Written:
-        """DELETE one object: gone at once, or marked for deletion."""
+    async def delete(
+        self,
+        caller: Caller,
+        target: Target,
+        options: DeleteOptions,
+        *,
+        beside: Callable[[Entry], Sequence[Beside]] = lambda old: (),
+    ) -> Written:
+        """DELETE one object: gone at once, or marked for deletion. ``beside`` tells what commits with the deletion, or
+        refuses it; called again when it was computed on something that has changed."""
         marked = False
 
-        def preparing(chosen: DeleteOptions) -> Callable[[Entry], Prepared]:
-            def prepare(old: Entry) -> Prepared:
+        def preparing(chosen: DeleteOptions, beside: Callable[[Entry], Sequence[Beside]] = lambda old: ()) -> Prepare:
+            def prepare(old: Entry) -> Proposal:
                 nonlocal marked
                 self._admission.admit(attributes_of(target, "DELETE", None, old))
                 prepared, marked = _prepare_delete(target, old, chosen)
-                return prepared
+                return Proposal(prepared, beside(old))
 
             return prepare
 
-        written = await self._change(caller, target, preparing(options), deleting=True)
+        written = await self._change(caller, target, preparing(options, beside), deleting=True)
         if marked and not target.dry_run:
             # A graceful end of no time at all: first it is marked, for watchers to see, then it goes. The mark has
             # changed the revision, so that is no longer demanded.
@@ -203,10 +212,9 @@ class Writes:
             self._admission.admit(attributes_of(one, "DELETE", None, entry))
             prepared, marked = _prepare_delete(one, entry, options)
             if not target.dry_run and prepared.outcome is not pipeline.Outcome.UNCHANGED:
-                transaction = self._transaction(caller, one, prepared, entry)
-                begun.append((one, self._actors.begin(transaction, deadline=caller.deadline), marked))
+                begun.append((one, self._commits.begin(caller, one, Proposal(prepared), entry), marked))
         for one, commit, marked in begun:
-            outcome = _told(await commit.wait())
+            outcome = told(await commit.wait())
             if marked or isinstance(outcome, Refused):
                 try:
                     await self.delete(caller, one, options)
@@ -217,134 +225,129 @@ class Writes:
     # -- the way of one write -----------------------------------------------------------------------------------------
 
     async def _create(self, caller: Caller, target: Target, obj: dict[str, Any], context: WriteContext) -> Written:
-        for attempt in range(MAX_NAME_ATTEMPTS):
-            last = attempt == MAX_NAME_ATTEMPTS - 1
-            accepted = pipeline.accept_create(target.rt, copy_object(obj), context)
-            generated = bool(accepted["metadata"].get("generateName")) and not accepted["metadata"].get("name")
-            admit_name = accepted["metadata"].get("name", "")
-            attributes = attributes_of(replace(target, name=admit_name), "CREATE", accepted, None)
-            await self._consistently(self._admission.admit, attributes)
-            prepared = pipeline.finish_create(target.rt, accepted, context)
-            await self._consistently(self._admission.validate, replace(attributes, object=prepared.object))
-            name = prepared.object["metadata"]["name"]
-            key = Key(target.rt.resource, target.namespace, name)
-            if not target.dry_run:
-                outcome = await self._commit(caller, target, prepared, None)
-                if not isinstance(outcome, Refused):
-                    await self._take_back_if_late(caller, target.rt, outcome[0])
-                    return replace(self._stored(outcome, prepared, deleting=False), created=True)
+        names = 0  # tried by generateName
+        for _ in range(MAX_ATTEMPTS):
+            async with self._lanes.hold(
+                self._admission.lanes(target.rt, "CREATE", target.namespace), deadline=caller.deadline
+            ):
+                generated, proposal = await self._prepare_create(target, obj, context)
+                prepared = proposal.prepared
+                key = Key(target.rt.resource, target.namespace, prepared.object["metadata"]["name"])
+                if not target.dry_run:
+                    outcome = await self._commits.commit(caller, target, proposal, None)
+                    if not isinstance(outcome, Refused):
+                        await self._take_back_if_late(caller, target.rt, outcome[0])
+                        return replace(self._stored(outcome, prepared, deleting=False), created=True)
+                    if outcome.key != key:  # what it rests on or uses up has changed meanwhile
+                        await self._reads.wait_consistent()
+                        continue
             # Refused on the strength of this view, unless the log has said so; a dry run asks no more than the view.
             await self._reads.wait_consistent()
             existing = self._reads.peek(*key)
             if existing is None and target.dry_run:
                 return Written(object=prepared.object, prepared=prepared, created=True)
-            if existing is None and not last:
+            names += 1
+            if existing is None and names < MAX_NAME_ATTEMPTS:
                 continue  # another replica has deleted it
             if not generated or target.dry_run:
-                raise _already_exists(target.rt, name, existing)
-            if last:
-                raise status.generate_name_conflict(target.rt, name)
+                raise _already_exists(target.rt, key.name, existing)
+            if names == MAX_NAME_ATTEMPTS:
+                raise status.generate_name_conflict(target.rt, key.name)
             context = replace(context, name_suffix=name_suffix(), uid=str(uuid.uuid4()))
-        raise AssertionError("unreachable")
+        raise status.conflict(target.rt, key.name)
+
+    async def _prepare_create(
+        self, target: Target, obj: dict[str, Any], context: WriteContext
+    ) -> tuple[bool, Proposal]:
+        """Whether the name was generated, and what is to be stored."""
+        accepted = pipeline.accept_create(target.rt, copy_object(obj), context)
+        generated = bool(accepted["metadata"].get("generateName")) and not accepted["metadata"].get("name")
+        attributes = attributes_of(
+            replace(target, name=accepted["metadata"].get("name", "")), "CREATE", accepted, None
+        )
+        await self._consistently(self._admission.admit, attributes)
+        await self._consistently(self._admission.claim, attributes)
+        prepared = pipeline.finish_create(target.rt, accepted, context)
+        await self._consistently(self._admission.validate, replace(attributes, object=prepared.object))
+        return generated, Proposal(prepared, attributes.beside)
 
     async def _take_back_if_late(self, caller: Caller, rt: ResourceType, record: Record) -> None:
         """Delete what was created in a namespace that, as the views show only now, had begun to end before."""
         refusal = namespace_lifecycle.too_late(rt, record, self._reads.peek)
         if refusal is None:
             return
-        change = Change(
-            key=record.key, uid=record.uid, expected=record.revision, operation=Operation.DELETE, body=record.body
-        )
-        transaction = Transaction(changes=(change,), who=caller.who)
-        outcome = _told(await self._actors.begin(transaction, deadline=caller.deadline).wait())
-        if not isinstance(outcome, Refused):  # otherwise it has been found and cleaned up as what it was: created
-            raise refusal
+        entry = entry_of(record, self._describe)
+        if await self._commits.take_back(caller, entry, record):
+            raise refusal  # otherwise it has been found and cleaned up as what it was: created
 
     async def _change(
-        self, caller: Caller, target: Target, prepare: Callable[[Entry], Prepared], *, deleting: bool = False
+        self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool = False
     ) -> Written:
         """Prepare on the newest state known, commit, and start over while others change the object meanwhile."""
+        operation = "DELETE" if deleting else "UPDATE"
+        lanes = self._admission.lanes(target.rt, operation, target.namespace)
+        async with self._lanes.hold(lanes, deadline=caller.deadline):
+            return await self._change_in_lane(caller, target, prepare, deleting=deleting)
+
+    async def _change_in_lane(self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool) -> Written:
         key = Key(target.rt.resource, target.namespace, target.name)
         old = self._reads.peek(*key)
+        asked_again = False
         for _ in range(MAX_ATTEMPTS):
+            seen = self._reads.applied
             refusal: status.StatusError | None = None
-            prepared: Prepared | None = None
+            proposal: Proposal | None = None
             try:
                 if old is None:
                     raise status.not_found(target.rt, target.name)
-                prepared = prepare(old)
+                proposal = prepare(old)
             except status.StatusError as error:
                 refusal = error
+            prepared = proposal.prepared if proposal is not None else None
             if prepared is None or prepared.outcome is pipeline.Outcome.UNCHANGED:
                 # Said on the strength of this view: true only if a consistent read shows nothing newer.
-                await self._reads.wait_consistent()
+                held = await self._reads.wait_consistent()
                 newer = self._reads.peek(*key)
-                if newer is not old:
+                # A refusal may rest on other objects too: on a newer state it is asked once more.
+                other = refusal is not None and held > seen and not asked_again
+                asked_again |= other
+                if newer is not old or other:
                     old = newer
                     continue
                 if refusal is not None or prepared is None or old is None:
                     raise refusal or status.not_found(target.rt, target.name)
                 return self._unstored(prepared, old)
-            if old is None:
+            if old is None or proposal is None:
                 raise AssertionError("prepared without an object")
             if target.dry_run:
                 return Written(object=_with_revision(prepared.object, old.revision), prepared=prepared)
-            outcome = await self._commit(caller, target, prepared, old)
+            outcome = await self._commits.commit(caller, target, proposal, old)
             if not isinstance(outcome, Refused):
                 return self._stored(outcome, prepared, deleting=deleting)
             await self._reads.wait_consistent()
             old = self._reads.peek(*key)
         raise status.conflict(target.rt, target.name)
 
-    def _prepare_update(self, target: Target, old: Entry, new: dict[str, Any], context: WriteContext) -> Prepared:
+    def _prepare_update(self, target: Target, old: Entry, new: dict[str, Any], context: WriteContext) -> Proposal:
         stored = old.object()
         accepted = pipeline.accept_update(target.rt, stored, new, context)
         attributes = attributes_of(target, "UPDATE", accepted, old)
         self._admission.admit(attributes)
+        self._admission.claim(attributes)
         prepared = pipeline.finish_update(target.rt, stored, accepted, context)
         self._admission.validate(replace(attributes, object=prepared.object))
-        return prepared
+        return Proposal(prepared, attributes.beside)
 
     async def _consistently(self, check: Callable[[Attributes], None], attributes: Attributes) -> None:
         """Admission of a creation: a refusal counts only on a view that is up to date (a namespace made on another
         replica)."""
+        before = len(attributes.beside)
         try:
             check(attributes)
         except status.StatusError:
+            del attributes.beside[before:]
             await self._reads.wait_consistent()
             await patiently(check, attributes)
-
-    async def _commit(
-        self, caller: Caller, target: Target, prepared: Prepared, old: Entry | None
-    ) -> tuple[Record, ...] | Refused:
-        transaction = self._transaction(caller, target, prepared, old)
-        while True:
-            commit = self._actors.begin(transaction, deadline=caller.deadline)
-            try:
-                return _told(await commit.wait())
-            except ActorCrashed:
-                # Nothing happened; the next incarnation will decide it.
-                if trio.current_time() >= caller.deadline:
-                    raise
-
-    def _transaction(self, caller: Caller, target: Target, prepared: Prepared, old: Entry | None) -> Transaction:
-        obj = prepared.object
-        metadata = obj["metadata"]
-        gone = prepared.outcome is pipeline.Outcome.GONE
-        if gone and prepared.last is not None:
-            # What ends is the object as it stands; an update that let go of the last finalizer is not kept.
-            obj = prepared.last
-            metadata = obj["metadata"]
-        operation = Operation.CREATE if old is None else Operation.DELETE if gone else Operation.UPDATE
-        change = Change(
-            key=Key(target.rt.resource, target.namespace, metadata["name"]),
-            uid=metadata["uid"],
-            expected=0 if old is None else old.revision,
-            operation=operation,
-            body=encode_stored(obj),
-            decoded=obj,
-        )
-        return Transaction(changes=(change,), who=caller.who)
 
     def _stored(self, records: tuple[Record, ...], prepared: Prepared, *, deleting: bool) -> Written:
         record = records[0]
@@ -377,12 +380,6 @@ def _prepare_delete(target: Target, old: Entry, options: DeleteOptions) -> tuple
     if prepared.outcome is pipeline.Outcome.STORE_THEN_GONE:
         return replace(prepared, outcome=pipeline.Outcome.STORE), True
     return prepared, False
-
-
-def _told(outcome: Outcome) -> tuple[Record, ...] | Refused:
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
 
 
 def _telling(written: Written, warnings: Sequence[str], target: Target) -> Written:

@@ -1,9 +1,13 @@
 """The admission chain in its order (plugins.py). A plugin changes objects (``admit``) or looks at what is about to be
 stored (``validate``); it sees the object and the views, and raises StatusError to refuse.
 
-    decode → managed fields → every plugin's admit → the kind's own rules → every plugin's validate → the log
+    decode → managed fields → every plugin's admit → claims → the kind's own rules → every plugin's validate → the log
 
 The order is kube-apiserver's: an object that breaks its kind's rules is told so before a validating plugin sees it.
+Claims fill in what is handed out once in the whole cluster (service addresses and ports). Whatever a claim or a plugin
+takes or charges is a change of another object; it is left in ``Attributes.beside`` and commits with the write or not at
+all (actors/beside.py). So each may be asked several times for one write, and must be a function of what it is shown.
+
 Plugins are indexed by resource and operation when first met, so that one costs nothing where it has no say.
 """
 
@@ -15,10 +19,12 @@ from typing import Any, ClassVar, Final, Protocol
 
 import trio
 
+from kubechronicle.actors.beside import Beside
 from kubechronicle.api import status
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.status import StatusError
 from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Key
 
 CREATE: Final = "CREATE"
 UPDATE: Final = "UPDATE"
@@ -33,7 +39,8 @@ PATIENCE_INTERVAL = 0.1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
     """What is to be admitted. ``operation``: CREATE, UPDATE or DELETE; ``object`` is None for DELETE; it is in the
-    version of the request for ``admit``, in the stored one for ``validate``. ``warnings`` go to the client."""
+    version of the request for ``admit`` and claims, in the stored one for ``validate``. ``warnings`` go to the client,
+    ``beside`` commits with the write."""
 
     rt: ResourceType
     operation: str
@@ -44,6 +51,7 @@ class Attributes:
     old: Entry | None = None
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)
+    beside: list[Beside] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,19 +93,41 @@ class AdmissionPlugin:
         """Change ``attributes.object`` in place, or raise StatusError."""
 
     def validate(self, attributes: Attributes, state: State) -> None:
-        """Raise StatusError to refuse what the kind's own rules have let through; change nothing."""
+        """Raise StatusError to refuse what the kind's own rules have let through; change nothing but ``beside``."""
+
+    def lanes(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
+        """The keys such a write will change beside its own; this replica's writes with a key in common take turns."""
+        return ()
+
+
+class Claimant(Protocol):
+    """Hands out what there is only once. ``resources``: storage names of what it is asked for."""
+
+    @property
+    def resources(self) -> frozenset[str]: ...
+
+    def claim(self, attributes: Attributes, state: State) -> None:
+        """CREATE and UPDATE of an object itself: fill in ``attributes.object``, leave what is taken and given back in
+        ``attributes.beside``. StatusError for what can't be had."""
+        ...
+
+    def release(self, entry: Entry, state: State) -> Sequence[Beside]:
+        """What is given back with an object that goes."""
+        ...
 
 
 Step = Callable[[Attributes, State], None]
 
 
 class AdmissionChain:
-    def __init__(self, plugins: Sequence[Admits], state: State) -> None:
+    def __init__(self, plugins: Sequence[Admits], state: State, claimants: Sequence[Claimant] = ()) -> None:
         self._plugins = tuple(plugins)
         self._state = state
+        self._claimants = tuple(claimants)
         # (resource, operation) -> steps: as many as there are resources, at most three times.
         self._admitting: dict[tuple[str, str], tuple[Step, ...]] = {}
         self._validating: dict[tuple[str, str], tuple[Step, ...]] = {}
+        self._laning: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
 
     def admit(self, attributes: Attributes) -> None:
         """Run every plugin that may change the object, in order. StatusError of the first that refuses."""
@@ -117,8 +147,32 @@ class AdmissionChain:
         for step in steps:
             step(attributes, self._state)
 
-    def _steps(self, name: str, resource: str, operation: str) -> list[Step]:
-        steps: list[Step] = []
+    def claim(self, attributes: Attributes) -> None:
+        """Let what is handed out once be filled in; a subresource claims nothing."""
+        for claimant in self._claimants:
+            if attributes.rt.resource in claimant.resources and not attributes.subresource:
+                claimant.claim(attributes, self._state)
+
+    def release(self, entry: Entry) -> list[Beside]:
+        """What commits beside the end of this object."""
+        resource = entry.key.resource
+        return [
+            given_back
+            for claimant in self._claimants
+            if resource in claimant.resources
+            for given_back in claimant.release(entry, self._state)
+        ]
+
+    def lanes(self, rt: ResourceType, operation: str, namespace: str) -> list[Key]:
+        """The keys whose other writers of this replica this write has to wait for."""
+        place = (rt.resource, operation)
+        asked = self._laning.get(place)
+        if asked is None:
+            asked = self._laning[place] = tuple(self._steps("lanes", *place))
+        return [key for lanes in asked for key in lanes(rt, operation, namespace, self._state)]
+
+    def _steps(self, name: str, resource: str, operation: str) -> list[Any]:
+        steps: list[Any] = []
         for plugin in self._plugins:
             if isinstance(plugin, AdmissionPlugin):
                 concerned = plugin.resources is None or resource in plugin.resources
@@ -133,10 +187,12 @@ class AdmissionChain:
 
 async def patiently(check: Callable[[Attributes], None], attributes: Attributes) -> None:
     """Check, and again a few times while the refusal is NotYet. StatusError."""
+    before = len(attributes.beside)
     for _ in range(PATIENCE):
         try:
             return check(attributes)
         except NotYet:
+            del attributes.beside[before:]
             await trio.sleep(PATIENCE_INTERVAL)
     check(attributes)
 

@@ -1,0 +1,99 @@
+"""From what the rules made of a write to what the log is asked: the transaction, and its way through the actor.
+
+A transaction's first change is the write itself, and its actor decides; whatever commits beside it follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import trio
+
+from kubechronicle.actors.admission.chain import AdmissionChain
+from kubechronicle.actors.beside import Beside
+from kubechronicle.actors.errors import ActorCrashed
+from kubechronicle.actors.resource_actor import Commit, Outcome
+from kubechronicle.actors.resource_actors import ResourceActors
+from kubechronicle.actors.targets import Caller, Target
+from kubechronicle.api import pipeline
+from kubechronicle.api.encoding import encode_stored
+from kubechronicle.api.pipeline import Prepared
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Change, Key, Operation, Record, Refused, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A write that passed rules and admission, with what is to commit beside it."""
+
+    prepared: Prepared
+    beside: Sequence[Beside] = ()
+
+
+Prepare = Callable[[Entry], Proposal]
+
+
+class Commits:
+    def __init__(self, actors: ResourceActors, admission: AdmissionChain) -> None:
+        self._actors = actors
+        self._admission = admission
+
+    async def commit(
+        self, caller: Caller, target: Target, proposal: Proposal, old: Entry | None
+    ) -> tuple[Record, ...] | Refused:
+        """The records, the write's own first, or the log's refusal; errors as the actor and the appender raise them."""
+        transaction = self._transaction(caller, target, proposal, old)
+        while True:
+            commit = self._actors.begin(transaction, deadline=caller.deadline)
+            try:
+                return told(await commit.wait())
+            except ActorCrashed:
+                # Nothing happened; the next incarnation will decide it.
+                if trio.current_time() >= caller.deadline:
+                    raise
+
+    def begin(self, caller: Caller, target: Target, proposal: Proposal, old: Entry) -> Commit:
+        """Send it on its way without waiting for the outcome (``told(await commit.wait())``)."""
+        return self._actors.begin(self._transaction(caller, target, proposal, old), deadline=caller.deadline)
+
+    async def take_back(self, caller: Caller, entry: Entry, record: Record) -> bool:
+        """Delete what has just been created; False if somebody has changed it meanwhile."""
+        change = Change(
+            key=record.key, uid=record.uid, expected=record.revision, operation=Operation.DELETE, body=record.body
+        )
+        released = (beside.change() for beside in self._admission.release(entry))
+        transaction = Transaction(changes=(change, *released), who=caller.who)
+        outcome = told(await self._actors.begin(transaction, deadline=caller.deadline).wait())
+        return not isinstance(outcome, Refused)
+
+    def _transaction(self, caller: Caller, target: Target, proposal: Proposal, old: Entry | None) -> Transaction:
+        prepared = proposal.prepared
+        beside = list(proposal.beside)
+        obj = prepared.object
+        gone = prepared.outcome is pipeline.Outcome.GONE
+        if gone and prepared.last is not None:
+            # What ends is the object as it stands; an update that let go of the last finalizer is not kept.
+            obj = prepared.last
+        if gone and old is not None:
+            taken = {each.key for each in beside}
+            beside += [each for each in self._admission.release(old) if each.key not in taken]
+        metadata = obj["metadata"]
+        change = Change(
+            key=Key(target.rt.resource, target.namespace, metadata["name"]),
+            uid=metadata["uid"],
+            expected=0 if old is None else old.revision,
+            operation=Operation.CREATE if old is None else Operation.DELETE if gone else Operation.UPDATE,
+            body=encode_stored(obj),
+            decoded=obj,
+        )
+        if not beside:
+            return Transaction(changes=(change,), who=caller.who)
+        return Transaction(changes=(change, *(each.change() for each in beside)), who=caller.who)
+
+
+def told(outcome: Outcome) -> tuple[Record, ...] | Refused:
+    """The outcome of a commit, or its error raised."""
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
