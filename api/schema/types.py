@@ -44,12 +44,14 @@ GRANULAR: Final = "granular"
 
 
 class Type:
-    """One structural type. ``go_type`` is how Go's reflect prints it in decoding errors."""
+    """One structural type. ``go_type`` is how Go's reflect prints it in decoding errors; ``collector`` is kept here for
+    field_sets.py, which makes one for each type it meets."""
 
-    __slots__ = ("go_type",)
+    __slots__ = ("collector", "go_type")
 
     def __init__(self, go_type: str) -> None:
         self.go_type = go_type
+        self.collector: Callable[[Any], dict[str, Any]] | None = None
 
 
 class Scalar(Type):
@@ -210,7 +212,9 @@ def definition_type(definition: str) -> Type:
     go_type = f"{package.rpartition('.')[2]}.{name}"
     if "string" in (schema.get("type") or ()):
         return Scalar("string", go_type)
-    # Definitions without structure: JSON, JSONSchemaPropsOrBool and their like, and objects without fields.
+    if _type_word(schema) == "object" and definition != META + "Patch":
+        return ObjectType(definition)  # a struct without fields
+    # Definitions without structure: JSON, JSONSchemaPropsOrBool and their like.
     return AnyType(go_type, deduced=False)
 
 
@@ -236,7 +240,7 @@ def _compile_fields(definition: str) -> tuple[dict[str, Field], tuple[tuple[str,
     required = frozenset(schema.get("required", ()))
     fields: dict[str, Field] = {}
     always: list[tuple[str, Callable[[], Any]]] = []
-    for name, property_schema in schema["properties"].items():
+    for name, property_schema in schema.get("properties", {}).items():
         code, _, go_type = presence.get(name, "").partition(":")
         kind = _compile(property_schema, go_type)
         if name == "metadata" and isinstance(kind, ObjectType) and kind.definition == META + "ObjectMeta":
