@@ -141,7 +141,7 @@ class Writes:
         def prepare(old: Entry) -> Proposal:
             return self._prepare_update(target, old, change(old.object()), context_of(target))
 
-        return await self._change(caller, target, prepare)
+        return _telling(await self._change(caller, target, prepare), (), target)
 
     async def rewrite(
         self, caller: Caller, target: Target, change: Callable[[dict[str, Any]], dict[str, Any]], *, admitted: Any
@@ -268,6 +268,7 @@ class Writes:
         await self._consistently(self._admission.admit, attributes)
         await self._consistently(self._admission.claim, attributes)
         prepared = pipeline.finish_create(target.rt, accepted, context)
+        attributes.warnings.extend(prepared.warnings)
         await self._consistently(self._admission.validate, replace(attributes, object=prepared.object))
         return generated, Proposal(prepared, attributes.beside)
 
@@ -335,6 +336,7 @@ class Writes:
         self._admission.admit(attributes)
         self._admission.claim(attributes)
         prepared = pipeline.finish_update(target.rt, stored, accepted, context)
+        attributes.warnings.extend(prepared.warnings)
         self._admission.validate(replace(attributes, object=prepared.object))
         return Proposal(prepared, attributes.beside)
 
@@ -383,7 +385,8 @@ def _prepare_delete(target: Target, old: Entry, options: DeleteOptions) -> tuple
 
 
 def _telling(written: Written, warnings: Sequence[str], target: Target) -> Written:
-    """With the warnings of decoding and, once each, those of admission, which may have been asked more than once."""
+    """With the warnings of decoding and, once each, those of admission and of the rules, both perhaps asked
+    more than once."""
     return replace(written, warnings=[*warnings, *dict.fromkeys(target.warnings)])
 
 

@@ -115,12 +115,13 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
     causes = _validate_metadata(rt, strategy, meta) + strategy.validate(obj)
     if causes:
         raise status.invalid(rt.group, rt.kind, meta.get("name", ""), causes)
+    warnings = strategy.warnings(obj, None) if strategy.warnings is not None else ()
     strategy.canonicalize(obj)
     _default_stored(rt, obj)
     revision = meta.pop("resourceVersion", "")
     if revision.isdigit() and int(revision):
         raise status.unknown("resourceVersion should not be set on objects to be created")
-    return Prepared(Outcome.STORE, obj)
+    return Prepared(Outcome.STORE, obj, warnings=warnings)
 
 
 def prepare_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
@@ -230,9 +231,11 @@ def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     causes = _validate_update(rt, strategy, below, new, old)
     if causes:
         raise status.invalid(rt.group, rt.kind, meta.get("name", ""), causes)
+    warn = below.warnings if below is not None else strategy.warnings
+    warnings = warn(new, old) if warn is not None else ()
     strategy.canonicalize(new)
     _default_stored(rt, new)
-    return _conclude(rt, old, new, expected)
+    return _conclude(rt, old, new, expected, warnings)
 
 
 def prepare_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:
@@ -285,7 +288,7 @@ def _validate_name(strategy: Strategy, meta: Object) -> list[Cause]:
     return [invalid_value("metadata.name", name, text) for text in names.NAME_CHECKS[strategy.names](name, False)]
 
 
-def _conclude(rt: ResourceType, old: Object, new: Object, expected: int) -> Prepared:
+def _conclude(rt: ResourceType, old: Object, new: Object, expected: int, warnings: Sequence[str]) -> Prepared:
     meta, held = new["metadata"], old["metadata"]
     entries = meta.get("managedFields", ())
     stored = held.get("managedFields", ())
@@ -295,11 +298,11 @@ def _conclude(rt: ResourceType, old: Object, new: Object, expected: int) -> Prep
             meta["managedFields"] = stored
     ends = deletion.namespace_is_done(new) if rt.resource == NAMESPACES else deletion.ends_with_update(new, old)
     if ends:
-        return Prepared(Outcome.GONE, new, expected, old)
+        return Prepared(Outcome.GONE, new, expected, old, warnings)
     if new == old:
-        return Prepared(Outcome.UNCHANGED, new, expected)
+        return Prepared(Outcome.UNCHANGED, new, expected, warnings=warnings)
     del meta["resourceVersion"]
-    return Prepared(Outcome.STORE, new, expected)
+    return Prepared(Outcome.STORE, new, expected, warnings=warnings)
 
 
 def apply_patch(

@@ -7,6 +7,7 @@ Who may change what, in the order in which pipeline.py calls:
     prepare_update   keeps what an update may not change                                       changes the new object
     validate         says what is wrong with an object as such                                  changes nothing
     validate_update  says what is wrong with the change                                         changes nothing
+    warnings         says what will not do what the writer may think it does                    changes nothing
     canonicalize     brings the object into its common form before it is stored                 changes the object
 
 Hooks are given (new, …) with everything defaulted; they never see the clock or randomness.
@@ -14,7 +15,7 @@ Hooks are given (new, …) with everything defaulted; they never see the clock o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -32,6 +33,8 @@ PrepareCreate = Callable[[Object], None]
 PrepareUpdate = Callable[[Object, Object], None]
 Validate = Callable[[Object], list[Cause]]
 ValidateUpdate = Callable[[Object, Object], list[Cause]]
+Warnings = Callable[[Object, Object | None], Sequence[str]]
+"""(new, stored or None for a creation) -> texts for the answer's Warning headers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,7 @@ class SubresourceStrategy:
     validate_update: ValidateUpdate = lambda new, old: []
     reset: Paths = ()
     timed: Callable[[Object, Object, str], None] | None = None
+    warnings: Warnings | None = None
 
 
 _NO_SUBRESOURCES: Final[Mapping[str, SubresourceStrategy]] = MappingProxyType({})
@@ -84,6 +88,7 @@ class Strategy:
     validate: Validate = lambda new: []
     validate_update: ValidateUpdate = lambda new, old: []
     canonicalize: PrepareCreate = lambda new: None
+    warnings: Warnings | None = None
     reset: Paths = (("status",),)
     subresources: Mapping[str, SubresourceStrategy] = field(default_factory=lambda: _NO_SUBRESOURCES)
 
@@ -109,6 +114,7 @@ def status_update(
     prepare: PrepareUpdate | None = None,
     reset: Paths | None = None,
     timed: Callable[[Object, Object, str], None] | None = None,
+    warnings: Warnings | None = None,
 ) -> SubresourceStrategy:
     """Return the usual strategy of a status subresource: everything in ``kept`` (and of metadata) stays as it is."""
     fields = kept or ("spec",)
@@ -121,7 +127,9 @@ def status_update(
             prepare(new, old)
 
     paths = (*((name,) for name in fields), *(("metadata", name) for name in metadata)) if reset is None else reset
-    return SubresourceStrategy(prepare=keep_fields, validate_update=validate_update, reset=paths, timed=timed)
+    return SubresourceStrategy(
+        prepare=keep_fields, validate_update=validate_update, reset=paths, timed=timed, warnings=warnings
+    )
 
 
 _DEFAULT: Final = Strategy(subresources=MappingProxyType({"status": status_update()}))

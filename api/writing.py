@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,10 +50,11 @@ class Prepared:
     ``object`` is in the stored version: what to store and answer (without resourceVersion, which the log gives it), or,
     with the present resourceVersion, what to answer when the object stays (UNCHANGED) or ends (GONE). ``last`` is the
     state a GONE object is recorded with: as it was stored, also when the update that ended it changed it. ``expected``
-    is the revision all this is based on, 0 for "there is none".
+    is the revision all this is based on, 0 for "there is none". ``warnings`` are for the writer.
     """
 
     outcome: Outcome
     object: Object
     expected: int = 0
     last: Object | None = None
+    warnings: Sequence[str] = ()

@@ -32,6 +32,7 @@ async def scale(resources: Resources, request: Request, context: Context, rt: Re
         written = await _put(resources, request, context, rt)
     else:
         written = await _patch(resources, request, context, rt)
+    context.warnings.extend(written.warnings)
     stored = written.entry.object() if written.entry is not None else written.object
     if stored is None:
         raise AssertionError("a write leaves an entry or an object")
@@ -62,9 +63,7 @@ async def _patch(resources: Resources, request: Request, context: Context, rt: R
     writes = resources.store.writes
     caller, target = caller_of(request, context, asked.field_manager), target_of(request, context, rt, asked)
     if content_type == patching.APPLY_YAML:
-        written = await writes.patch(caller, target, content_type, body, force=bool(asked.force))
-        context.warnings.extend(written.warnings)
-        return written
+        return await writes.patch(caller, target, content_type, body, force=bool(asked.force))
 
     def change(old: Object) -> Object:
         patched, warnings = subresources.patch_scale(rt, old, content_type, body, validation=asked.field_validation)
