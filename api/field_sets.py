@@ -15,29 +15,16 @@ Invariant: sets are never changed once built, so they may share nodes. The empty
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
-import orjson
-
-from kubechronicle.api.schema.types import (
-    MAP,
-    SCALAR_ZERO,
-    SET,
-    AnyType,
-    ListType,
-    MapType,
-    ObjectType,
-    Scalar,
-    Type,
-)
+from kubechronicle.api.path_elements import NoPathElement as NoPathElement
+from kubechronicle.api.path_elements import item_element, items_by_element
+from kubechronicle.api.schema.types import MAP, SET, AnyType, ListType, MapType, ObjectType, Scalar, Type
 
 FieldSet = dict[str, Any]
 
 SELF: Final = "."
-
-
-class NoPathElement(ValueError):
-    """A list item that cannot be named: it lacks a key field, or is no object."""
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
@@ -143,40 +130,112 @@ def everything(value: Any, kind: Type) -> FieldSet:
     """Return the node of a value that is wholly new or wholly gone: itself and all below it."""
     if not value or value.__class__ not in _CONTAINERS:
         return _LEAF
-    if value.__class__ is dict:
-        return _everything_of_map(value, kind)
-    if not isinstance(kind, ListType) or kind.list_type not in (SET, MAP):
-        return _LEAF
-    node: FieldSet = {SELF: _LEAF}
-    item = kind.item
-    for element, found in items_by_element(value, kind).items():
-        node[element] = everything(found[0], item) if len(found) == 1 and kind.list_type == MAP else _LEAF
-    return node
+    return _collector_of(kind)(value)
 
 
-def _everything_of_map(value: dict[str, Any], kind: Type) -> FieldSet:
-    node: FieldSet = {SELF: _LEAF}
-    if kind.__class__ is ObjectType:
-        if kind.atomic:
-            return _LEAF
-        fields = kind.fields
-        for name, item in value.items():
-            if item and item.__class__ in _CONTAINERS and name in fields:
-                node[f"f:{name}"] = everything(item, fields[name].type)
-            else:
-                node[f"f:{name}"] = _LEAF
-        return node
+Collector = Callable[[Any], FieldSet]
+"""``everything`` of a non-empty dict or list of one type: a creation goes through here with all it has, so what can be
+known from the type is found out once."""
+
+
+def _collector_of(kind: Type) -> Collector:
+    """Return the collector of a type, made when it is first asked for."""
+    collector = kind.collector
+    if collector is None:
+        collector = kind.collector = _make_collector(kind)
+    return collector
+
+
+def _make_collector(kind: Type) -> Collector:
+    if isinstance(kind, ObjectType):
+        return _leaf if kind.atomic else _object_collector(kind)
     if isinstance(kind, MapType):
-        if kind.atomic:
+        return _leaf if kind.atomic else _map_collector(kind.value)
+    if isinstance(kind, AnyType) and kind.deduced:
+        return _map_collector(kind)
+    if isinstance(kind, ListType) and kind.list_type in (SET, MAP):
+        return _list_collector(kind)
+    return _leaf
+
+
+def _leaf(value: Any) -> FieldSet:
+    return _LEAF
+
+
+def _object_collector(kind: ObjectType) -> Collector:
+    """Objects of one type mostly set the same few fields: what these come to is kept, and shared where nothing else
+    stands below them."""
+    fields = kind.fields
+    shapes: dict[tuple[str, ...], _Shape] = {}
+
+    def collect(value: Any) -> FieldSet:
+        if value.__class__ is not dict:
             return _LEAF
-        below: Type = kind.value
-    elif isinstance(kind, AnyType) and kind.deduced:
-        below = kind
-    else:
-        return _LEAF
-    for name, item in value.items():
-        node[f"f:{name}"] = everything(item, below) if item.__class__ in _CONTAINERS else _LEAF
-    return node
+        names = tuple(value)
+        shape = shapes.get(names)
+        if shape is None:
+            shape = _shape(names, fields)
+            if len(shapes) < MAX_SHAPES:
+                shapes[names] = shape
+        template, structured = shape
+        if not structured:
+            return template
+        node = template.copy()
+        for name, element, below in structured:
+            item = value[name]
+            if item and item.__class__ in _CONTAINERS:
+                node[element] = _collector_of(below)(item)
+        return node
+
+    return collect
+
+
+_Shape = tuple[FieldSet, list[tuple[str, str, Type]]]
+"""The set of an object with certain fields, and (name, element, type) of those that may have more below them."""
+
+MAX_SHAPES: Final = 256
+"""Per type; what comes later is put together anew each time."""
+
+
+def _shape(names: tuple[str, ...], fields: dict[str, Any]) -> _Shape:
+    template: FieldSet = {SELF: _LEAF}
+    for name in names:
+        template["f:" + name] = _LEAF
+    structured = ((name, fields[name].type) for name in names if name in fields)
+    return template, [(name, "f:" + name, below) for name, below in structured if not isinstance(below, Scalar)]
+
+
+def _map_collector(below: Type) -> Collector:
+    def collect(value: Any) -> FieldSet:
+        if value.__class__ is not dict:
+            return _LEAF
+        node: FieldSet = {SELF: _LEAF}
+        for name, item in value.items():
+            node["f:" + name] = everything(item, below) if item.__class__ in _CONTAINERS else _LEAF
+        return node
+
+    return collect
+
+
+def _list_collector(kind: ListType) -> Collector:
+    keyed = kind.list_type == MAP
+
+    def collect(value: Any) -> FieldSet:
+        if value.__class__ is not list:
+            return _LEAF
+        node: FieldSet = {SELF: _LEAF}
+        below = _collector_of(kind.item)
+        repeated: set[str] = set()
+        for item in value:
+            element = item_element(item, kind)
+            if element in node:
+                repeated.add(element)
+            node[element] = below(item) if keyed else _LEAF
+        for element in repeated:
+            node[element] = _LEAF  # items that share a key are owned as one
+        return node
+
+    return collect
 
 
 def compare(old: dict[str, Any], new: dict[str, Any], kind: ObjectType) -> tuple[FieldSet, FieldSet]:
@@ -270,69 +329,6 @@ def _compare_lists(old: list[Any], new: list[Any], kind: ListType) -> tuple[Fiel
         if element not in after:
             removed[element] = everything(held[0], kind.item) if keyed and len(held) == 1 else _LEAF
     return changed or None, removed or None
-
-
-def items_by_element(items: list[Any], kind: ListType) -> dict[str, list[Any]]:
-    """Return the items by path element; more than one item where keys repeat."""
-    found: dict[str, list[Any]] = {}
-    for item in items:
-        found.setdefault(item_element(item, kind), []).append(item)
-    return found
-
-
-KEY_DEFAULTS: Final[dict[str, Any]] = {"protocol": "TCP"}
-"""Key fields of any type that may be left out of an item, and what they then are."""
-
-TYPE_KEY_DEFAULTS: Final[dict[tuple[str, str], Any]] = {("LocalObjectReference", "name"): ""}
-"""The same for the key fields of one type."""
-
-
-def item_element(item: Any, kind: ListType) -> str:
-    """Return the path element of an item of a set or a keyed list. NoPathElement for what has none."""
-    if kind.list_type != SET:
-        return key_element(item, kind)
-    if item.__class__ is dict:
-        raise NoPathElement("associative list without keys has an element that's a map type")
-    if item.__class__ is list:
-        raise NoPathElement("not supported: associative list with lists as elements")
-    if item is None:
-        raise NoPathElement("associative list without keys has an element that's an explicit null")
-    return f"v:{orjson.dumps(item).decode()}"
-
-
-def _key_default(name: str, kind: ListType) -> Any:
-    """Return what a key field is in an item that leaves it out, zero where it is required; None: not in the key."""
-    item = kind.item
-    if name in KEY_DEFAULTS or not isinstance(item, ObjectType):
-        return KEY_DEFAULTS.get(name)
-    field = item.fields.get(name)
-    if field is not None and field.null_stays and isinstance(field.type, Scalar):
-        return SCALAR_ZERO[field.type.kind]
-    return TYPE_KEY_DEFAULTS.get((item.go_name, name))
-
-
-def key_element(item: Any, kind: ListType) -> str:
-    """Return the path element of an item of a keyed list. NoPathElement if it is no object or has no key at all."""
-    if item.__class__ is not dict:
-        what = "a null element" if item is None else "non-map elements"
-        raise NoPathElement(f"associative list with keys may not have {what}")
-    if len(kind.keys) == 1:
-        name = kind.keys[0]
-        value = item.get(name)
-        if value.__class__ is str and value.isalnum() and value.isascii():
-            return f'k:{{"{name}":"{value}"}}'
-    keys = {}
-    for name in kind.keys:
-        value = item[name] if name in item else _key_default(name, kind)
-        if value is not None or name in item:
-            keys[name] = value
-    if not keys:
-        listed = " ".join(f'"{name}"' for name in kind.keys)
-        raise NoPathElement(
-            f"associative list with keys has an element that omits all key fields [{listed}] "
-            "(and doesn't have default values for any key fields)"
-        )
-    return f"k:{orjson.dumps(keys).decode()}"
 
 
 _LEAF: Final[FieldSet] = {}

@@ -21,7 +21,8 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api import field_sets
-from kubechronicle.api.field_sets import FieldSet, NoPathElement
+from kubechronicle.api.field_sets import FieldSet
+from kubechronicle.api.path_elements import NoPathElement
 from kubechronicle.api.schema.types import ObjectType
 
 MAX_UPDATE_MANAGERS: Final = 10
@@ -81,6 +82,10 @@ def track(
     except NoPathElement:
         return  # no entries rather than wrong ones
     changed = field_sets.without_paths(strip_untracked(changed), reset)
+    if not entries:
+        if changed:
+            metadata["managedFields"] = [_entry(writer, changed)]
+        return
     removed = field_sets.without_paths(removed, reset)
     result = _take(entries, changed, removed, writer)
     if result:

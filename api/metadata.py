@@ -51,6 +51,11 @@ def fill_on_create(metadata: dict[str, Any], *, now: str, uid: str, name_suffix:
         metadata.pop(name, None)
     metadata["uid"] = uid
     metadata["creationTimestamp"] = now
+    generate_name(metadata, name_suffix=name_suffix)
+
+
+def generate_name(metadata: dict[str, Any], *, name_suffix: str) -> None:
+    """Make a name of generateName for an object that has none."""
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = metadata["generateName"][:MAX_GENERATED_BASE] + name_suffix
 
@@ -191,8 +196,10 @@ def validate_labels(labels: Mapping[str, str], field: str) -> list[Cause]:
     """Return what is wrong with labels."""
     causes: list[Cause] = []
     for key, value in labels.items():
-        causes += [invalid_value(field, key, problem) for problem in names.qualified_name(key)]
-        causes += [invalid_value(field, value, problem) for problem in names.label_value(value)]
+        if problems := names.qualified_name(key):
+            causes += [invalid_value(field, key, problem) for problem in problems]
+        if problems := names.label_value(value):
+            causes += [invalid_value(field, value, problem) for problem in problems]
     return causes
 
 
@@ -201,7 +208,8 @@ def validate_annotations(annotations: Mapping[str, str], field: str) -> list[Cau
     causes: list[Cause] = []
     size = 0
     for key, value in annotations.items():
-        causes += [invalid_value(field, key, problem) for problem in names.qualified_name(key.lower())]
+        if problems := names.qualified_name(key.lower()):
+            causes += [invalid_value(field, key, problem) for problem in problems]
         size += len(key) + len(value)
         if not value.isascii():
             size += len(value.encode()) - len(value)

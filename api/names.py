@@ -75,6 +75,8 @@ def regex_message(message: str, pattern: str, *examples: str) -> str:
 
 def dns_label(text: str) -> list[str]:
     """RFC 1123 label: ``a-b``."""
+    if len(text) <= LABEL_MAX and _label_match(text):
+        return []
     problems = [max_length(LABEL_MAX)] if len(text.encode()) > LABEL_MAX else []
     if not _label_match(text):
         if _subdomain_match(text):
@@ -191,12 +193,15 @@ def config_key(text: str) -> list[str]:
     return problems
 
 
+_ENV_VAR_NAME: Final = re.compile(r"[ -<>-~]+\Z").match
+
+
 def env_var_name(text: str) -> list[str]:
     """The name of an environment variable: any printable ASCII but '='."""
+    if _ENV_VAR_NAME(text):
+        return []
     if not text:
         return ["environment variable name must not be empty"]
-    if all(" " <= character <= "~" and character != "=" for character in text):
-        return []
     message = "a valid environment variable name must consist only of printable ASCII characters other than '='"
     return [message]
 
@@ -211,10 +216,13 @@ def path_segment(text: str, prefix: bool = False) -> list[str]:
 
 
 _PORT_NAME: Final = re.compile(r"[-a-z0-9]+\Z")
+_SIMPLE_PORT_NAME: Final = re.compile(r"[a-z][a-z0-9]{0,14}\Z").match  # most are "http" and the like
 
 
 def port_name(text: str) -> list[str]:
     """The name of a port (IANA service name)."""
+    if _SIMPLE_PORT_NAME(text):
+        return []
     problems: list[str] = []
     if len(text) > 15:
         problems.append("must be no more than 15 characters")

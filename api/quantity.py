@@ -21,7 +21,6 @@ SUFFIX_ERROR: Final = "unable to parse quantity's suffix"
 NUMERIC_ERROR: Final = "unable to parse numeric part of quantity"
 
 _SPLIT: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE][-+]?[0-9]+)|([a-zA-Z]*))\Z")
-_SIMPLE: Final = re.compile(r"([1-9][0-9]{0,8})(m|k|M|G|Ki|Mi|Gi)?\Z")
 
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -75,21 +74,18 @@ def _round_and_cap(value: Decimal) -> Decimal:
     return value.quantize(_NANO, rounding=ROUND_UP, context=_EXACT)
 
 
+@functools.lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
     """Return the canonical spelling of a quantity. QuantityError if it is none."""
-    simple = _SIMPLE.match(text)
-    if simple is not None and int(simple[1]) % 1000 and int(simple[1]) % 1024:
-        return text
-    return _canonical(text)
+    return spelled(*parse(text))
 
 
-@functools.lru_cache(maxsize=4096)
-def _canonical(text: str) -> str:
-    value, family = parse(text)
+def spelled(value: Decimal, family: str) -> str:
+    """Return the canonical spelling of a number in a family, as ``parse`` gives them."""
     if value == 0:
         return "0"
-    if family == "binary":
-        return _binary(int(value)) if value == value.to_integral_value() else _decimal(value, exponent=False)
+    if family == "binary" and value == value.to_integral_value():
+        return _binary(int(value))
     return _decimal(value, exponent=family == "exponent")
 
 
@@ -116,16 +112,11 @@ def _decimal(value: Decimal, *, exponent: bool) -> str:
 
 def value_of(text: str | int | float) -> Decimal:
     """Return the number a quantity stands for. QuantityError if it is none."""
-    return parse(str(text))[0]
+    return parse(text if isinstance(text, str) else str(text))[0]
 
 
 def total(texts: Iterable[str]) -> str:
     """Return the canonical spelling of a sum, in the family of its first part that is not zero."""
     parts = [found for found in map(parse, texts) if found[0]]
     value = sum((number for number, _ in parts), Decimal(0))
-    if not value:
-        return "0"
-    family = parts[0][1]
-    if family == "binary" and value == value.to_integral_value():
-        return _binary(int(value))
-    return _decimal(value, exponent=family == "exponent")
+    return spelled(value, parts[0][1]) if value else "0"

@@ -123,8 +123,17 @@ def quota_resource_name(name: str, field: str) -> list[Cause]:
     return causes
 
 
+@functools.lru_cache(maxsize=4096)
+def _is_amount(name: str, given: str) -> bool:
+    """The same few amounts of the same few resources are asked for again and again."""
+    value = quantity.value_of(given)
+    return value >= 0 and not (value % 1 and is_integer(name))
+
+
 def amount(name: str, given: str, field: str) -> list[Cause]:
     """An amount of a resource is not negative, and whole where the resource is."""
+    if _is_amount(name, given):
+        return []
     value = quantity.value_of(given)
     causes = [] if value >= 0 else [invalid_value(field, given, NOT_NEGATIVE)]
     if value % 1 and is_integer(name):
@@ -166,26 +175,33 @@ def requirements(
     requests = resources.get("requests") or {}
     for name, given in limits.items():
         path = f"{field}.limits[{name}]"
-        causes += check(name, path) + amount(name, given, path)
+        causes += check(name, path)
+        causes += amount(name, given, path)
         if name.startswith(HUGE_PAGES):
             causes += _huge_pages(name, given, path)
     for name, given in requests.items():
         path = f"{field}.requests[{name}]"
-        causes += check(name, path) + amount(name, given, path)
+        causes += check(name, path)
+        causes += amount(name, given, path)
         limit = limits.get(name)
         if limit is not None:
-            if given != limit:
+            if given != limit and not _is_within(name, given, limit):
                 causes += _within(name, given, limit, f"{field}.requests")
         elif not overcommits(name):
             causes.append(required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
         if name.startswith(HUGE_PAGES):
             causes += _huge_pages(name, given, path)
     asked = limits.keys() | requests.keys()
-    if any(name.startswith(HUGE_PAGES) for name in asked) and not asked & {"cpu", "memory"}:
+    if asked and asked.isdisjoint(("cpu", "memory")) and any(name.startswith(HUGE_PAGES) for name in asked):
         causes.append(forbidden(field, "HugePages require cpu or memory"))
     if resources.get("claims"):
         causes += _claims(resources["claims"], claims or frozenset(), f"{field}.claims")
     return causes
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_within(name: str, given: str, limit: str) -> bool:
+    return quantity.value_of(given) < quantity.value_of(limit) and overcommits(name)
 
 
 def _within(name: str, given: str, limit: str, field: str) -> list[Cause]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api import field_sets
+from kubechronicle.api import path_elements
 from kubechronicle.api.field_sets import SELF, FieldSet
 from kubechronicle.api.schema.types import ATOMIC, AnyType, ListType, MapType, ObjectType, Type
 
@@ -73,8 +73,8 @@ def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: Type) -> An
 def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> Any:
     """Walk both lists at once. An item that only ``live`` has keeps its place before what follows it there; shared
     ones are taken when it is their turn in ``applied``."""
-    left = [field_sets.item_element(item, kind) for item in live]
-    right = [field_sets.item_element(item, kind) for item in applied]
+    left = [path_elements.item_element(item, kind) for item in live]
+    right = [path_elements.item_element(item, kind) for item in applied]
     wanted = dict(zip(right, applied, strict=True))
     held: dict[str, Any] = {}
     for element, item in zip(left, live, strict=True):
@@ -122,7 +122,7 @@ def remove(value: Any, fields: FieldSet, kind: Type) -> Any:
             return None
         items = []
         for item in value:
-            node = fields.get(field_sets.item_element(item, kind))
+            node = fields.get(path_elements.item_element(item, kind))
             if node is None:
                 items.append(item)
             elif node and SELF not in node:

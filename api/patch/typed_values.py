@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api import field_sets
+from kubechronicle.api import path_elements
 from kubechronicle.api.field_errors import go_quote
 from kubechronicle.api.field_paths import element_text
-from kubechronicle.api.field_sets import SELF, FieldSet, NoPathElement
+from kubechronicle.api.field_sets import SELF, FieldSet
 from kubechronicle.api.patch.strategic_merge import go_map
+from kubechronicle.api.path_elements import NoPathElement
 from kubechronicle.api.schema.types import (
     ATOMIC,
     AnyType,
@@ -78,7 +79,7 @@ def _check_list(items: list[Any], kind: ListType, path: str, errors: list[str], 
         where = f"[{index}]"
         if kind.list_type != ATOMIC:
             try:
-                element = field_sets.item_element(item, kind)
+                element = path_elements.item_element(item, kind)
             except NoPathElement as error:
                 errors.append(f"{path}: element {index}: {error}")
                 return
@@ -168,7 +169,7 @@ def _below_map(value: dict[str, Any], kind: Type) -> FieldSet:
 
 def _below_list(items: list[Any], kind: ListType) -> FieldSet:
     named: FieldSet = {}
-    for element, found in field_sets.items_by_element(items, kind).items():
+    for element, found in path_elements.items_by_element(items, kind).items():
         named[element] = (_node(found[0], kind.item, member=True) or _LEAF) if len(found) == 1 else _LEAF
     return named
 

@@ -26,6 +26,8 @@ from typing import Any, Final
 
 import orjson
 
+from kubechronicle.api.schema import legacy
+
 DEFINITIONS_PACKAGE: Final = "kubernetes_validate"
 DEFINITIONS_FILE: Final = ("kubernetes-json-schema", "v1.36.0-local", "_definitions.json")
 
@@ -182,21 +184,23 @@ _SPECIAL: Final[dict[str, Callable[[], Type]]] = {
 
 @functools.cache
 def definitions() -> dict[str, Any]:
-    """Return the published definitions by name, as they stand in the file. About 10 ms the first time."""
+    """Return the published definitions by name, as they stand in the file, and those of versions of the past.
+
+    About 10 ms the first time."""
     # Located without importing the package: its validator would cost 130 ms of start-up and is not used.
     found = importlib.util.find_spec(DEFINITIONS_PACKAGE)
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(f"{DEFINITIONS_PACKAGE} is not installed")
     path = pathlib.Path(found.submodule_search_locations[0]).joinpath(*DEFINITIONS_FILE)
     loaded: dict[str, Any] = orjson.loads(path.read_bytes())["$defs"]
-    return loaded
+    return loaded | legacy.definitions(loaded)
 
 
 @functools.cache
 def _presence() -> dict[str, dict[str, str]]:
     file = resources.files("kubechronicle.api").joinpath("schema", "presence.json")
     loaded: dict[str, dict[str, str]] = orjson.loads(file.read_bytes())
-    return loaded
+    return loaded | legacy.presence(loaded)
 
 
 @functools.cache

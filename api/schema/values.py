@@ -233,12 +233,12 @@ def _out_of_range(found: re.Match[str]) -> str:
 
 def quantity_text(value: Any) -> str:
     """A quantity in its canonical spelling. Numbers are taken as they are written."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise DecodeError(quantity.SYNTAX_ERROR)
-    if isinstance(value, str) and value == "":
-        raise DecodeError(quantity.SYNTAX_ERROR)
+    if not isinstance(value, str):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise DecodeError(quantity.SYNTAX_ERROR)
+        value = str(value)
     try:
-        return quantity.canonical(str(value))
+        return quantity.canonical(value)
     except quantity.QuantityError as error:
         raise DecodeError(str(error)) from None
 

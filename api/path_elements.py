@@ -1,0 +1,85 @@
+"""Path elements: how an item of a set or a keyed list is called in a field set (``v:"x"``, ``k:{"name":"c"}``), after
+structured-merge-diff.
+
+Lives here: from an item to its element. Not here: the sets (field_sets.py), and reading elements (field_paths.py).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.api.schema.types import SCALAR_ZERO, SET, ListType, ObjectType, Scalar
+
+
+class NoPathElement(ValueError):
+    """A list item that cannot be named: it lacks a key field, or is no object."""
+
+
+_PLAIN: Final = re.compile(r"[a-zA-Z0-9 !#-\[\]-~]+").fullmatch
+"""Text that JSON writes as it is: most keys are names or paths."""
+
+
+def items_by_element(items: list[Any], kind: ListType) -> dict[str, list[Any]]:
+    """Return the items by path element; more than one item where keys repeat."""
+    found: dict[str, list[Any]] = {}
+    for item in items:
+        found.setdefault(item_element(item, kind), []).append(item)
+    return found
+
+
+KEY_DEFAULTS: Final[dict[str, Any]] = {"protocol": "TCP"}
+"""Key fields of any type that may be left out of an item, and what they then are."""
+
+TYPE_KEY_DEFAULTS: Final[dict[tuple[str, str], Any]] = {("LocalObjectReference", "name"): ""}
+"""The same for the key fields of one type."""
+
+
+def item_element(item: Any, kind: ListType) -> str:
+    """Return the path element of an item of a set or a keyed list. NoPathElement for what has none."""
+    if kind.list_type != SET:
+        return key_element(item, kind)
+    if item.__class__ is dict:
+        raise NoPathElement("associative list without keys has an element that's a map type")
+    if item.__class__ is list:
+        raise NoPathElement("not supported: associative list with lists as elements")
+    if item is None:
+        raise NoPathElement("associative list without keys has an element that's an explicit null")
+    return f"v:{orjson.dumps(item).decode()}"
+
+
+def _key_default(name: str, kind: ListType) -> Any:
+    """Return what a key field is in an item that leaves it out, zero where it is required; None: not in the key."""
+    item = kind.item
+    if name in KEY_DEFAULTS or not isinstance(item, ObjectType):
+        return KEY_DEFAULTS.get(name)
+    field = item.fields.get(name)
+    if field is not None and field.null_stays and isinstance(field.type, Scalar):
+        return SCALAR_ZERO[field.type.kind]
+    return TYPE_KEY_DEFAULTS.get((item.go_name, name))
+
+
+def key_element(item: Any, kind: ListType) -> str:
+    """Return the path element of an item of a keyed list. NoPathElement if it is no object or has no key at all."""
+    if item.__class__ is not dict:
+        what = "a null element" if item is None else "non-map elements"
+        raise NoPathElement(f"associative list with keys may not have {what}")
+    if len(kind.keys) == 1:
+        name = kind.keys[0]
+        value = item.get(name)
+        if value.__class__ is str and _PLAIN(value):
+            return f'k:{{"{name}":"{value}"}}'
+    keys = {}
+    for name in kind.keys:
+        value = item[name] if name in item else _key_default(name, kind)
+        if value is not None or name in item:
+            keys[name] = value
+    if not keys:
+        listed = " ".join(f'"{name}"' for name in kind.keys)
+        raise NoPathElement(
+            f"associative list with keys has an element that omits all key fields [{listed}] "
+            "(and doesn't have default values for any key fields)"
+        )
+    return f"k:{orjson.dumps(keys).decode()}"
