@@ -23,7 +23,7 @@ from kubechronicle.api.field_sets import FieldSet, NoPathElement, compare, diffe
 from kubechronicle.api.managed_fields import Entry, Paths, Writer
 from kubechronicle.api.patch import apply, typed_values
 from kubechronicle.api.patch.apply import Applied, Conflicts, Typed
-from kubechronicle.api.registry import ResourceType, builtin_registry
+from kubechronicle.api.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check
 from kubechronicle.api.schema.types import ObjectType, object_type
 from kubechronicle.api.schema.values import json_word
@@ -206,7 +206,7 @@ def _typed(rt: ResourceType, obj: Object, api_version: str) -> Typed | None:
 
 
 def _served(rt: ResourceType, api_version: str) -> ResourceType | None:
-    for served in builtin_registry().served_as(rt.resource):
+    for served in known_registry().known_as(rt.resource):
         if served.api_version == api_version:
             return served
     return None

@@ -13,14 +13,14 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin import defaults, defaults_groups
+from kubechronicle.api.builtin import defaults, defaults_groups, defaults_legacy
 from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Type, short_name
 
 Object = dict[str, Any]
 
-_VALUES: Final = {**defaults.VALUES, **defaults_groups.VALUES}
-_FUNCTIONS: Final = {**defaults.FUNCTIONS, **defaults_groups.FUNCTIONS}
+_VALUES: Final = {**defaults.VALUES, **defaults_groups.VALUES, **defaults_legacy.VALUES}
+_FUNCTIONS: Final = {**defaults.FUNCTIONS, **defaults_groups.FUNCTIONS, **defaults_legacy.FUNCTIONS}
 
 ONE: Final = "one"
 LIST: Final = "list"

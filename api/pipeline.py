@@ -152,9 +152,9 @@ def _default_stored(rt: ResourceType, obj: Object) -> None:
 def _storage_kind(rt: ResourceType) -> types.ObjectType:
     if rt.is_storage_version:
         return types.object_type(rt.definition)
-    from kubechronicle.api.registry import builtin_registry
+    from kubechronicle.api.registry import known_registry
 
-    stored = builtin_registry().storage(rt.resource) or rt
+    stored = known_registry().storage(rt.resource) or rt
     return types.object_type(stored.definition)
 
 

@@ -3,13 +3,17 @@
 Lives here: ResourceType, Subresource, Registry. Not here: the table of built-in resources (builtin/resources.py), the
 documents made of it (discovery.py), schemas.
 
-A *resource type* is one resource in one served version. Several may share one *storage resource*: ``autoscaling/v1``
+A *resource type* is one resource in one version. Several may share one *storage resource*: ``autoscaling/v1``
 and ``autoscaling/v2`` HorizontalPodAutoscalers are both kept as ``horizontalpodautoscalers.autoscaling`` in form v2,
 the Events of ``v1`` and ``events.k8s.io/v1`` both as ``events`` in form v1. A key of the log names the storage
 resource.
 
-Invariant: a Registry never changes. Custom resources make a new one with ``builtin_registry().with_types(…)``; whoever
-holds the old one sees a consistent picture of a moment.
+Which versions are served is up to the operator (runtime_config.py), in which form objects are kept is not: a registry
+knows the types it does not serve, too, and finds them with ``known``, ``known_as`` and ``storage``. Rules that follow
+from how things are kept go by ``known_registry()``, which serves everything there is.
+
+Invariant: a Registry never changes. Custom resources make a new one with ``registry.with_types(…)``; whoever holds the
+old one sees a consistent picture of a moment.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kubechronicle.api.builtin import resources as table
+from kubechronicle.api.builtin.legacy import LEGACY
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -39,13 +44,14 @@ class Subresource:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ResourceType:
-    """One resource in one served version. Compared by identity: there is one per Registry.
+    """One resource in one version. Compared by identity: registries share them.
 
     ``resource`` names where objects are kept ("pods", "deployments.apps"), ``storage_api_version`` and ``storage_kind``
     the form they are kept in. ``stored`` is False for virtual kinds (reviews, bindings, component statuses).
     Verbs and subresources stand in the order discovery lists them (custom resources: status before scale).
-    ``message`` and ``definition`` are empty for custom resources without them. The last three fields come from a
-    CustomResourceDefinition's version: additional printer columns, selectable field paths, and the version itself.
+    ``message`` and ``definition`` are empty for custom resources without them. ``deprecated`` versions tell everybody who
+    asks for them, in the words of ``warning``. The last three fields come from a CustomResourceDefinition's version:
+    additional printer columns, selectable field paths, and the version itself.
     """
 
     group: str
@@ -66,6 +72,7 @@ class ResourceType:
     message: str = ""
     definition: str = ""
     deprecated: bool = False
+    warning: str = ""
     printer_columns: tuple[Mapping[str, Any], ...] = ()
     selectable_fields: tuple[str, ...] = ()
     custom: Any = None
@@ -90,14 +97,14 @@ class ResourceType:
 
 
 class Registry:
-    """All served resource types, by every name they are asked for. Immutable."""
+    """All served resource types, by every name they are asked for, and those known besides. Immutable."""
 
-    __slots__ = ("_by_kind", "_by_path", "_by_resource", "_storage", "_tree")
+    __slots__ = ("_by_kind", "_by_path", "_known", "_known_as", "_storage", "_tree", "_unserved")
 
-    def __init__(self, types: Iterable[ResourceType]) -> None:
+    def __init__(self, types: Iterable[ResourceType], *, unserved: Iterable[ResourceType] = ()) -> None:
         """Groups and versions keep the order in which ``types`` first names them."""
         tree: dict[str, dict[str, list[ResourceType]]] = {}
-        by_resource: dict[str, list[ResourceType]] = {}
+        known_as: dict[str, list[ResourceType]] = {}
         self._by_path: dict[tuple[str, str, str], ResourceType] = {}
         self._by_kind: dict[tuple[str, str, str], ResourceType] = {}
         self._storage: dict[str, ResourceType] = {}
@@ -108,14 +115,17 @@ class Registry:
             self._by_path[path] = rt
             self._by_kind.setdefault((rt.group, rt.version, rt.kind), rt)
             tree.setdefault(rt.group, {}).setdefault(rt.version, []).append(rt)
-            by_resource.setdefault(rt.resource, []).append(rt)
+        self._unserved = tuple(unserved)
+        self._known = self._by_path | {(rt.group, rt.version, rt.plural): rt for rt in self._unserved}
+        for rt in self._known.values():
+            known_as.setdefault(rt.resource, []).append(rt)
             if rt.stored and (rt.is_storage_version or rt.resource not in self._storage):
                 self._storage[rt.resource] = rt
         self._tree = {
             group: {version: tuple(sorted(found, key=_plural)) for version, found in versions.items()}
             for group, versions in tree.items()
         }
-        self._by_resource = {resource: tuple(found) for resource, found in by_resource.items()}
+        self._known_as = {resource: tuple(found) for resource, found in known_as.items()}
 
     def __iter__(self) -> Iterator[ResourceType]:
         return iter(self._by_path.values())
@@ -126,6 +136,10 @@ class Registry:
     def lookup(self, group: str, version: str, plural: str) -> ResourceType | None:
         """Return the type served at /apis/GROUP/VERSION/PLURAL, or /api/VERSION/PLURAL for group ""."""
         return self._by_path.get((group, version, plural))
+
+    def known(self, group: str, version: str, plural: str) -> ResourceType | None:
+        """Return that type whether it is served or not."""
+        return self._known.get((group, version, plural))
 
     def by_kind(self, group: str, version: str, kind: str) -> ResourceType | None:
         """Return the type whose objects have this apiVersion and kind."""
@@ -149,16 +163,20 @@ class Registry:
         return self._tree.get(group, {}).get(version, ())
 
     def storage(self, resource: str) -> ResourceType | None:
-        """Return the type in whose form the storage resource's objects are kept."""
+        """Return the type in whose form the storage resource's objects are kept, served or not."""
         return self._storage.get(resource)
 
     def stored(self) -> tuple[ResourceType, ...]:
-        """Return the storage type of every stored resource."""
+        """Return the storage type of every stored resource, served or not."""
         return tuple(self._storage.values())
 
     def served_as(self, resource: str) -> tuple[ResourceType, ...]:
         """Return every served type of a storage resource."""
-        return self._by_resource.get(resource, ())
+        return tuple(rt for rt in self.known_as(resource) if self.lookup(rt.group, rt.version, rt.plural) is rt)
+
+    def known_as(self, resource: str) -> tuple[ResourceType, ...]:
+        """Return every type of a storage resource, served or not."""
+        return self._known_as.get(resource, ())
 
     def with_types(self, types: Iterable[ResourceType]) -> Registry:
         """Return a registry that serves ``types`` too. New groups follow the present ones by name, versions within
@@ -171,7 +189,7 @@ class Registry:
         def rank(rt: ResourceType) -> tuple[int, str, int]:
             return (known.get(rt.group, len(known)), rt.group, order.get(id(rt), len(order)))
 
-        return Registry(sorted([*present, *added], key=rank))
+        return Registry(sorted([*present, *added], key=rank), unserved=self._unserved)
 
 
 def _plural(rt: ResourceType) -> str:
@@ -192,18 +210,43 @@ def version_priority(version: str) -> tuple[int, int, int, str]:
     return (_STAGES[stage], -int(major), -int(minor or 0), "")
 
 
-@cache
-def builtin_registry() -> Registry:
-    """Return the registry of everything the server serves by itself."""
+def serving(types: Iterable[ResourceType]) -> Registry:
+    """Return a registry that serves these of the types the server has by itself, and knows the others."""
+    chosen = frozenset(types)
     return Registry(
-        _resource_type(group, version, row, preferred=next(iter(versions)))
-        for group, versions in table.GROUPS.items()
-        for version, rows in versions.items()
-        for row in rows
+        (rt for rt in _builtin_types() if rt in chosen),
+        unserved=(rt for rt in _builtin_types() if rt not in chosen),
     )
 
 
-def _resource_type(group: str, version: str, row: table.Row, *, preferred: str) -> ResourceType:
+@cache
+def builtin_registry() -> Registry:
+    """Return the registry of what the server serves by itself, unless it is told otherwise."""
+    return serving(rt for rt in _builtin_types() if (rt.group, rt.version) not in LEGACY)
+
+
+@cache
+def known_registry() -> Registry:
+    """Return the registry that serves every type there is, versions of the past included."""
+    return serving(_builtin_types())
+
+
+@cache
+def _builtin_types() -> tuple[ResourceType, ...]:
+    found: list[ResourceType] = []
+    for group, versions in table.GROUPS.items():
+        preferred = next(iter(versions))
+        for version, rows in versions.items():
+            found += (_resource_type(group, version, row, preferred=preferred) for row in rows)
+        for legacy in LEGACY.values():
+            if legacy.group == group:
+                for row in legacy.rows():
+                    warning = legacy.warning(row.kind)
+                    found.append(_resource_type(group, legacy.version, row, preferred=preferred, warning=warning))
+    return tuple(found)
+
+
+def _resource_type(group: str, version: str, row: table.Row, *, preferred: str, warning: str = "") -> ResourceType:
     storage_group, storage_version = table.STORED_AS.get((group, row.plural), (group, preferred))
     return ResourceType(
         group=group,
@@ -223,6 +266,8 @@ def _resource_type(group: str, version: str, row: table.Row, *, preferred: str) 
         stored=row.stored,
         message=table.message_name(group, version, row.kind),
         definition=table.definition_name(group, version, row.kind),
+        deprecated=bool(warning),
+        warning=warning,
     )
 
 

@@ -33,7 +33,7 @@ MAX_RETRY_INTERVAL = 30.0
 class NamespaceLifecycleLoop:
     def __init__(self, store: Store) -> None:
         self._store = store
-        rt = store.registry.lookup("", "v1", "namespaces")
+        rt = store.registry.known("", "v1", "namespaces")
         assert rt is not None, "namespaces are a built-in resource"
         self._namespaces = rt
 

@@ -35,7 +35,7 @@ class ServiceAccountLoop:
         self._accounts = self._type("serviceaccounts")
 
     def _type(self, plural: str) -> ResourceType:
-        rt = self._store.registry.lookup("", "v1", plural)
+        rt = self._store.registry.known("", "v1", plural)
         assert rt is not None, f"{plural} are a built-in resource"
         return rt
 

@@ -77,7 +77,7 @@ class StorageProtectionLoop:
         task_status.started()
         async with trio.open_nursery() as nursery:
             for (group, plural), (finalizer, in_use) in PROTECTED.items():
-                rt = self._store.registry.lookup(group, "v1", plural)
+                rt = self._store.registry.known(group, "v1", plural)
                 if rt is not None:
                     nursery.start_soon(self._follow, rt, finalizer, in_use)
 

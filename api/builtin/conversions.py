@@ -1,7 +1,8 @@
-"""Converters between served versions: HorizontalPodAutoscaler autoscaling/v1 ↔ v2, Event v1 ↔ events.k8s.io/v1.
+"""Converters between the versions of today: HorizontalPodAutoscaler autoscaling/v1 ↔ v2, Event v1 ↔ events.k8s.io/v1.
 
 What the older autoscaler version has no fields for stands in its annotations, as Kubernetes keeps it there: metrics
-besides the CPU's, current metrics, conditions and behavior. The table at the end is what ../conversion.py looks up.
+besides the CPU's, current metrics, conditions and behavior. The table at the end is what ../conversion.py looks up,
+beside that of conversions_legacy.py.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kubechronicle.api.field_errors import go_json
 from kubechronicle.api.schema import check, types
 
 Object = dict[str, Any]
+Converter = Callable[[Object], Object]
 
 # -- events -----------------------------------------------------------------------------------------------------------
 
@@ -55,8 +57,8 @@ CURRENT_METRICS: Final = _PREFIX + "current-metrics"
 CONDITIONS: Final = _PREFIX + "conditions"
 BEHAVIOR: Final = _PREFIX + "behavior"
 
-V1_ORDER: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
-    # source: pairs of (v1 field, path in v2 relative to the source), in the order in which v1 writes them
+METRIC_FIELDS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    # source: pairs of (v1 and v2beta1 field, path in v2 relative to the source), in the order in which v1 writes them
     "object": (
         ("target", "describedObject"),
         ("metricName", "metric.name"),
@@ -92,7 +94,8 @@ _SOURCES: Final = {"Object": "object", "Pods": "pods", "Resource": "resource", "
 }
 
 
-def _status_name(name: str) -> str:
+def status_name(name: str) -> str:
+    """Return what a metric's status calls what its spec calls ``name``."""
     return name.replace("targetAverage", "currentAverage").replace("targetValue", "currentValue")
 
 
@@ -100,12 +103,12 @@ def _metric_to_v1(metric: Object, *, status: bool) -> Object:
     kind = metric.get("type", "")
     source = _SOURCES.get(kind, "")
     found: Object = {}
-    for name, path in V1_ORDER.get(source, ()):
+    for name, path in METRIC_FIELDS.get(source, ()):
         value: Any = metric.get(source) or {}
         for part in (path.replace("target.", "current.") if status else path).split("."):
             value = value.get(part) if isinstance(value, dict) else None
         if value is not None:
-            found[_status_name(name) if status else name] = value
+            found[status_name(name) if status else name] = value
     return {"type": kind, source: found} if source else {"type": kind}
 
 
@@ -114,8 +117,8 @@ def _metric_to_v2(metric: Object, *, status: bool) -> Object:
     source = _SOURCES.get(kind, "")
     given = metric.get(source) or {}
     found: Object = {}
-    for name, path in V1_ORDER.get(source, ()):
-        value = given.get(_status_name(name) if status else name)
+    for name, path in METRIC_FIELDS.get(source, ()):
+        value = given.get(status_name(name) if status else name)
         if value is None or (value == "0" and name == "targetValue" and source == "object" and "averageValue" in given):
             continue
         *parents, last = (path.replace("target.", "current.") if status else path).split(".")
@@ -149,7 +152,7 @@ def _autoscaler_to_v1(obj: Object) -> Object:
     if others:
         notes[METRICS] = go_json([_metric_to_v1(metric, status=False) for metric in others])
     if spec.get("behavior") is not None:
-        notes[BEHAVIOR] = go_json(_behavior_to_note(spec["behavior"]))
+        notes[BEHAVIOR] = go_json(behavior_to_note(spec["behavior"]))
     kept = ("observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas")
     new_status = {name: status[name] for name in kept if name in status}
     current = list(status.get("currentMetrics") or ())
@@ -175,22 +178,22 @@ def _autoscaler_to_v2(obj: Object) -> Object:
     if spec.get("targetCPUUtilizationPercentage") is not None:
         target = {"type": "Utilization", "averageUtilization": spec["targetCPUUtilizationPercentage"]}
         metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
-    metrics += [_metric_to_v2(metric, status=False) for metric in _note(notes, METRICS) or ()]
+    metrics += _noted_metrics(notes, METRICS, "Spec", "metrics", status=False)
     if metrics:
         new_spec["metrics"] = metrics
-    behavior = _note(notes, BEHAVIOR)
-    if isinstance(behavior, dict):
-        new_spec["behavior"] = _behavior_from_note(behavior)
+    behavior = behavior_from_annotation(notes.pop(BEHAVIOR, None))
+    if behavior is not None:
+        new_spec["behavior"] = behavior
     kept = ("observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas")
     new_status = {name: status[name] for name in kept if name in status}
-    current = [_metric_to_v2(metric, status=True) for metric in _note(notes, CURRENT_METRICS) or ()]
+    current = _noted_metrics(notes, CURRENT_METRICS, "Status", "currentMetrics", status=True)
     if not current and status.get("currentCPUUtilizationPercentage") is not None:
         shown = {"averageUtilization": status["currentCPUUtilizationPercentage"]}
         current = [{"type": "Resource", "resource": {"name": "cpu", "current": shown}}]
     if current:
         new_status["currentMetrics"] = current
     conditions = _note(notes, CONDITIONS)
-    if conditions:
+    if conditions and _fits("Status", {"conditions": conditions}):
         new_status["conditions"] = conditions
     return _finish(obj, "autoscaling/v2", "io.k8s.api.autoscaling.v2.", new_spec, new_status, notes)
 
@@ -201,6 +204,26 @@ def _note(notes: dict[str, str], name: str) -> Any:
         return orjson.loads(notes.pop(name, "null"))
     except orjson.JSONDecodeError:
         return None
+
+
+def _fits(part: str, value: Object) -> bool:
+    """Whether what an annotation says can be a part of an autoscaler: clients may write anything into it."""
+    try:
+        check.check(copy_object(value), types.object_type(f"io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler{part}"))
+    except check.TypeMismatch:
+        return False
+    return True
+
+
+def _noted_metrics(notes: dict[str, str], annotation: str, part: str, name: str, *, status: bool) -> list[Object]:
+    found = _note(notes, annotation)
+    if not isinstance(found, list) or not all(isinstance(metric, dict) for metric in found):
+        return []
+    sources = [metric.get(_SOURCES.get(str(metric.get("type")), "")) for metric in found]
+    if not all(source is None or isinstance(source, dict) for source in sources):
+        return []
+    metrics = [_metric_to_v2(metric, status=status) for metric in found]
+    return metrics if _fits(part, {name: metrics}) else []
 
 
 def _finish(obj: Object, api_version: str, package: str, spec: Object, status: Object, notes: Object) -> Object:
@@ -217,7 +240,8 @@ _RULES: Final = (("scaleUp", "ScaleUp"), ("scaleDown", "ScaleDown"))
 _POLICY: Final = (("type", "Type"), ("value", "Value"), ("periodSeconds", "PeriodSeconds"))
 
 
-def _behavior_to_note(behavior: Object) -> Object:
+def behavior_to_note(behavior: Object) -> Object:
+    """Return a behavior as the annotation BEHAVIOR writes it: by the names of Go's fields."""
     note: Object = {}
     for name, shown in _RULES:
         rules = behavior.get(name)
@@ -232,6 +256,16 @@ def _behavior_to_note(behavior: Object) -> Object:
             "Tolerance": rules.get("tolerance"),
         }
     return note
+
+
+def behavior_from_annotation(text: str | None) -> Object | None:
+    """Return the behavior an annotation tells, None if it tells none that can be read."""
+    try:
+        note = orjson.loads(text or "null")
+        behavior = _behavior_from_note(note) if isinstance(note, dict) else None
+    except (orjson.JSONDecodeError, AttributeError, TypeError):
+        return None
+    return behavior if behavior is not None and _fits("Behavior", behavior) else None
 
 
 def _behavior_from_note(note: Object) -> Object:
@@ -251,7 +285,7 @@ def _behavior_from_note(note: Object) -> Object:
     return behavior
 
 
-CONVERTERS: Final[Mapping[tuple[str, str, str], Callable[[Object], Object]]] = {
+CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {
     ("Event", "v1", "events.k8s.io/v1"): _event_to_new,
     ("Event", "events.k8s.io/v1", "v1"): _event_to_core,
     ("HorizontalPodAutoscaler", "autoscaling/v2", "autoscaling/v1"): _autoscaler_to_v1,

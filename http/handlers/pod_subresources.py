@@ -24,7 +24,7 @@ async def bind(resources: Resources, request: Request, context: Context, rt: Res
     form = object_form(request, context)
     asked = options.parse_create_options(context.query.as_dict())
     registry = resources.store.registry
-    kind, pods = registry.lookup("", "v1", "bindings"), registry.lookup("", "v1", "pods")
+    kind, pods = registry.known("", "v1", "bindings"), registry.known("", "v1", "pods")
     if kind is None or pods is None:
         raise AssertionError("built-in resources")
     value, duplicates = await decoded_body(request, kind, asked.field_validation)
