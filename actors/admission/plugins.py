@@ -17,6 +17,7 @@ from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycl
 from kubechronicle.actors.admission.nodes import DefaultTolerationSeconds, PodTopologyLabels, TaintNodesByCondition
 from kubechronicle.actors.admission.pod_security import PodSecurity
 from kubechronicle.actors.admission.priority import Priority
+from kubechronicle.actors.admission.resource_quota import ResourceQuota
 from kubechronicle.actors.admission.runtime_class import RuntimeClass
 from kubechronicle.actors.admission.service_account import ServiceAccount
 from kubechronicle.actors.admission.storage import (
@@ -40,6 +41,7 @@ PLUGINS: Final[tuple[Callable[[], Admits], ...]] = (
     DefaultIngressClass,
     DenyServiceExternalIPs,
     PodTopologyLabels,
+    ResourceQuota,
 )
 NAMES: Final = tuple(plugin().name for plugin in PLUGINS)
 DEFAULT: Final = frozenset(NAMES) - {"DenyServiceExternalIPs"}

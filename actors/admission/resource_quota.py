@@ -1,0 +1,105 @@
+"""ResourceQuota: what is made or grows is charged to the quotas of its namespace, in the transaction that makes it
+(k8s.io/apiserver/pkg/admission/plugin/resourcequota).
+
+The charge is a change of the quota's status beside the write. The log refuses both if the quota has been charged by
+somebody else meanwhile, on whatever replica, and the write is checked again against what is left; so no quota is ever
+overdrawn. A lane per quota spares this replica's writes the refusals.
+
+What is counted, and what a refusal says, is in api/quota.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.beside import Beside
+from kubechronicle.api import pipeline
+from kubechronicle.api.pipeline import WriteContext
+from kubechronicle.api.quota.check import Exceeded, Write, charges
+from kubechronicle.api.quota.evaluators import evaluator_of
+from kubechronicle.api.quota.facts import Facts
+from kubechronicle.api.registry import ResourceType, known_registry
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Key
+
+Object = dict[str, Any]
+
+QUOTAS: Final = "resourcequotas"
+DEVICE_CLASSES: Final = "deviceclasses.resource.k8s.io"
+CLAIMS: Final = "resourceclaims.resource.k8s.io"
+MANAGER: Final = "kube-apiserver"
+"""Who manages a charge's fields."""
+
+
+class ResourceQuota(AdmissionPlugin):
+    name = "ResourceQuota"
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        namespace = attributes.namespace
+        entries = state.entries(QUOTAS, namespace) if namespace else ()
+        if not entries or attributes.object is None:
+            return
+        evaluator = evaluator_of(attributes.rt.resource)
+        if evaluator is None:
+            return
+        write = Write(
+            operation=attributes.operation,
+            subresource=attributes.subresource,
+            new=attributes.object,
+            old=attributes.old.object() if attributes.old is not None else None,
+        )
+        quotas = [entry.object() for entry in entries]
+        try:
+            for index, used in charges(quotas, evaluator, write, facts_of(state)):
+                attributes.beside.append(_charged(entries[index], quotas[index], used))
+        except Exceeded as refusal:
+            raise forbidden(attributes, str(refusal)) from None
+
+    def lanes(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
+        """Only creations take turns: few updates change what an object uses, and the log settles those."""
+        if operation != CREATE or not namespace:
+            return ()
+        entries = state.entries(QUOTAS, namespace)
+        evaluator = evaluator_of(rt.resource) if entries else None
+        if evaluator is None:
+            return ()
+        facts = facts_of(state)
+        return [
+            entry.key
+            for entry in entries
+            if any(evaluator.covers(name, facts) for name in (entry.object().get("status") or {}).get("hard") or ())
+        ]
+
+
+def facts_of(state: State) -> Facts:
+    """What measuring may look at, in these views."""
+
+    def pod(namespace: str, name: str) -> Object | None:
+        entry = state.peek("pods", namespace, name)
+        return entry.object() if entry is not None else None
+
+    return Facts(
+        now=datetime.now(UTC),
+        device_classes=lambda: [entry.object() for entry in state.entries(DEVICE_CLASSES, "")],
+        claims=lambda namespace: [entry.object() for entry in state.entries(CLAIMS, namespace)],
+        pod=pod,
+    )
+
+
+def _charged(entry: Entry, quota: Object, used: dict[str, str]) -> Beside:
+    """The quota with another status.used, as an update of its status by the server itself leaves it."""
+    rt = known_registry().storage(QUOTAS)
+    if rt is None:
+        raise AssertionError("a built-in resource")
+    new: Object = {**quota, "metadata": dict(quota["metadata"]), "status": {**quota["status"], "used": used}}
+    context = WriteContext(
+        now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        manager=MANAGER,
+        namespace=entry.key.namespace,
+        name=entry.key.name,
+        subresource="status",
+    )
+    return Beside(key=entry.key, old=entry, object=pipeline.prepare_update(rt, quota, new, context).object)
