@@ -1,8 +1,8 @@
 """Conversion between the versions a resource has: a registry of pure functions.
 
-Lives here: which conversions there are. Their rules stand in builtin/conversions*.py, which lead from and to the version
-objects are kept in; between two others the way leads over that one. An object whose version is the wanted one is
-returned as it is; otherwise the converter's result shares nothing that matters with what it was given.
+Lives here: which conversions there are. Their rules stand in builtin/conversions*.py, which lead from and to the
+version objects are kept in; between two others the way leads over that one. An object whose version is the wanted one
+is returned as it is; otherwise the converter's result shares nothing that matters with what it was given.
 
 Invariant: converting there and back gives the same object, with what one version cannot say kept in annotations.
 """
@@ -25,20 +25,21 @@ def _converters() -> Mapping[tuple[str, str, str], Converter]:
 
 
 @functools.cache
-def _way(kind: str, current: str, wanted: str) -> tuple[Converter, ...]:
-    """The converters to apply, one or two; none if there is no way."""
+def _ways() -> Mapping[tuple[str, str, str], tuple[Converter, ...]]:
+    """(kind, from, to) -> the converters to apply, one or two."""
     known = _converters()
-    if (kind, current, wanted) in known:
-        return (known[kind, current, wanted],)
-    for of, start, between in known:
-        if (of, start) == (kind, current) and (kind, between, wanted) in known:
-            return (known[kind, current, between], known[kind, between, wanted])
-    return ()
+    found = {
+        (kind, start, end): (first, second)
+        for (kind, start, between), first in known.items()
+        for (other, middle, end), second in known.items()
+        if (kind, between) == (other, middle) and start != end
+    }
+    return found | {names: (converter,) for names, converter in known.items()}
 
 
 def can_convert(kind: str, current: str, wanted: str) -> bool:
     """Return whether objects of a kind in one version can be had in another one."""
-    return current == wanted or bool(_way_of(kind, current, wanted))
+    return current == wanted or (kind, current, wanted) in _ways()
 
 
 def convert(obj: Object, api_version: str) -> Object:
@@ -46,20 +47,9 @@ def convert(obj: Object, api_version: str) -> Object:
     current = obj["apiVersion"]
     if current == api_version:
         return obj
-    way = _way_of(obj["kind"], current, api_version)
-    if not way:
+    way = _ways().get((obj["kind"], current, api_version))
+    if way is None:
         raise LookupError(f"{obj['kind']} cannot be converted from {current} to {api_version}")
     for converter in way:
         obj = converter(obj)
     return obj
-
-
-def _way_of(kind: str, current: str, wanted: str) -> tuple[Converter, ...]:
-    """As ``_way``, which remembers only what can be found: the names may come from clients."""
-    known = _kinds()
-    return _way(kind, current, wanted) if {(kind, current), (kind, wanted)} <= known else ()
-
-
-@functools.cache
-def _kinds() -> frozenset[tuple[str, str]]:
-    return frozenset((kind, version) for kind, *both in _converters() for version in both)

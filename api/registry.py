@@ -49,8 +49,8 @@ class ResourceType:
     ``resource`` names where objects are kept ("pods", "deployments.apps"), ``storage_api_version`` and ``storage_kind``
     the form they are kept in. ``stored`` is False for virtual kinds (reviews, bindings, component statuses).
     Verbs and subresources stand in the order discovery lists them (custom resources: status before scale).
-    ``message`` and ``definition`` are empty for custom resources without them. ``deprecated`` versions tell everybody who
-    asks for them, in the words of ``warning``. The last three fields come from a CustomResourceDefinition's version:
+    ``message`` and ``definition`` are empty for custom resources without them. ``warning`` is what everybody is told
+    who asks for a ``deprecated`` version. The last three fields come from a CustomResourceDefinition's version:
     additional printer columns, selectable field paths, and the version itself.
     """
 

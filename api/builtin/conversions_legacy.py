@@ -1,8 +1,8 @@
-"""Converters between the versions of the past (legacy.py) and the ones objects are kept in, as Kubernetes converted them.
+"""Converters between the versions of the past (legacy.py) and those objects are kept in, as Kubernetes converted them.
 
-A version of the past cannot say everything the present one can, and now and then says a thing twice. What Kubernetes put
-into annotations stands in the same ones here; whatever else would be lost on the way there and back is kept in one of
-our own (``KEPT``), so that an old client who reads an object and writes it back changes nothing it does not know of:
+A version of the past cannot say everything the present one can, and now and then says a thing twice. What Kubernetes
+put into annotations stands in the same ones here; whatever else would be lost on the way there and back is kept in one
+of our own (``KEPT``), so that an old client who reads an object and writes it back changes nothing it does not know of:
 
     discovery.k8s.io/v1       zone: a, deprecatedTopology: {topology.kubernetes.io/zone: b}
     discovery.k8s.io/v1beta1  topology: {topology.kubernetes.io/zone: a}, annotation: deprecatedTopology comes back as
@@ -69,10 +69,10 @@ def lossless(down: Converter, up: Converter, definition: str) -> tuple[Converter
 
     def up_restoring(obj: Object) -> Object:
         text = (obj["metadata"].get("annotations") or {}).get(KEPT)
-        new = up(_without_note(obj) if text is not None else obj)
         if text is None:
-            return new
-        restored = copy_object(new)
+            return up(obj)
+        new = up(_without_note(obj))
+        restored: Object = copy_object(new)
         for entry in _read(text):
             _restore(restored, entry)
         try:
@@ -162,7 +162,11 @@ V2BETA2: Final = "io.k8s.api.autoscaling.v2beta2.HorizontalPodAutoscaler"
 
 _PREFIX: Final = "autoscaling.alpha.kubernetes.io/"
 TOLERANCES: Final = (("scaleDown", _PREFIX + "scale-down-tolerance"), ("scaleUp", _PREFIX + "scale-up-tolerance"))
-_ROUND_TRIP: Final = (conversions.METRICS, conversions.BEHAVIOR, conversions.CURRENT_METRICS, conversions.CONDITIONS) + (
+_ROUND_TRIP: Final = (
+    conversions.METRICS,
+    conversions.BEHAVIOR,
+    conversions.CURRENT_METRICS,
+    conversions.CONDITIONS,
     *(name for _, name in TOLERANCES),
 )
 
@@ -293,7 +297,7 @@ def _target_type(source: str, target: Object) -> str:
 
 
 def _says(selector: Any, operator: str) -> bool:
-    return selector == {"matchExpressions": [{"key": PDB_LABEL, "operator": operator}]}
+    return bool(selector == _saying(operator))
 
 
 def _saying(operator: str) -> Object:

@@ -1,7 +1,8 @@
 """Versions Kubernetes has served before and no longer does, which --runtime-config can switch on again.
 
-A table like resources.py: their rows, and when they were deprecated and removed. Their types are told by the differences
-in schema/legacy.py, their conversions stand in conversions_legacy.py; objects are always kept in the present version.
+A table like resources.py: their rows, and when they were deprecated and removed. Their types are told by the
+differences in schema/legacy.py, their conversions stand in conversions_legacy.py; objects are always kept in the
+present version.
 Source: the API deprecation guide and the life cycle of each type as k8s.io/api declares it.
 """
 

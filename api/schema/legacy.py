@@ -1,7 +1,8 @@
 """Types of versions that are no longer published, told by how they differ from the published ones.
 
 A version of the past is the present version's definitions under another name, plus a table of differences: fields that
-did not exist yet, had another name, or were written where they are left out today. What is not in the table is the same.
+did not exist yet, had another name, or were written where they are left out today. What the table does not name is as
+it is today.
 
     autoscaling/v2beta2   no tolerance; conditions and currentReplicas always written, conditions owned as a whole
     autoscaling/v2beta1   as v2beta2, no behavior, and metrics in a form of their own (``_METRICS``)
@@ -24,7 +25,9 @@ Definitions = Mapping[str, Definition]
 API: Final = "io.k8s.api."
 _LABEL_SELECTOR: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"
 _QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
-_MARKS: Final = ("x-kubernetes-list-type", "x-kubernetes-list-map-keys") + (
+_MARKS: Final = (
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
     "x-kubernetes-patch-strategy",
     "x-kubernetes-patch-merge-key",
 )
@@ -58,8 +61,10 @@ class Version:
 
 # Source of a metric -> its fields: "!" is required, "*" a pointer whose zero is kept. Types are table words below.
 _METRICS: Final[Mapping[str, str]] = {
-    "ObjectMetricSource": "target! ref; metricName! string; targetValue! quantity; selector labels; averageValue quantity",
-    "ObjectMetricStatus": "target! ref; metricName! string; currentValue! quantity; selector labels; averageValue quantity",
+    "ObjectMetricSource": "target! ref; metricName! string; targetValue! quantity; selector labels; "
+    "averageValue quantity",
+    "ObjectMetricStatus": "target! ref; metricName! string; currentValue! quantity; selector labels; "
+    "averageValue quantity",
     "PodsMetricSource": "metricName! string; targetAverageValue! quantity; selector labels",
     "PodsMetricStatus": "metricName! string; currentAverageValue! quantity; selector labels",
     "ResourceMetricSource": "name! resource; targetAverageUtilization* int32; targetAverageValue quantity",
@@ -117,7 +122,10 @@ def _metric(text: str) -> tuple[Definition, dict[str, str]]:
 
 # -- the versions -----------------------------------------------------------------------------------------------------
 
-_SCALER: Final = ("HorizontalPodAutoscaler", "HorizontalPodAutoscalerList", "HorizontalPodAutoscalerSpec") + (
+_SCALER: Final = (
+    "HorizontalPodAutoscaler",
+    "HorizontalPodAutoscalerList",
+    "HorizontalPodAutoscalerSpec",
     "HorizontalPodAutoscalerStatus",
     "HorizontalPodAutoscalerCondition",
     "CrossVersionObjectReference",
@@ -162,8 +170,13 @@ VERSIONS: Final[tuple[Version, ...]] = (
     Version(
         package="policy.v1beta1",
         present="policy.v1",
-        kinds=("Eviction", "PodDisruptionBudget", "PodDisruptionBudgetList")
-        + ("PodDisruptionBudgetSpec", "PodDisruptionBudgetStatus"),
+        kinds=(
+            "Eviction",
+            "PodDisruptionBudget",
+            "PodDisruptionBudgetList",
+            "PodDisruptionBudgetSpec",
+            "PodDisruptionBudgetStatus",
+        ),
         changes={
             "PodDisruptionBudgetSpec": Change(
                 fields={
@@ -179,8 +192,16 @@ VERSIONS: Final[tuple[Version, ...]] = (
     Version(
         package="discovery.v1beta1",
         present="discovery.v1",
-        kinds=("Endpoint", "EndpointConditions", "EndpointHints", "EndpointPort", "EndpointSlice")
-        + ("EndpointSliceList", "ForNode", "ForZone"),
+        kinds=(
+            "Endpoint",
+            "EndpointConditions",
+            "EndpointHints",
+            "EndpointPort",
+            "EndpointSlice",
+            "EndpointSliceList",
+            "ForNode",
+            "ForZone",
+        ),
         changes={
             "Endpoint": Change(
                 without=("deprecatedTopology", "zone"),
@@ -242,9 +263,8 @@ def _moved(schema: Definition, version: Version, *, unmarked: bool = False) -> D
     for key in ("items", "additionalProperties"):
         if isinstance(made.get(key), dict):
             made[key] = _moved(made[key], version)
-    if "enum" in made:
-        # The carrying package names the one apiVersion there; ours is another, and nothing reads it.
-        del made["enum"]
+    # The carrying package names the one apiVersion there; ours is another, and nothing reads it.
+    made.pop("enum", None)
     return made
 
 
