@@ -23,7 +23,7 @@ from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor
 from kubechronicle.actors.tree import server_tree
 from kubechronicle.actors.writes import Writes
-from kubechronicle.api.registry import builtin_registry
+from kubechronicle.api.registry import Registry, builtin_registry
 from kubechronicle.api.selectors import describe
 from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.consistency import ConsistentRead
@@ -45,7 +45,8 @@ CONTROLLERS = ("namespace", "serviceaccount", "storage-protection")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the server is to be. ``drain_grace``: seconds for answers under way when it stops."""
+    """What the server is to be. ``drain_grace``: seconds for answers under way when it stops; ``registry``: the API
+    versions it serves."""
 
     listen: ServeConfig
     advertised: Advertised
@@ -53,6 +54,7 @@ class Plan:
     authenticators: Sequence[Authenticator] = ()
     controllers: frozenset[str] = frozenset(CONTROLLERS)
     admission_plugins: frozenset[str] = plugins.DEFAULT
+    registry: Registry = field(default_factory=builtin_registry)
     drain_grace: float = 10.0
 
 
@@ -110,7 +112,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     state = State(peek=reads.peek, entries=lambda resource, namespace: views[resource].entries(namespace))
     admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state)
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
-    store = Store(registry=builtin_registry(), reads=reads, writes=writes)
+    store = Store(registry=plan.registry, reads=reads, writes=writes)
     bootstrap = Bootstrap(store, plan.advertised)
     assembly: Assembly
 

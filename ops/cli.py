@@ -101,6 +101,7 @@ def _add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None
         default = f" (default {flag.default})" if flag.default else ""
         parser.add_argument(
             *spellings, metavar=flag.placeholder, dest=flag.name, default=None,
+            action="append" if flag.repeatable else "store",
             help=(flag.help + default).replace("%", "%%"),
         )  # fmt: skip
     parser.add_argument("--config", metavar="FILE", help="a YAML file with any of these settings, without the dashes")
@@ -109,6 +110,7 @@ def _add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None
 def _load(given: argparse.Namespace) -> settings.Settings:
     values = vars(given)
     flags = {name: values[name] for name in settings.BY_NAME if values.get(name) is not None}
+    flags = {name: ",".join(value) if isinstance(value, list) else value for name, value in flags.items()}
     loaded = settings.load(flags, config_file=Path(given.config) if given.config else None)
     klog.set_up(verbosity=loaded.v)
     return loaded

@@ -24,6 +24,8 @@ import trio
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.loops.bootstrap import Advertised
+from kubechronicle.api import runtime_config
+from kubechronicle.api.registry import Registry
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres import PostgresLog, migrate, open_postgres_log
 from kubechronicle.http.app import HttpSettings
@@ -68,6 +70,7 @@ class Inputs:
     authenticators: list[Authenticator]
     controllers: frozenset[str]
     admission_plugins: frozenset[str]
+    registry: Registry
     place: Place
 
 
@@ -105,6 +108,7 @@ def check_inputs(settings: Settings) -> Inputs:
         authenticators=_authenticators(settings),
         controllers=_controllers(settings),
         admission_plugins=_admission_plugins(settings),
+        registry=_registry(settings),
         place=find_place(settings),
     )
 
@@ -143,6 +147,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki) -> Plan:
         authenticators=inputs.authenticators,
         controllers=inputs.controllers,
         admission_plugins=inputs.admission_plugins,
+        registry=inputs.registry,
     )
 
 
@@ -234,6 +239,13 @@ def _admission_plugins(settings: Settings) -> frozenset[str]:
     if both := sorted(enabled & disabled):
         raise OperatorError(f"--enable-admission-plugins and --disable-admission-plugins: {both[0]} is in both")
     return (plugins.DEFAULT | enabled) - disabled
+
+
+def _registry(settings: Settings) -> Registry:
+    try:
+        return runtime_config.registry_for(dict(settings.runtime_config.pairs) if settings.runtime_config else {})
+    except ValueError as error:
+        raise OperatorError(f"--runtime-config: {error}") from None
 
 
 def _names(settings: Settings, place: Place) -> Names:

@@ -36,6 +36,7 @@ class Settings:
     database_url: types.DatabaseURL | None
     data_dir: types.Directory
     service_cluster_ip_range: types.IPNetwork
+    runtime_config: types.Pairs | None
     controllers: types.Controllers
     enable_admission_plugins: types.Names | None
     disable_admission_plugins: types.Names | None
@@ -49,13 +50,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One setting. ``default`` as an operator would write it, "" for none; ``placeholder`` is its value in --help."""
+    """One setting. ``default`` as an operator would write it, "" for none; ``placeholder`` is its value in --help.
+
+    ``repeatable``: given several times on the command line, its values count as one list."""
 
     name: str
     placeholder: str
     default: str
     help: str
     environment: str = ""
+    repeatable: bool = False
 
     @property
     def field(self) -> str:
@@ -109,6 +113,12 @@ FLAGS = (
     Flag(
         name="service-cluster-ip-range", placeholder="CIDR", default="10.0.0.0/24",
         help="The range of cluster IPs; its first address is that of the Service `kubernetes`.",
+    ),
+    Flag(
+        name="runtime-config", placeholder="LIST", default="", repeatable=True,
+        help="API versions to serve or not to serve, comma-separated: GROUP/VERSION=true or =false (v1 for the core "
+        "group), GROUP/VERSION/RESOURCE=…, api/all=…, api/ga=…, api/beta=…, api/alpha=…; the narrower wins. Off by "
+        "default: autoscaling/v2beta1, autoscaling/v2beta2, batch/v1beta1, policy/v1beta1, discovery.k8s.io/v1beta1.",
     ),
     Flag(
         name="controllers", placeholder="LIST", default="*",

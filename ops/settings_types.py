@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 
 import cattrs
 
+from kubechronicle.api import runtime_config
+
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 Port = NewType("Port", int)
@@ -49,6 +51,13 @@ class Controllers:
                 raise ValueError(f"there is no control loop {pattern.removeprefix('-')!r}, only {', '.join(known)}")
         wanted = [name for name in known if name in self.patterns or "*" in self.patterns]
         return [name for name in wanted if f"-{name}" not in self.patterns]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs KEY=VALUE as kube-apiserver's map flags have them; a VALUE may be empty."""
+
+    pairs: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +157,18 @@ def _names(value: Any, _: object) -> Names:
     return Names(_controllers(value, _).patterns)
 
 
+def _pairs(value: Any, _: object) -> Pairs:
+    """A comma-separated text, or in a config file a mapping, too."""
+    if isinstance(value, dict):
+        return Pairs(tuple((_text(key), _truth(one)) for key, one in value.items()))
+    parts = value if isinstance(value, list) else _text(value).split(",")
+    return Pairs(tuple(runtime_config.parse(",".join(map(_text, parts))).items()))
+
+
+def _truth(value: Any) -> str:
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else _text(value)
+
+
 ReadableFile = NewType("ReadableFile", Path)
 Directory = NewType("Directory", Path)
 
@@ -163,6 +184,7 @@ CONVERTERS: dict[Any, Callable[[Any, Any], Any]] = {
     Hostname: _hostname,
     Controllers: _controllers,
     Names: _names,
+    Pairs: _pairs,
 }
 
 

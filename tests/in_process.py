@@ -23,6 +23,7 @@ from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.loops.bootstrap import Advertised
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor
+from kubechronicle.api.runtime_config import parse, registry_for
 from kubechronicle.eventlog.memory import MemoryLog, MemoryStore
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.token_file import StaticTokens
@@ -193,6 +194,7 @@ def plan(
     address: str = "10.1.0.1",
     controllers: frozenset[str] = frozenset(),
     admission: frozenset[str] = ADMISSION,
+    runtime_config: str = "",
     **settings: Any,
 ) -> Plan:
     return Plan(
@@ -202,6 +204,7 @@ def plan(
         authenticators=[ClientCertificates(), StaticTokens(USERS)],
         controllers=controllers,
         admission_plugins=admission,
+        registry=registry_for(parse(runtime_config)),
     )
 
 

@@ -53,6 +53,8 @@ async def handle(resources: Resources, request: Request, context: Context) -> Re
     if rt is None or len(info.parts) > 3 or (info.namespace and not rt.namespaced and info.resource != "namespaces"):
         raise status.path_not_found()
     verb = _verb(request.method, info, rt)
+    if rt.warning and rt.subresources.get(info.subresource, rt).kind == rt.kind:
+        context.warnings.append(rt.warning)
     if info.subresource == "scale":
         return await scale(resources, request, context, rt)
     if info.subresource == "binding" or (rt.resource == "bindings" and verb == "create"):
