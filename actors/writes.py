@@ -28,7 +28,7 @@ from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.targets import Caller as Caller
 from kubechronicle.actors.targets import Target as Target
 from kubechronicle.actors.targets import attributes_of, context_of, name_suffix
-from kubechronicle.api import pipeline, status
+from kubechronicle.api import metadata, pipeline, status
 from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.patching import APPLY_YAML
@@ -266,6 +266,7 @@ class Writes:
             replace(target, name=accepted["metadata"].get("name", "")), "CREATE", accepted, None
         )
         await self._consistently(self._admission.admit, attributes)
+        metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)  # claims are made in its name
         await self._consistently(self._admission.claim, attributes)
         prepared = pipeline.finish_create(target.rt, accepted, context)
         attributes.warnings.extend(prepared.warnings)

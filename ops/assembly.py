@@ -13,6 +13,8 @@ import trio
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, State
+from kubechronicle.actors.allocation.network import ServiceNetwork
+from kubechronicle.actors.allocation.services import ServiceClaimant
 from kubechronicle.actors.loops.bootstrap import Advertised, Bootstrap
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
 from kubechronicle.actors.loops.service_accounts import ServiceAccountLoop
@@ -50,6 +52,7 @@ class Plan:
 
     listen: ServeConfig
     advertised: Advertised
+    services: ServiceNetwork
     http: HttpSettings
     authenticators: Sequence[Authenticator] = ()
     controllers: frozenset[str] = frozenset(CONTROLLERS)
@@ -110,10 +113,11 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     consistency = ConsistentRead(revision_log, tail)
     reads = Reads(log=revision_log, views=views, consistency=consistency, describe=describe)
     state = State(peek=reads.peek, entries=lambda resource, namespace: views[resource].entries(namespace))
-    admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state)
+    claimant = ServiceClaimant(plan.services)
+    admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, claimants=(claimant,))
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
     store = Store(registry=plan.registry, reads=reads, writes=writes)
-    bootstrap = Bootstrap(store, plan.advertised)
+    bootstrap = Bootstrap(store, plan.advertised, plan.services)
     assembly: Assembly
 
     def not_draining() -> None:

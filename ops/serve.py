@@ -23,6 +23,7 @@ from pathlib import Path
 import trio
 
 from kubechronicle.actors.admission import plugins
+from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.loops.bootstrap import Advertised
 from kubechronicle.api import runtime_config
 from kubechronicle.api.registry import Registry
@@ -133,8 +134,10 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki) -> Plan:
             tls_private_key_file=str(settings.tls_private_key_file or key),
             client_ca_file=str(pki.client_ca_file),
         ),
-        advertised=Advertised(
-            address=str(place.advertised), port=place.port, service_range=str(settings.service_cluster_ip_range)
+        advertised=Advertised(address=str(place.advertised), port=place.port),
+        services=ServiceNetwork(
+            ranges=tuple(map(str, settings.service_cluster_ip_range.networks)),
+            node_ports=settings.service_node_port_range.ports,
         ),
         http=HttpSettings(
             server_address=f"{_bracketed(place.advertised)}:{place.port}",
@@ -249,7 +252,7 @@ def _registry(settings: Settings) -> Registry:
 
 
 def _names(settings: Settings, place: Place) -> Names:
-    service = settings.service_cluster_ip_range[1]
+    service = settings.service_cluster_ip_range.networks[0][1]
     return serving_names(
         addresses=[settings.bind_address, place.advertised, service], external_hostname=settings.external_hostname
     )

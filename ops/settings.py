@@ -35,7 +35,8 @@ class Settings:
     token_auth_file: types.ReadableFile | None
     database_url: types.DatabaseURL | None
     data_dir: types.Directory
-    service_cluster_ip_range: types.IPNetwork
+    service_cluster_ip_range: types.ServiceRanges
+    service_node_port_range: types.PortRange
     runtime_config: types.Pairs | None
     controllers: types.Controllers
     enable_admission_plugins: types.Names | None
@@ -112,7 +113,12 @@ FLAGS = (
     ),
     Flag(
         name="service-cluster-ip-range", placeholder="CIDR", default="10.0.0.0/24",
-        help="The range of cluster IPs; its first address is that of the Service `kubernetes`.",
+        help="The range of cluster IPs; its first address is that of the Service `kubernetes`. For dual-stack two, "
+        "comma-separated, one of IPv4 and one of IPv6, the primary first. More can be added as ServiceCIDR objects.",
+    ),
+    Flag(
+        name="service-node-port-range", placeholder="PORTS", default="30000-32767",
+        help="The ports of the nodes that Services of type NodePort and LoadBalancer get, both ends included.",
     ),
     Flag(
         name="runtime-config", placeholder="LIST", default="", repeatable=True,

@@ -32,6 +32,7 @@ UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 _HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.IGNORECASE)
+SHORTEST_IPV6_PREFIX = 64  # of a range of cluster IPs (KEP-1880)
 SCHEMES = ("postgres", "postgresql")
 
 
@@ -51,6 +52,20 @@ class Controllers:
                 raise ValueError(f"there is no control loop {pattern.removeprefix('-')!r}, only {', '.join(known)}")
         wanted = [name for name in known if name in self.patterns or "*" in self.patterns]
         return [name for name in wanted if f"-{name}" not in self.patterns]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRanges:
+    """Ranges of cluster IPs: one, or one of each family, the primary first."""
+
+    networks: tuple[IPNetwork, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PortRange:
+    """Ports from the first to the last."""
+
+    ports: range
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +119,40 @@ def _address(value: Any, _: object) -> IPAddress:
         raise ValueError(f"must be an IP address, got {value!r}") from None
 
 
-def _network(value: Any, _: object) -> IPNetwork:
+def _network(text: str) -> IPNetwork:
     """A range that holds at least the ``kubernetes`` Service and one more (kube-apiserver: 8 addresses)."""
     try:
-        network = ipaddress.ip_network(_text(value))
+        network = ipaddress.ip_network(text)
     except ValueError as error:
-        raise ValueError(f"must be an IP range such as 10.96.0.0/16, got {value!r} ({error})") from None
+        raise ValueError(f"must be an IP range such as 10.96.0.0/16, got {text!r} ({error})") from None
     if network.num_addresses < 8:
-        raise ValueError(f"must hold at least 8 addresses, got {value!r}")
+        raise ValueError(f"must hold at least 8 addresses, got {text!r}")
+    if network.version == 6 and network.prefixlen < SHORTEST_IPV6_PREFIX:
+        raise ValueError(f"must not be larger than a /{SHORTEST_IPV6_PREFIX}, got {text!r}")
     return network
+
+
+def _service_ranges(value: Any, _: object) -> ServiceRanges:
+    parts = value if isinstance(value, list) else _text(value).split(",")
+    networks = tuple(_network(_text(part)) for part in parts)
+    if len(networks) > 2:
+        raise ValueError(f"must be one range or two, got {len(networks)}")
+    if len(networks) == 2 and networks[0].version == networks[1].version:
+        raise ValueError("two ranges must be one of IPv4 and one of IPv6")
+    return ServiceRanges(networks)
+
+
+def _port_range(value: Any, _: object) -> PortRange:
+    """``first-last``, or as apimachinery's PortRange also has it: ``first+more``, or one port."""
+    text = _text(value)
+    match = re.fullmatch(r"(\d{1,5})(?:([-+])(\d{1,5}))?", text)
+    if match is None:
+        raise ValueError(f"must be a range of ports such as 30000-32767, got {text!r}")
+    first = int(match[1])
+    last = {"-": int(match[3] or 0), "+": first + int(match[3] or 0)}.get(match[2] or "", first)
+    if not 1 <= first <= last <= 65535:
+        raise ValueError(f"must be a range of ports between 1 and 65535, got {text!r}")
+    return PortRange(range(first, last + 1))
 
 
 def _file(value: Any, _: object) -> Path:
@@ -177,7 +217,8 @@ CONVERTERS: dict[Any, Callable[[Any, Any], Any]] = {
     Count: _count,
     Seconds: _seconds,
     IPAddress: _address,
-    IPNetwork: _network,
+    ServiceRanges: _service_ranges,
+    PortRange: _port_range,
     ReadableFile: _file,
     Directory: _directory,
     DatabaseURL: _database_url,

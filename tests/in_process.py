@@ -20,6 +20,7 @@ from typing import Any, cast
 import trio
 
 from kubechronicle.actors.admission import plugins
+from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.loops.bootstrap import Advertised
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor
@@ -189,17 +190,22 @@ class InProcess:
 ADMISSION = plugins.DEFAULT - {"ServiceAccount"}
 
 
+SERVICES = ServiceNetwork(ranges=("10.96.0.0/16",))
+
+
 def plan(
     *,
     address: str = "10.1.0.1",
     controllers: frozenset[str] = frozenset(),
     admission: frozenset[str] = ADMISSION,
     runtime_config: str = "",
+    services: ServiceNetwork = SERVICES,
     **settings: Any,
 ) -> Plan:
     return Plan(
         listen=ServeConfig(tls_cert_file="", tls_private_key_file=""),
-        advertised=Advertised(address=address, port=6443, service_range="10.96.0.0/16"),
+        advertised=Advertised(address=address, port=6443),
+        services=services,
         http=HttpSettings(server_address=f"{address}:6443", server_version="0.1", **settings),
         authenticators=[ClientCertificates(), StaticTokens(USERS)],
         controllers=controllers,

@@ -1,5 +1,6 @@
-"""What every cluster has from its first second: the system namespaces and the Service ``kubernetes`` with this server's
-address behind it. The address leaves the endpoints again when the server stops, as kube-apiserver's does.
+"""What every cluster has from its first second: the system namespaces, the ServiceCIDR ``kubernetes`` that addresses
+are given out from, and the Service ``kubernetes`` with this server's address behind it. The address leaves the
+endpoints again when the server stops, as kube-apiserver's does.
 
 Two servers on one log share these objects: each adds and removes its own address only, and whoever comes first creates
 them; a conflict is looked at again, not overwritten.
@@ -10,12 +11,14 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import trio
 
+from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.errors import ActorError
+from kubechronicle.actors.loops.conditions import with_condition
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writes import Target
 from kubechronicle.api.registry import ResourceType
@@ -38,6 +41,8 @@ SYSTEM_PRIORITY_CLASSES = {
     ),
 }
 SERVICE_NAME = "kubernetes"
+NET = "networking.k8s.io"
+RANGES_READY = "Kubernetes default Service CIDR is ready"
 # kube-apiserver looks after these objects every ten seconds (EndpointReconcileInterval).
 RECONCILE_INTERVAL = 10.0
 # The first pass is repeated this often before the server gives up starting.
@@ -49,19 +54,10 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advertised:
-    """Where clients in the cluster reach this server, and the range whose first address the Service takes."""
+    """Where clients in the cluster reach this server."""
 
     address: str
     port: int
-    service_range: str
-
-    @property
-    def service_address(self) -> str:
-        return str(ipaddress.ip_network(self.service_range)[1])
-
-    @property
-    def family(self) -> str:
-        return "IPv6" if ipaddress.ip_address(self.service_address).version == 6 else "IPv4"
 
     @property
     def is_loopback(self) -> bool:
@@ -74,10 +70,13 @@ class Advertised:
 
 
 class Bootstrap:
-    def __init__(self, store: Store, advertised: Advertised) -> None:
+    def __init__(self, store: Store, advertised: Advertised, services: ServiceNetwork) -> None:
         self._store = store
         self._advertised = advertised
+        self._services = services
         self._withdrawn = False
+        self._told_other_ranges = False
+        self.has_ranges = False  # the ServiceCIDR is there
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reconcile once, report started, then keep an eye on it."""
@@ -104,6 +103,7 @@ class Bootstrap:
         for name, (value, description) in SYSTEM_PRIORITY_CLASSES.items():
             obj = {"metadata": {"name": name}, "value": value, "description": description}
             await self._ensure("priorityclasses", "", obj, group="scheduling.k8s.io")
+        await self._ensure_ranges()
         await self._ensure("services", "default", self._service())
         if self._withdrawn or self._advertised.is_loopback:
             return
@@ -118,10 +118,43 @@ class Bootstrap:
         await self._edit("endpoints", "", self._without_address)
         await self._edit("endpointslices", "discovery.k8s.io", self._without_endpoint)
 
+    # -- ranges of service addresses ----------------------------------------------------------------------------------
+
+    async def _ensure_ranges(self) -> None:
+        """The ServiceCIDR that the settings describe. One that says something else stays, but for a second family: to
+        change a range is the administrator's (KEP-1880)."""
+        ranges = list(self._services.ranges)
+        wanted = {"metadata": {"name": SERVICE_NAME}, "spec": {"cidrs": ranges}}
+        await self._ensure("servicecidrs", "", wanted, group=NET)
+        rt = self._type("servicecidrs", NET)
+        entry = self._store.reads.peek(rt.resource, "", SERVICE_NAME)
+        if entry is None:
+            return  # it has just been deleted; the next round makes it again
+        self.has_ranges = True
+        obj = entry.object()
+        if obj["metadata"].get("deletionTimestamp"):
+            return
+        target = Target(rt=rt, name=SERVICE_NAME, manager="kube-apiserver")
+        if len(ranges) == 2 and obj["spec"]["cidrs"] == ranges[:1]:
+            await self._store.writes.edit(
+                system_caller(COMPONENT, "update"), target, lambda held: {**held, "spec": {"cidrs": ranges}}
+            )
+        elif obj["spec"]["cidrs"] != ranges:
+            if not self._told_other_ranges:
+                log.warning("the ServiceCIDR kubernetes has %s, not %s", obj["spec"]["cidrs"], ranges)
+                self._told_other_ranges = True
+            return
+        if not any(one.get("type") == "Ready" for one in (obj.get("status") or {}).get("conditions") or ()):
+            await self._store.writes.edit(
+                system_caller(COMPONENT, "update"),
+                replace(target, subresource="status"),
+                lambda held: with_condition(held, "Ready", "True", message=RANGES_READY),
+            )
+
     # -- objects ------------------------------------------------------------------------------------------------------
 
     def _service(self) -> Object:
-        address = self._advertised.service_address
+        address = self._services.first_address
         return {
             "metadata": {
                 "name": SERVICE_NAME,
@@ -132,7 +165,7 @@ class Bootstrap:
                 "type": "ClusterIP",
                 "clusterIP": address,
                 "clusterIPs": [address],
-                "ipFamilies": [self._advertised.family],
+                "ipFamilies": [self._services.families[0]],
                 "ipFamilyPolicy": "SingleStack",
                 "sessionAffinity": "None",
                 "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": self._advertised.port}],

@@ -1,117 +1,67 @@
-"""Hooks of Services: which addresses and ports go together, and what a change of type drops, after Kubernetes'
-``registry/core/service``."""
+"""Hooks of Services: what a change of type drops, after Kubernetes' ``registry/core/service``. Which families,
+addresses and ports a Service has is settled before, by who gives them out.
+
+A field the new type has no use for goes, unless it was changed in the same breath: then validation has its say.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
-
-from kubechronicle.api.strategy import keep
 
 Object = dict[str, Any]
 
-
-def new_service(new: Object) -> None:
-    """Headless services have an address, too: None. Addresses proper are allocated by the server."""
-    spec = new["spec"]
-    if spec.get("clusterIP") and not spec.get("clusterIPs"):
-        spec["clusterIPs"] = [spec["clusterIP"]]
-    if spec.get("type") == "ExternalName":
-        return
-    if spec.get("clusterIP") == "None" or spec.get("clusterIPs") == ["None"]:
-        headless_service(spec)
-        return
-    if not spec.get("ipFamilyPolicy"):
-        spec["ipFamilyPolicy"] = "SingleStack"
-    if not spec.get("ipFamilies"):
-        spec["ipFamilies"] = ["IPv4"]
-
-
-def headless_service(spec: Object) -> None:
-    """Fill in the families of a service without an address."""
-    spec["clusterIP"] = "None"
-    spec["clusterIPs"] = ["None"]
-    if spec.get("ipFamilies") or spec.get("ipFamilyPolicy"):
-        policy = spec.setdefault("ipFamilyPolicy", "SingleStack")
-        families = spec.setdefault("ipFamilies", ["IPv4"])
-        if policy != "SingleStack" and len(families) == 1 and not spec.get("selector"):
-            families.append("IPv6" if families[0] == "IPv4" else "IPv4")
-        return
-    if spec.get("selector"):
-        spec["ipFamilyPolicy"] = "SingleStack"
-        spec["ipFamilies"] = ["IPv4"]
-    else:
-        # Nothing is selected, so nothing is known of the families of what will be behind it.
-        spec["ipFamilyPolicy"] = "RequireDualStack"
-        spec["ipFamilies"] = ["IPv4", "IPv6"]
-
-
-def service_addresses_stay(new: Object, old: Object) -> None:
-    """A replacement that names no addresses keeps the old ones while the type needs them; what the new type has no
-    use for goes, unless it was changed in the same breath (then validation has its say)."""
-    spec, held = new["spec"], old["spec"]
-    if spec.get("type") != "ExternalName" and held.get("type") != "ExternalName":
-        _keep_addresses(spec, held)
-        _keep_node_ports(spec, held)
-    _drop_what_the_type_lacks(spec, held)
-    if spec.get("type") != "ExternalName" and held.get("type") == "ExternalName":
-        new_service(new)
-
-
-def _keep_addresses(spec: Object, held: Object) -> None:
-    if spec.get("clusterIP", "") != held.get("clusterIP", "") and spec.get("clusterIPs") == held.get("clusterIPs"):
-        # Old clients change the one field they know: the list follows.
-        others = (spec.pop("clusterIPs", None) or [])[1:]
-        if spec.get("clusterIP"):
-            spec["clusterIPs"] = [spec["clusterIP"], *others]
-    if not spec.get("clusterIP") and not spec.get("clusterIPs"):
-        keep("clusterIP", spec, held)
-        keep("clusterIPs", spec, held)
-    elif spec.get("clusterIP") == held.get("clusterIP") and not spec.get("clusterIPs"):
-        keep("clusterIPs", spec, held)
-    elif spec.get("clusterIPs") == held.get("clusterIPs") and not spec.get("clusterIP"):
-        keep("clusterIP", spec, held)
-    for name in ("ipFamilies", "ipFamilyPolicy"):
-        if not spec.get(name):
-            keep(name, spec, held)
-
-
 _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
-_WITH_ADDRESS: Final = ("ClusterIP", "NodePort", "LoadBalancer")
 
-TYPE_FIELDS: Final = (
-    (_WITH_ADDRESS, ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")),
-    (_WITH_NODE_PORTS, ("externalTrafficPolicy", "healthCheckNodePort")),
-    (("LoadBalancer",), ("allocateLoadBalancerNodePorts", "loadBalancerClass")),
+
+def _needs_address(spec: Object) -> bool:
+    return bool(spec.get("type") != "ExternalName")
+
+
+def _needs_node_ports(spec: Object) -> bool:
+    return spec.get("type") in _WITH_NODE_PORTS
+
+
+def _is_balancer(spec: Object) -> bool:
+    return bool(spec.get("type") == "LoadBalancer")
+
+
+def _needs_health_check(spec: Object) -> bool:
+    return _is_balancer(spec) and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _reached_from_outside(spec: Object) -> bool:
+    return _needs_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+TYPE_FIELDS: Final[tuple[tuple[Callable[[Object], bool], tuple[str, ...]], ...]] = (
+    (_needs_address, ("clusterIP", "clusterIPs")),
+    (_needs_address, ("ipFamilies",)),
+    (_needs_address, ("ipFamilyPolicy",)),
+    (_needs_address, ("internalTrafficPolicy",)),
+    (_needs_health_check, ("healthCheckNodePort",)),
+    (_is_balancer, ("allocateLoadBalancerNodePorts",)),
+    (_is_balancer, ("loadBalancerClass",)),
+    (_reached_from_outside, ("externalTrafficPolicy",)),
 )
-"""(types of a Service, fields that only they have)."""
+"""(which Services have a use for the fields, fields that go together)."""
 
 
-def _drop_what_the_type_lacks(spec: Object, held: Object) -> None:
-    kind, before = spec.get("type"), held.get("type")
-    for kinds, fields in TYPE_FIELDS:
-        if kind in kinds or before not in kinds:
-            continue
-        for name in fields:
-            if name in spec and spec[name] == held.get(name):
-                del spec[name]
-    if kind not in _WITH_NODE_PORTS and before in _WITH_NODE_PORTS:
-        numbers = [port.get("nodePort") for port in held.get("ports") or ()]
-        if [port.get("nodePort") for port in spec.get("ports") or ()] == numbers:
-            for port in spec.get("ports") or ():
-                port.pop("nodePort", None)
+def drop_what_the_type_lacks(new: Object, old: Object) -> None:
+    """What the new type has no use for goes, from the status of a load balancer, too."""
+    spec, held = new["spec"], old["spec"]
+    unneeded = [fields for needed, fields in TYPE_FIELDS if needed(held) and not needed(spec)]
+    for fields in unneeded:
+        if all((spec.get(name) or None) == (held.get(name) or None) for name in fields):
+            for name in fields:
+                spec.pop(name, None)
+    if _needs_node_ports(held) and not _needs_node_ports(spec) and _numbers(spec) <= _numbers(held):
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
+    status = new.get("status") or {}
+    if not _is_balancer(spec) and status.get("loadBalancer"):
+        new["status"] = {**status, "loadBalancer": {}}
 
 
-def _keep_node_ports(spec: Object, held: Object) -> None:
-    """Ports that say nothing of their node port keep it: matched by port and protocol."""
-    if spec.get("type") not in _WITH_NODE_PORTS or held.get("type") not in _WITH_NODE_PORTS:
-        return
-    used = {port.get("nodePort") for port in spec.get("ports") or () if port.get("nodePort")}
-    known = {(port.get("port"), port.get("protocol")): port.get("nodePort") for port in held.get("ports") or ()}
-    for port in spec.get("ports") or ():
-        number = known.get((port.get("port"), port.get("protocol")))
-        if number and not port.get("nodePort") and number not in used:
-            port["nodePort"] = number
-    if spec.get("healthCheckNodePort") is None and spec.get("externalTrafficPolicy") == held.get(
-        "externalTrafficPolicy"
-    ):
-        keep("healthCheckNodePort", spec, held)
+def _numbers(spec: Object) -> set[int]:
+    return {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}

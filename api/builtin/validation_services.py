@@ -65,7 +65,7 @@ def service(obj: Object) -> list[Cause]:
         causes += validate_labels(spec["selector"], "spec.selector")
     causes += _affinity(spec)
     if kind != "ExternalName":
-        causes += _cluster_ips(spec)
+        causes += cluster_ips(spec)
     for index, address in enumerate(spec.get("externalIPs") or ()):
         field = f"spec.externalIPs[{index}]"
         causes += ip(address, field) or non_special_ip(address, field)
@@ -127,7 +127,7 @@ def _affinity(spec: Object) -> list[Cause]:
     return causes
 
 
-def _cluster_ips(spec: Object) -> list[Cause]:
+def cluster_ips(spec: Object) -> list[Cause]:
     """Addresses and their families agree with each other."""
     field, address, addresses = "spec.clusterIPs", spec.get("clusterIP", ""), spec.get("clusterIPs") or []
     causes: list[Cause] = []

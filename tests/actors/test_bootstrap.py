@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import trio
 from in_process import InProcess, open_server
 from trio.testing import MockClock
 
-from kubechronicle.actors.loops.bootstrap import RECONCILE_INTERVAL, SYSTEM_NAMESPACES, Advertised
+from kubechronicle.actors.allocation.network import ServiceNetwork
+from kubechronicle.actors.loops.bootstrap import RECONCILE_INTERVAL, SYSTEM_NAMESPACES
 from kubechronicle.eventlog.memory import Fault, MemoryLog, MemoryStore
 
+CIDR = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes"
 SERVICE = "/api/v1/namespaces/default/services/kubernetes"
 ENDPOINTS = "/api/v1/namespaces/default/endpoints/kubernetes"
 SLICE = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
@@ -141,16 +141,51 @@ async def test_a_log_that_fails_later_is_only_waited_for(
 
 
 @pytest.mark.parametrize(
-    ("address", "service_range", "expected"),
+    ("ranges", "address", "families"),
     [
-        ("10.1.0.1", "10.96.0.0/16", ("10.96.0.1", "IPv4", "IPv4")),
-        ("fd00::1", "fd00:96::/108", ("fd00:96::1", "IPv6", "IPv6")),
-        ("10.1.0.1", "fd00:96::/108", ("fd00:96::1", "IPv6", "IPv4")),
+        (("10.96.0.0/16",), "10.96.0.1", ("IPv4",)),
+        (("fd00:96::/108",), "fd00:96::1", ("IPv6",)),
+        (("fd00:96::/108", "10.96.0.0/16"), "fd00:96::1", ("IPv6", "IPv4")),
     ],
 )
-def test_addresses_of_both_families(address: str, service_range: str, expected: tuple[Any, ...]) -> None:
-    advertised = Advertised(address=address, port=6443, service_range=service_range)
-    assert (advertised.service_address, advertised.family, advertised.address_type) == expected
+async def test_addresses_of_both_families(
+    ranges: tuple[str, ...], address: str, families: tuple[str, ...], autojump_clock: MockClock
+) -> None:
+    services = ServiceNetwork(ranges=ranges)
+    assert (services.first_address, services.families) == (address, families)
+    async with open_server(loops=True, services=services) as server:
+        spec = (await server.get(SERVICE))["spec"]
+        assert (spec["clusterIPs"], spec["ipFamilies"]) == ([address], [families[0]])
+        made = await server.get(f"/apis/networking.k8s.io/v1/ipaddresses/{address}")
+        assert made["spec"]["parentRef"] == {"resource": "services", "namespace": "default", "name": "kubernetes"}
+        assert (await server.get(CIDR))["spec"]["cidrs"] == list(ranges)
+
+
+async def test_the_ranges_of_services(autojump_clock: MockClock) -> None:
+    async with open_server(loops=True) as server:
+        made = await server.get(CIDR)
+        (condition,) = made["status"]["conditions"]
+        assert condition.pop("lastTransitionTime")
+        message = "Kubernetes default Service CIDR is ready"
+        assert condition == {"type": "Ready", "status": "True", "reason": "", "message": message}
+        await server.delete(CIDR)
+        await trio.sleep(1.5 * RECONCILE_INTERVAL)
+        assert (await server.get(CIDR))["metadata"]["uid"] != made["metadata"]["uid"]
+
+
+async def test_a_second_family_is_added_and_another_range_is_not(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    async with open_server(store, loops=True):
+        pass
+    both = ServiceNetwork(ranges=("10.96.0.0/16", "fd00:96::/108"))
+    async with open_server(store, loops=True, services=both) as server:
+        assert (await server.get(CIDR))["spec"]["cidrs"] == ["10.96.0.0/16", "fd00:96::/108"]
+    async with open_server(store, loops=True, services=ServiceNetwork(ranges=("10.97.0.0/16",))) as server:
+        assert (await server.get(CIDR))["spec"]["cidrs"] == ["10.96.0.0/16", "fd00:96::/108"]
+        assert (await server.get(SERVICE))["spec"]["clusterIP"] == "10.96.0.1"
+    assert "the ServiceCIDR kubernetes has" in caplog.text
 
 
 async def test_an_ipv6_server(autojump_clock: MockClock) -> None:

@@ -39,7 +39,7 @@ def test_values_may_be_yaml_lists_where_they_are_lists(tmp_path: Path) -> None:
     config.write_text("controllers: [namespace]\nservice-cluster-ip-range: fd00::/108\n")
     loaded = load({}, config=config)
     assert loaded.controllers == Controllers(("namespace",))
-    assert loaded.service_cluster_ip_range == ipaddress.ip_network("fd00::/108")
+    assert loaded.service_cluster_ip_range.networks == (ipaddress.ip_network("fd00::/108"),)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,14 @@ def test_durations_are_gos(text: str, seconds: float) -> None:
     assert load({"request-timeout": text}).request_timeout == seconds
 
 
+def test_service_ranges_are_kubernetes() -> None:
+    loaded = load({"service-cluster-ip-range": "10.0.0.0/24, fd00::/108", "service-node-port-range": "31000+9"})
+    assert [str(one) for one in loaded.service_cluster_ip_range.networks] == ["10.0.0.0/24", "fd00::/108"]
+    assert loaded.service_node_port_range.ports == range(31000, 31010)
+    assert load({}).service_node_port_range.ports == range(30000, 32768)
+    assert load({"service-node-port-range": "31000"}).service_node_port_range.ports == range(31000, 31001)
+
+
 MISTAKES = [
     ({"secure-port": "x"}, r"--secure-port: must be a port .*, got 'x'"),
     ({"secure-port": "65536"}, "--secure-port: must be a port"),
@@ -73,6 +81,14 @@ MISTAKES = [
     ({"request-timeout": "5"}, "--request-timeout: must be a duration such as 90s"),
     ({"service-cluster-ip-range": "10.0.0.1/24"}, "--service-cluster-ip-range: .*has host bits set"),
     ({"service-cluster-ip-range": "10.0.0.0/31"}, "at least 8 addresses"),
+    ({"service-cluster-ip-range": "fd00::/56"}, "--service-cluster-ip-range: must not be larger than a /64"),
+    ({"service-cluster-ip-range": "10.0.0.0/24,fd00::/64,fd01::/64"}, "must be one range or two, got 3"),
+    ({"service-cluster-ip-range": "10.0.0.0/24,10.1.0.0/24"}, "one of IPv4 and one of IPv6"),
+    ({"service-cluster-ip-range": "10.0.0.0/24,"}, "must be an IP range such as"),
+    ({"service-node-port-range": "many"}, "--service-node-port-range: must be a range of ports such as 30000-32767"),
+    ({"service-node-port-range": "30001-30000"}, "must be a range of ports between 1 and 65535"),
+    ({"service-node-port-range": "0-10"}, "must be a range of ports between 1 and 65535"),
+    ({"service-node-port-range": "60000+9999"}, "must be a range of ports between 1 and 65535"),
     ({"tls-cert-file": "/none"}, "--tls-cert-file: there is no file '/none'"),
     ({"tls-cert-file": __file__}, "give both or neither"),
     ({"token-auth-file": "/"}, "--token-auth-file: there is no file '/'"),

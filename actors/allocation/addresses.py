@@ -1,0 +1,210 @@
+"""Cluster IPs. Each that is given out is an IPAddress object (KEP-1880), named after the address and referring to its
+Service; it is made and deleted in the same transaction in which the Service is. So the log's own expectation, that the
+object is not there yet, keeps two replicas from giving out one address; and one that a user makes by hand is taken.
+
+A dry run looks at the ranges only, as kube-apiserver's does: it is told a taken address is free, and instead of a free
+one it gets the range's own.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from time import perf_counter
+from typing import Any, Final
+
+from kubechronicle.actors.allocation.bands import Address, AddressRange
+from kubechronicle.actors.allocation.families import invalid, is_headless, needs_address, stays_dual_if_possible
+from kubechronicle.actors.allocation.figures import DYNAMIC, STATIC, Durations, Figures
+from kubechronicle.actors.allocation.ledger import Ledger, Owner
+from kubechronicle.actors.allocation.ranges import Ranges
+from kubechronicle.actors.targets import Target, context_of
+from kubechronicle.api import pipeline, status
+from kubechronicle.api.builtin.checks import parse_ip
+from kubechronicle.api.field_errors import invalid_value
+from kubechronicle.api.registry import ResourceType, builtin_registry
+from kubechronicle.eventlog.records import Key
+
+IP_ADDRESSES: Final = "ipaddresses.networking.k8s.io"
+MANAGED_BY: Final = "ipaddress.kubernetes.io/managed-by"
+IP_FAMILY: Final = "ipaddress.kubernetes.io/ip-family"
+ALLOCATOR: Final = "ipallocator.k8s.io"
+# As which the objects are made; kube-apiserver's own client.
+MANAGER: Final = "kube-apiserver"
+
+FULL = "range is full"
+NOT_READY = "allocator not ready"
+TAKEN = "provided IP is already allocated"
+ELSEWHERE = "the provided network does not match the current range"
+
+Object = dict[str, Any]
+
+
+class CannotAllocate(Exception):
+    """Why not, as the client is told."""
+
+
+def address_key(name: str) -> Key:
+    return Key(IP_ADDRESSES, "", name)
+
+
+def owner_of_address(obj: Object) -> Owner | None:
+    """The Service an IPAddress refers to."""
+    reference = obj["spec"].get("parentRef") or {}
+    if reference.get("group") or reference.get("resource") != "services":
+        return None
+    return Owner(reference.get("namespace", ""), reference.get("name", ""))
+
+
+def labels_of(name: str) -> dict[str, str]:
+    """The labels of an address that was given to a Service."""
+    return {IP_FAMILY: "IPv6" if ":" in name else "IPv4", MANAGED_BY: ALLOCATOR}
+
+
+def _type() -> ResourceType:
+    rt = builtin_registry().lookup("networking.k8s.io", "v1", "ipaddresses")
+    assert rt is not None, "ipaddresses are a built-in resource"
+    return rt
+
+
+def new_address(name: str, owner: Owner) -> Object:
+    """The IPAddress that gives ``name`` to a Service, as it is stored."""
+    rt = _type()
+    context = context_of(Target(rt=rt, name=name, manager=MANAGER), creates=True)
+    reference = {"resource": "services", "namespace": owner.namespace, "name": owner.name}
+    body = {
+        "apiVersion": rt.api_version,
+        "kind": rt.kind,
+        "metadata": {"name": name, "labels": labels_of(name)},
+        "spec": {"parentRef": reference},
+    }
+    obj, _ = pipeline.decode_object(rt, body, context, create=True)
+    return pipeline.prepare_create(rt, obj, context).object
+
+
+def canonical(text: str) -> str:
+    """The name of the IPAddress object of an address as a Service has it; the text itself if it is no address."""
+    address = parse_ip(text)
+    return text if address is None else str(address)
+
+
+def addresses_of(spec: Object) -> list[str]:
+    """The cluster IPs a Service has been given."""
+    if not needs_address(spec) or is_headless(spec):
+        return []
+    return [one for one in spec.get("clusterIPs") or () if one]
+
+
+class Addresses:
+    def __init__(self, random: Random, figures: Figures) -> None:
+        self._ranges = Ranges()
+        self._random = random
+        self._figures = figures
+
+    def claim_new(self, ledger: Ledger, spec: Object) -> None:
+        """Give a Service that had no addresses one of each of its families. 422, 500."""
+        if not needs_address(spec) or is_headless(spec):
+            return
+        families = spec.get("ipFamilies") or []
+        addresses = list(spec.get("clusterIPs") or ())
+        addresses += [""] * (len(families) - len(addresses))
+        for index, family in enumerate(families):
+            addresses[index] = self._claim(ledger, addresses, index, family)
+        if addresses:
+            spec["clusterIPs"] = addresses
+            spec["clusterIP"] = addresses[0]
+
+    def claim_changes(self, ledger: Ledger, spec: Object, held: Object) -> None:
+        """An update: all on the way from ExternalName, none on the way there, a second one, or one less."""
+        if stays_dual_if_possible(spec, held):
+            return
+        if not needs_address(held):
+            self.claim_new(ledger, spec)
+            return
+        if is_headless(held):
+            return
+        before, after = len(held.get("ipFamilies") or ()), len(spec.get("ipFamilies") or ())
+        if not needs_address(spec):
+            self._release(ledger, held.get("clusterIPs") or ())
+        elif before == 1 and after == 2:
+            addresses = list(spec.get("clusterIPs") or ())
+            addresses += [""] * (2 - len(addresses))
+            addresses[1] = self._claim(ledger, addresses, 1, spec["ipFamilies"][1])
+            spec["clusterIPs"] = addresses
+        elif before == 2 and after == 1:
+            self._release(ledger, (held.get("clusterIPs") or ())[1:])
+
+    def release(self, ledger: Ledger, spec: Object) -> None:
+        """Give back what a Service that goes had."""
+        self._release(ledger, addresses_of(spec))
+
+    def _release(self, ledger: Ledger, addresses: list[str] | tuple[str, ...]) -> None:
+        for one in addresses:
+            key = address_key(canonical(one))
+            entry = ledger.state.peek(*key)
+            if entry is not None:
+                ledger.give_back(key, owner_of_address(entry.object()))
+
+    def _claim(self, ledger: Ledger, addresses: list[str], index: int, family: str) -> str:
+        ranges = [one for one in self._ranges.of(ledger.state) if one.family == family]
+        text = addresses[index]
+        if not text:
+            try:
+                return self._choose(ledger, ranges)
+            except CannotAllocate as why:
+                raise status.internal_error(f"failed to allocate a serviceIP: {why}") from None
+        address = parse_ip(text)
+        if address is None:
+            raise status.internal_error(f'failed to parse service IP "{text}"')
+        try:
+            self._take(ledger, ranges, address)
+        except CannotAllocate as why:
+            detail = f"failed to allocate IP {text}: {why}"
+            raise invalid(ledger.owner.name, [invalid_value("spec.clusterIPs", addresses, detail)]) from None
+        return text
+
+    def _take(self, ledger: Ledger, ranges: list[AddressRange], address: Address) -> None:
+        """Take the address that was asked for."""
+        if ledger.dry_run:
+            _check_dry_run(ranges, address)
+            return
+        range_ = next((one for one in ranges if one.ready and address in one), None)
+        if range_ is None:
+            raise CannotAllocate(ELSEWHERE)
+        began, name = perf_counter(), str(address)
+        if ledger.has(address_key(name)):
+            self._figures.address_errors[str(range_.network), STATIC] += 1
+            raise CannotAllocate(TAKEN)
+        ledger.take(address_key(name), new_address(name, ledger.owner))
+        self._count(range_, STATIC, began)
+
+    def _choose(self, ledger: Ledger, ranges: list[AddressRange]) -> str:
+        """Take any that is free."""
+        if ledger.dry_run:
+            if not ranges or not ranges[0].ready:
+                raise CannotAllocate(NOT_READY)
+            return str(ranges[0].network.network_address)
+        for range_ in self._random.sample(ranges, len(ranges)):
+            if not range_.ready:
+                continue
+            began = perf_counter()
+            name = range_.choose(lambda name: ledger.has(address_key(name)), self._random)
+            if name is not None:
+                ledger.take(address_key(name), new_address(name, ledger.owner))
+                self._count(range_, DYNAMIC, began)
+                return name
+            self._figures.address_errors[str(range_.network), DYNAMIC] += 1
+        raise CannotAllocate(FULL)
+
+    def _count(self, range_: AddressRange, scope: str, began: float) -> None:
+        name = str(range_.network)
+        self._figures.addresses[name, scope] += 1
+        self._figures.address_seconds.setdefault(name, Durations()).add(perf_counter() - began)
+
+
+def _check_dry_run(ranges: list[AddressRange], address: Address) -> None:
+    if not any(one.ready for one in ranges):
+        raise CannotAllocate(NOT_READY)
+    if any(one.ready and address in one for one in ranges):
+        return
+    valid = next(one.network for one in ranges if one.ready)
+    raise CannotAllocate(f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {valid}")

@@ -1,0 +1,113 @@
+"""Bands: a range of addresses or ports has a lower part left to those who ask for a certain one, and an upper part that
+is given out to those who do not care. Pure.
+
+The sizes are KEP-3070's (cluster IPs) and KEP-3668's (node ports): min(max(16, size/16), 256) and
+min(max(16, size/32), 128); a range of 16 or fewer has no lower band. When the upper band is full, the lower one helps.
+
+    10.96.0.0/24     256 addresses: 10.96.0.1-16 lower, 10.96.0.17-254 upper
+    30000-32767      2768 ports:    30000-30085 lower, 30086-32767 upper
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import Final
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+LEAST: Final = 16
+ADDRESS_STEP, ADDRESS_MOST = 16, 256
+PORT_STEP, PORT_MOST = 32, 128
+# How many numbers are drawn before a band is walked through: only one that is nearly full needs the walk.
+DRAWS: Final = 256
+
+
+def lower_band(size: int, *, step: int, most: int) -> int:
+    """How many of ``size`` numbers are the lower band."""
+    if size <= LEAST:
+        return 0
+    return min(max(LEAST, size // step), most)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The numbers ``first`` to ``last``, of which the first ``lower`` are the lower band."""
+
+    first: int
+    last: int
+    lower: int
+
+    def __contains__(self, number: int) -> bool:
+        return self.first <= number <= self.last
+
+    @property
+    def size(self) -> int:
+        return max(self.last - self.first + 1, 0)
+
+    def choose(self, taken: Callable[[int], bool], random: Random) -> int | None:
+        """A number that is not taken, of the upper band if there is one; None: all are."""
+        found = _choose(self.first + self.lower, self.last, taken, random)
+        if found is None and self.lower:
+            found = _choose(self.first, self.first + self.lower - 1, taken, random)
+        return found
+
+
+def _choose(first: int, last: int, taken: Callable[[int], bool], random: Random) -> int | None:
+    size = last - first + 1
+    if size <= 0:
+        return None
+    for _ in range(min(DRAWS, size)):
+        number = first + random.randrange(size)
+        if not taken(number):
+            return number
+    start = random.randrange(size)
+    for step in range(size):
+        number = first + (start + step) % size
+        if not taken(number):
+            return number
+    return None
+
+
+def port_pool(ports: range) -> Pool:
+    """The pool of a range of node ports."""
+    return Pool(ports.start, ports.stop - 1, lower_band(len(ports), step=PORT_STEP, most=PORT_MOST))
+
+
+@dataclass(frozen=True)
+class AddressRange:
+    """The addresses of one range of a ServiceCIDR. ``ready``: it hands out addresses."""
+
+    network: Network
+    ready: bool = True
+
+    @property
+    def family(self) -> str:
+        return f"IPv{self.network.version}"
+
+    @cached_property
+    def pool(self) -> Pool:
+        """All but the network's own address and, of IPv4, the one for broadcasts."""
+        first, last = int(self.network.network_address) + 1, int(self.network.broadcast_address)
+        if self.network.version == 4:
+            last -= 1
+        lower = lower_band(self.network.num_addresses, step=ADDRESS_STEP, most=ADDRESS_MOST)
+        return Pool(first, last, lower)
+
+    def __contains__(self, address: Address) -> bool:
+        return address.version == self.network.version and int(address) in self.pool
+
+    def name_of(self, number: int) -> str:
+        """The address of a number of the pool, as an IPAddress object is named."""
+        if self.network.version == 4:
+            return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+        return str(ipaddress.IPv6Address(number))
+
+    def choose(self, taken: Callable[[str], bool], random: Random) -> str | None:
+        """An address that is not taken; None: all are."""
+        number = self.pool.choose(lambda number: taken(self.name_of(number)), random)
+        return None if number is None else self.name_of(number)

@@ -1,0 +1,202 @@
+"""Which families a Service has, and how an update keeps what an earlier write was given. Pure, after Kubernetes'
+``registry/core/service/storage`` (the order of checks, the messages) and KEP-563.
+
+    create                     SingleStack, the cluster's first family
+    PreferDualStack            both families where the cluster has both
+    headless, no selector      RequireDualStack whatever the cluster has: nobody knows what will be behind it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kubechronicle.api import status
+from kubechronicle.api.builtin.checks import parse_ip
+from kubechronicle.api.builtin.validation_services import cluster_ips
+from kubechronicle.api.field_errors import Cause, invalid_value
+
+Object = dict[str, Any]
+
+NONE: Final = "None"
+SINGLE, PREFER, REQUIRE = "SingleStack", "PreferDualStack", "RequireDualStack"
+WITH_ADDRESS: Final = ("ClusterIP", "NodePort", "LoadBalancer")
+WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
+
+
+def needs_address(spec: Object) -> bool:
+    return bool(spec.get("type") != "ExternalName")
+
+
+def needs_node_ports(spec: Object) -> bool:
+    return spec.get("type") in WITH_NODE_PORTS
+
+
+def needs_health_check(spec: Object) -> bool:
+    """A load balancer that must know on which nodes the pods are asks a port of the nodes."""
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def is_headless(spec: Object) -> bool:
+    return bool((spec.get("clusterIPs") or [""])[0] == NONE)
+
+
+def invalid(name: str, causes: Sequence[Cause]) -> status.StatusError:
+    return status.invalid("", "Service", name, causes)
+
+
+# -- what an update keeps ---------------------------------------------------------------------------------------------
+
+
+def keep_given(spec: Object, held: Object) -> None:
+    """An update that does not mention addresses and ports keeps those that were given."""
+    if needs_address(spec) and needs_address(held):
+        if not spec.get("clusterIP") and held.get("clusterIP"):
+            spec["clusterIP"] = held["clusterIP"]
+        if not spec.get("clusterIPs") and held.get("clusterIPs"):
+            spec["clusterIPs"] = list(held["clusterIPs"])
+    if needs_node_ports(spec) and needs_node_ports(held):
+        _keep_node_ports(spec.get("ports") or (), held.get("ports") or ())
+    number = held.get("healthCheckNodePort", 0)
+    if needs_health_check(spec) and needs_health_check(held) and number and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = number
+
+
+def _keep_node_ports(ports: Sequence[Object], held: Sequence[Object]) -> None:
+    """Ports are known by their names; a number that another port asks for now is not kept."""
+    used = {port.get("nodePort", 0) for port in ports} & {port.get("nodePort", 0) for port in held}
+    known = {port.get("name", ""): port.get("nodePort", 0) for port in held}
+    for port in ports:
+        number = known.get(port.get("name", ""), 0)
+        if number and not port.get("nodePort") and number not in used:
+            port["nodePort"] = number
+
+
+def pair_addresses(spec: Object, held: Object | None) -> None:
+    """``clusterIP`` is the first of ``clusterIPs``: old clients know and change the one only."""
+    address, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
+    if held is None:
+        if address and not addresses:
+            spec["clusterIPs"] = [address]
+        return
+    before, all_before = held.get("clusterIP", ""), held.get("clusterIPs") or []
+    if all_before and not addresses and address == before:
+        spec["clusterIPs"] = addresses = list(all_before)
+    if address != before and addresses == all_before:
+        if address:
+            spec["clusterIPs"] = [address]
+        elif before:
+            spec.pop("clusterIPs", None)
+
+
+# -- families ---------------------------------------------------------------------------------------------------------
+
+
+def stays_dual_if_possible(spec: Object, held: Object | None) -> bool:
+    """A PreferDualStack service in which nothing of this is changed stays as it is, even if the cluster has changed."""
+    return (
+        held is not None
+        and spec.get("type") == held.get("type")
+        and spec.get("type") in WITH_ADDRESS
+        and spec.get("ipFamilyPolicy") == PREFER
+        and held.get("ipFamilyPolicy") in (PREFER, None)
+        and _same(spec, held, "clusterIPs")
+        and _same(spec, held, "ipFamilies")
+    )
+
+
+def settle_families(name: str, spec: Object, held: Object | None, configured: Sequence[str]) -> None:
+    """Fill in ipFamilyPolicy and ipFamilies. ``configured``: the families of the cluster, the default first. 422."""
+    if not needs_address(spec) or stays_dual_if_possible(spec, held):
+        return
+    unselective = spec.get("clusterIP") == NONE and not spec.get("selector")
+    if spec.get("ipFamilyPolicy") is None:
+        kept = (held or {}).get("ipFamilyPolicy")
+        spec["ipFamilyPolicy"] = kept or (REQUIRE if unselective else SINGLE)
+    causes = cluster_ips(spec)
+    if not causes:
+        causes = _reductions(spec, held) if held is not None else []
+        causes += _too_many(spec)
+        causes += _infer_families(spec, configured)
+    if causes:
+        raise invalid(name, causes)
+    families = spec.get("ipFamilies") or []
+    if unselective:
+        families = families or [configured[0]]
+        spec["ipFamilies"] = families if spec["ipFamilyPolicy"] == SINGLE else _both(families)
+        return
+    causes = _not_configured(spec, families, configured)
+    if causes:
+        raise invalid(name, causes)
+    families = families or [configured[0]]
+    dual = spec["ipFamilyPolicy"] != SINGLE and len(configured) == 2
+    spec["ipFamilies"] = _both(families) if dual else families
+
+
+def _same(spec: Object, held: Object, name: str) -> bool:
+    return (spec.get(name) or []) == (held.get(name) or [])
+
+
+def _both(families: list[str]) -> list[str]:
+    if len(families) != 1:
+        return families
+    return [*families, "IPv6" if families[0] == "IPv4" else "IPv4"]
+
+
+def _reductions(spec: Object, held: Object) -> list[Cause]:
+    """SingleStack lets go of the second address; to leave one out without a word is a mistake."""
+    if spec.get("ipFamilyPolicy") == SINGLE:
+        for name in ("clusterIPs", "ipFamilies"):
+            if _same(spec, held, name) and len(spec.get(name) or ()) > 1:
+                spec[name] = spec[name][:1]
+        return []
+    causes = []
+    for name, what in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
+        if 0 < len(spec.get(name) or ()) < len(held.get(name) or ()):
+            detail = f"must be 'SingleStack' to release the secondary {what}"
+            causes.append(invalid_value("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
+    return causes
+
+
+def _too_many(spec: Object) -> list[Cause]:
+    if spec.get("ipFamilyPolicy") != SINGLE:
+        return []
+    causes = []
+    for name, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
+        if len(spec.get(name) or ()) == 2:
+            detail = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+            causes.append(invalid_value("spec.ipFamilyPolicy", SINGLE, detail))
+    return causes
+
+
+def _infer_families(spec: Object, configured: Sequence[str]) -> list[Cause]:
+    """Addresses tell their families."""
+    addresses, causes = spec.get("clusterIPs") or [], []
+    families = list(spec.get("ipFamilies") or [])
+    for index, text in enumerate(addresses):
+        if text == NONE:
+            break
+        if index < len(families):
+            continue
+        address = parse_ip(text)
+        family = f"IPv{address.version}" if address is not None else ""
+        if family in configured:
+            families.append(family)
+        else:
+            detail = f"{family} is not configured on this cluster"
+            causes.append(invalid_value(f"spec.clusterIPs[{index}]", addresses, detail))
+    if families:
+        spec["ipFamilies"] = families
+    return causes
+
+
+def _not_configured(spec: Object, families: Sequence[str], configured: Sequence[str]) -> list[Cause]:
+    causes = []
+    if spec["ipFamilyPolicy"] == REQUIRE and len(configured) < 2:
+        detail = "this cluster is not configured for dual-stack services"
+        causes.append(invalid_value("spec.ipFamilyPolicy", REQUIRE, detail))
+    return causes + [
+        invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+        for index, family in enumerate(families)
+        if family not in configured
+    ]

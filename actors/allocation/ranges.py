@@ -1,0 +1,67 @@
+"""The ranges cluster IPs are taken from, as the ServiceCIDR objects of the moment have them.
+
+A range is in use if at least one ServiceCIDR that is ready and not being deleted has it; a ServiceCIDR nobody has
+judged yet is ready (KEP-1880). What an object says is parsed once per revision.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any, Final
+
+from kubechronicle.actors.admission.chain import State
+from kubechronicle.actors.allocation.bands import AddressRange, Network
+from kubechronicle.eventlog.entries import Entry
+
+SERVICE_CIDRS: Final = "servicecidrs.networking.k8s.io"
+# Larger ranges of IPv6 are not supported (KEP-1880).
+SHORTEST_IPV6_PREFIX: Final = 64
+
+Object = dict[str, Any]
+
+
+def is_ready(obj: Object) -> bool:
+    """Whether a ServiceCIDR hands out addresses."""
+    if obj["metadata"].get("deletionTimestamp"):
+        return False
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Ready":
+            return bool(condition.get("status") == "True")
+    return True
+
+
+def networks_of(obj: Object) -> list[Network]:
+    """The ranges of a ServiceCIDR."""
+    return [ipaddress.ip_network(one, strict=False) for one in obj["spec"].get("cidrs") or ()]
+
+
+class Ranges:
+    def __init__(self) -> None:
+        self._parsed: dict[str, tuple[int, tuple[AddressRange, ...]]] = {}  # by the object's name, with its revision
+
+    def of(self, state: State) -> list[AddressRange]:
+        """All ranges in the order of the objects' names, each once."""
+        entries = state.entries(SERVICE_CIDRS, "")
+        if len(self._parsed) > 2 * len(entries):
+            self._parsed.clear()
+        found: dict[Network, AddressRange] = {}
+        for entry in entries:
+            for one in self._parse(entry):
+                known = found.get(one.network)
+                if known is None or (one.ready and not known.ready):
+                    found[one.network] = one
+        return list(found.values())
+
+    def _parse(self, entry: Entry) -> tuple[AddressRange, ...]:
+        known = self._parsed.get(entry.key.name)
+        if known is not None and known[0] == entry.revision:
+            return known[1]
+        obj = entry.object()
+        ready = is_ready(obj)
+        parsed = tuple(
+            AddressRange(network, ready)
+            for network in networks_of(obj)
+            if network.version == 4 or network.prefixlen >= SHORTEST_IPV6_PREFIX
+        )
+        self._parsed[entry.key.name] = (entry.revision, parsed)
+        return parsed

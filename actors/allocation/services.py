@@ -1,0 +1,69 @@
+"""The claimant for Services: what a new one is given, what an update takes and gives back, what a deletion frees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from kubechronicle.actors.admission.chain import CREATE, Attributes, State
+from kubechronicle.actors.allocation.addresses import Addresses
+from kubechronicle.actors.allocation.families import keep_given, pair_addresses, settle_families
+from kubechronicle.actors.allocation.figures import Figures
+from kubechronicle.actors.allocation.ledger import Ledger, Owner
+from kubechronicle.actors.allocation.network import ServiceNetwork
+from kubechronicle.actors.allocation.ports import Ports
+from kubechronicle.actors.beside import Beside
+from kubechronicle.api import metadata
+from kubechronicle.eventlog.entries import Entry
+
+Object = dict[str, Any]
+
+
+class ServiceClaimant:
+    """A Claimant. Which of what is free is chosen is left to chance (``random``); the rest follows from the state."""
+
+    resources = frozenset({"services"})
+
+    def __init__(self, network: ServiceNetwork, *, random: Random | None = None) -> None:
+        self.figures = Figures()
+        self._families = network.families
+        chance = random if random is not None else Random()
+        self._addresses = Addresses(chance, self.figures)
+        self._ports = Ports(network.node_ports, chance, self.figures)
+
+    def claim(self, attributes: Attributes, state: State) -> None:
+        """Give a Service its families, addresses and ports. StatusError 422, 500."""
+        obj = attributes.object
+        if obj is None:
+            return
+        name = obj["metadata"].get("name", "")
+        ledger = Ledger(Owner(attributes.namespace, name), state, attributes.dry_run)
+        spec = obj["spec"]
+        if attributes.operation == CREATE:
+            pair_addresses(spec, None)
+            settle_families(name, spec, None, self._families)
+            self._addresses.claim_new(ledger, spec)
+            self._ports.claim_new(ledger, spec)
+        elif attributes.old is not None and not _is_stale(obj["metadata"], attributes.old):
+            held = attributes.old.object()["spec"]
+            keep_given(spec, held)
+            pair_addresses(spec, held)
+            settle_families(name, spec, held, self._families)
+            self._addresses.claim_changes(ledger, spec, held)
+            self._ports.claim_changes(ledger, spec, held)
+        attributes.beside.extend(ledger.beside())
+
+    def release(self, entry: Entry, state: State) -> Sequence[Beside]:
+        """Give back all that a Service has."""
+        ledger = Ledger(Owner(entry.key.namespace, entry.key.name), state)
+        spec = entry.object().get("spec") or {}
+        self._addresses.release(ledger, spec)
+        self._ports.release(ledger, spec)
+        return ledger.beside()
+
+
+def _is_stale(meta: Object, old: Entry) -> bool:
+    """Such an update is about to be refused with a conflict, which is told before anything is claimed."""
+    given = metadata.parse_revision(meta)
+    return bool(given and given != old.revision) or meta.get("uid", old.uid) != old.uid
