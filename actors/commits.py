@@ -67,6 +67,12 @@ class Commits:
         outcome = told(await self._actors.begin(transaction, deadline=caller.deadline).wait())
         return not isinstance(outcome, Refused)
 
+    async def settle(self, caller: Caller, changes: Sequence[Beside]) -> bool:
+        """Commit changes of the server's own; False if one of them rests on something that has changed."""
+        transaction = Transaction(changes=tuple(each.change() for each in changes), who=caller.who)
+        outcome = told(await self._actors.begin(transaction, deadline=caller.deadline).wait())
+        return not isinstance(outcome, Refused)
+
     def _transaction(self, caller: Caller, target: Target, proposal: Proposal, old: Entry | None) -> Transaction:
         prepared = proposal.prepared
         beside = list(proposal.beside)

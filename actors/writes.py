@@ -222,6 +222,11 @@ class Writes:
                     if error.code != 404:
                         raise
 
+    async def settle(self, caller: Caller, changes: Sequence[Beside]) -> bool:
+        """Commit the server's own bookkeeping past rules and admission: all of it, or none (False: something it rests
+        on has changed; look again)."""
+        return await self._commits.settle(caller, changes)
+
     # -- the way of one write -----------------------------------------------------------------------------------------
 
     async def _create(self, caller: Caller, target: Target, obj: dict[str, Any], context: WriteContext) -> Written:
