@@ -16,7 +16,9 @@ from kubechronicle.actors.admission.chain import AdmissionChain, State
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.services import ServiceClaimant
 from kubechronicle.actors.loops.bootstrap import Advertised, Bootstrap
+from kubechronicle.actors.loops.garbage_collector import GarbageCollector
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
+from kubechronicle.actors.loops.root_ca_publisher import RootCAPublisher
 from kubechronicle.actors.loops.service_accounts import ServiceAccountLoop
 from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
 from kubechronicle.actors.reads import Reads
@@ -42,13 +44,21 @@ from kubechronicle.http.serve_config import ServeConfig
 log = logging.getLogger(__name__)
 
 # The control loops by the name --controllers knows them by.
-CONTROLLERS = ("namespace", "serviceaccount", "storage-protection")
+CONTROLLERS = ("namespace", "serviceaccount", "storage-protection", "garbage-collector", "root-ca-cert-publisher")
+# What kube-controller-manager calls them, where that is something else.
+CONTROLLER_ALIASES = {
+    "namespace-controller": "namespace",
+    "serviceaccount-controller": "serviceaccount",
+    "garbage-collector-controller": "garbage-collector",
+    "garbagecollector": "garbage-collector",
+    "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What the server is to be. ``drain_grace``: seconds for answers under way when it stops; ``registry``: the API
-    versions it serves."""
+    versions it serves; ``root_ca``: the bundle (PEM) by which pods know the server, published unless it is empty."""
 
     listen: ServeConfig
     advertised: Advertised
@@ -56,6 +66,7 @@ class Plan:
     http: HttpSettings
     authenticators: Sequence[Authenticator] = ()
     controllers: frozenset[str] = frozenset(CONTROLLERS)
+    root_ca: bytes = b""
     admission_plugins: frozenset[str] = plugins.DEFAULT
     registry: Registry = field(default_factory=builtin_registry)
     drain_grace: float = 10.0
@@ -141,6 +152,10 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         loops.append(ChildSpec(name="serviceaccount", run=ServiceAccountLoop(store).run))
     if "storage-protection" in plan.controllers:
         loops.append(ChildSpec(name="storage-protection", run=StorageProtectionLoop(store).run))
+    if "garbage-collector" in plan.controllers:
+        loops.append(ChildSpec(name="garbage-collector", run=GarbageCollector(store).run))
+    if "root-ca-cert-publisher" in plan.controllers and plan.root_ca:
+        loops.append(ChildSpec(name="root-ca-cert-publisher", run=RootCAPublisher(store, plan.root_ca).run))
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
         await assembly._serve(task_status=task_status)

@@ -34,7 +34,7 @@ from kubechronicle.http.authentication.chain import Authenticator
 from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
 from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.serve_config import ServeConfig
-from kubechronicle.ops.assembly import CONTROLLERS, Assembly, Plan, assemble
+from kubechronicle.ops.assembly import CONTROLLER_ALIASES, CONTROLLERS, Assembly, Plan, assemble
 from kubechronicle.ops.database import server_database
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki, serving_names
@@ -149,6 +149,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki) -> Plan:
         ),
         authenticators=inputs.authenticators,
         controllers=inputs.controllers,
+        root_ca=(settings.root_ca_file or settings.tls_cert_file or pki.ca_file).read_bytes(),
         admission_plugins=inputs.admission_plugins,
         registry=inputs.registry,
     )
@@ -223,7 +224,7 @@ async def _renew_certificates(pki: Pki, names: Names, client_ca: Path | None) ->
 
 def _controllers(settings: Settings) -> frozenset[str]:
     try:
-        return frozenset(settings.controllers.chosen_from(CONTROLLERS))
+        return frozenset(settings.controllers.chosen_from(CONTROLLERS, CONTROLLER_ALIASES))
     except ValueError as error:
         raise OperatorError(f"--controllers: {error}") from None
 
@@ -273,19 +274,21 @@ def _authenticators(settings: Settings) -> list[Authenticator]:
 def _check_certificates(settings: Settings) -> None:
     """That the files given can be used; what is made in DATA_DIR/pki is checked there."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate, key, authorities = settings.tls_cert_file, settings.tls_private_key_file, settings.client_ca_file
+    certificate, key = settings.tls_cert_file, settings.tls_private_key_file
     if certificate is not None and key is not None:
         try:
             context.load_cert_chain(certificate, key)
         except ssl.SSLError as error:
             why = f"{certificate} and {key} are no certificate (PEM) and its key: {error.reason or error}"
             raise OperatorError(f"--tls-cert-file, --tls-private-key-file: {why}") from None
-    if authorities is not None:
+    for flag, authorities in (("client-ca-file", settings.client_ca_file), ("root-ca-file", settings.root_ca_file)):
+        if authorities is None:
+            continue
         try:
             context.load_verify_locations(authorities)
         except ssl.SSLError as error:
             reason = error.reason or str(error)
-            raise OperatorError(f"--client-ca-file: {authorities} holds no certificates (PEM): {reason}") from None
+            raise OperatorError(f"--{flag}: {authorities} holds no certificates (PEM): {reason}") from None
 
 
 def _try_port(bound: IPAddress, port: int) -> int:

@@ -32,6 +32,7 @@ class Settings:
     tls_cert_file: types.ReadableFile | None
     tls_private_key_file: types.ReadableFile | None
     client_ca_file: types.ReadableFile | None
+    root_ca_file: types.ReadableFile | None
     token_auth_file: types.ReadableFile | None
     database_url: types.DatabaseURL | None
     data_dir: types.Directory
@@ -97,6 +98,11 @@ FLAGS = (
         name="client-ca-file", placeholder="FILE", default="",
         help="Authorities (PEM) whose client certificates are believed, beside the one in DATA_DIR/pki: "
         "the common name is the user, the organizations are the groups.",
+    ),
+    Flag(
+        name="root-ca-file", placeholder="FILE", default="",
+        help="Authorities (PEM) by which pods know this server: the ConfigMap kube-root-ca.crt of every namespace. "
+        "Default: --tls-cert-file if given, else the one in DATA_DIR/pki.",
     ),
     Flag(
         name="token-auth-file", placeholder="FILE", default="",

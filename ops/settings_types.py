@@ -9,10 +9,11 @@ from __future__ import annotations
 import ipaddress
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NewType
 from urllib.parse import urlsplit
 
@@ -42,16 +43,18 @@ class Controllers:
 
     patterns: tuple[str, ...]
 
-    def chosen_from(self, known: Sequence[str]) -> list[str]:
-        """The loops to run: ``NAME`` or ``-NAME`` in the list decides, else whether ``*`` is in it.
+    def chosen_from(self, known: Sequence[str], aliases: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+        """The loops to run: the first of ``NAME`` and ``-NAME`` in the list decides, else whether ``*`` is in it.
 
-        ValueError: the list names a loop that is not known.
+        ``aliases``: further names, and what they stand for. ValueError: the list names a loop that is not known.
         """
+        wanted: dict[str, bool] = {}
         for pattern in self.patterns:
-            if pattern != "*" and pattern.removeprefix("-") not in known:
-                raise ValueError(f"there is no control loop {pattern.removeprefix('-')!r}, only {', '.join(known)}")
-        wanted = [name for name in known if name in self.patterns or "*" in self.patterns]
-        return [name for name in wanted if f"-{name}" not in self.patterns]
+            name = pattern.removeprefix("-")
+            if pattern != "*" and aliases.get(name, name) not in known:
+                raise ValueError(f"there is no control loop {name!r}, only {', '.join(known)}")
+            wanted.setdefault(aliases.get(name, name), name == pattern)
+        return [name for name in known if wanted.get(name, "*" in wanted)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,7 @@ def plan(
     *,
     address: str = "10.1.0.1",
     controllers: frozenset[str] = frozenset(),
+    root_ca: bytes = b"",
     admission: frozenset[str] = ADMISSION,
     runtime_config: str = "",
     services: ServiceNetwork = SERVICES,
@@ -209,6 +210,7 @@ def plan(
         http=HttpSettings(server_address=f"{address}:6443", server_version="0.1", **settings),
         authenticators=[ClientCertificates(), StaticTokens(USERS)],
         controllers=controllers,
+        root_ca=root_ca,
         admission_plugins=admission,
         registry=registry_for(parse(runtime_config)),
     )

@@ -46,9 +46,9 @@ Object = dict[str, Any]
 
 class RootCAPublisher:
     def __init__(self, store: Store, bundle: bytes) -> None:
-        """``bundle``: certificates (PEM)."""
+        """``bundle``: certificates (PEM); what is no UTF-8 in the text around them does not matter."""
         self._store = store
-        self._data = {KEY: bundle.decode()}
+        self._data = {KEY: bundle.decode(errors="replace")}
         self._namespaces = self._type("namespaces")
         self._maps = self._type("configmaps")
         self._queue: WorkQueue[str] = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY)

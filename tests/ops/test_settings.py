@@ -44,10 +44,14 @@ def test_values_may_be_yaml_lists_where_they_are_lists(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "chosen"),
-    [("*", ["a", "b"]), ("", []), ("b", ["b"]), ("*,-a", ["b"]), ("-a", []), (" a , b ", ["a", "b"])],
+    [
+        ("*", ["a", "b"]), ("", []), ("b", ["b"]), ("*,-a", ["b"]), ("-a", []), (" a , b ", ["a", "b"]),
+        ("-a,*", ["b"]), ("a,-a", ["a"]), ("-a,a,*", ["b"]), ("*,-a-controller", ["b"]), ("b-controller", ["b"]),
+    ],
 )
 def test_controllers_are_chosen_as_by_kube_controller_manager(text: str, chosen: list[str]) -> None:
-    assert load({"controllers": text}).controllers.chosen_from(["a", "b"]) == chosen
+    aliases = {"a-controller": "a", "b-controller": "b"}
+    assert load({"controllers": text}).controllers.chosen_from(["a", "b"], aliases) == chosen
 
 
 def test_an_unknown_controller_is_told() -> None:
