@@ -99,17 +99,21 @@ def _quote_character(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+HTML_ESCAPES: Final = (
+    ("&", "\\u0026"),
+    ("<", "\\u003c"),
+    (">", "\\u003e"),
+    ("\u2028", "\\u2028"),
+    ("\u2029", "\\u2029"),
+)
+"""What Go's encoding/json escapes so that its text can stand in HTML."""
+
+
 def go_json(value: Any) -> str:
     """Return ``value`` as Go's encoding/json writes it: compact, maps sorted by key is the caller's business, and
     ``<``, ``>``, ``&`` escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    for character, escape in (
-        ("&", "\\u0026"),
-        ("<", "\\u003c"),
-        (">", "\\u003e"),
-        ("\u2028", "\\u2028"),
-        ("\u2029", "\\u2029"),
-    ):
+    for character, escape in HTML_ESCAPES:
         text = text.replace(character, escape)
     return text
 

@@ -20,6 +20,8 @@ Object = dict[str, Any]
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 MAX_INT32: Final = 2**31 - 1
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Annotation of the pod that stands for one a kubelet runs on its own."""
 
 
 def immutable(field: str, new: Any, old: Any) -> list[Cause]:
@@ -177,7 +179,7 @@ def descending_path(path: str, field: str) -> list[Cause]:
 def local_path(path: str, field: str) -> list[Cause]:
     """A path stays below where it starts, and does not look as if it did not."""
     causes = descending_path(path, field)
-    if path.startswith("..") and path != ".." and not path.startswith("../"):
+    if path.startswith("..") and not path.startswith("../"):
         causes.append(invalid_value(field, path, "must not start with '..'"))
     return causes
 

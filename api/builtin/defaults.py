@@ -155,21 +155,22 @@ def _pod_level_requests(spec: Object) -> None:
         resources["requests"] = requests
 
 
-def container_requests(spec: Object) -> dict[str, str]:
-    """Return what a pod's containers ask for together: the sum, or an init container's peak if that is more."""
+def container_requests(spec: Object, part: str = "requests") -> dict[str, str]:
+    """Return what a pod's containers ask for (or are limited to) together: the sum, or an init container's peak if that
+    is more."""
     total: dict[str, Decimal] = {}
     for held in spec.get("containers") or ():
-        _add(total, held)
+        _add(total, held, part)
     sidecars: dict[str, Decimal] = {}
     peak: dict[str, Decimal] = {}
     for held in spec.get("initContainers") or ():
         if held.get("restartPolicy") == "Always":
-            _add(total, held)
-            _add(sidecars, held)
+            _add(total, held, part)
+            _add(sidecars, held, part)
             running = dict(sidecars)
         else:
             running = dict(sidecars)
-            _add(running, held)
+            _add(running, held, part)
         for name, value in running.items():
             peak[name] = max(peak.get(name, value), value)
     for name, value in peak.items():
@@ -177,8 +178,8 @@ def container_requests(spec: Object) -> dict[str, str]:
     return {name: quantity.canonical(format(value, "f")) for name, value in total.items()}
 
 
-def _add(total: dict[str, Decimal], held: Object) -> None:
-    for name, amount in ((held.get("resources") or {}).get("requests") or {}).items():
+def _add(total: dict[str, Decimal], held: Object, part: str) -> None:
+    for name, amount in ((held.get("resources") or {}).get(part) or {}).items():
         total[name] = total.get(name, Decimal(0)) + quantity.value_of(amount)
 
 

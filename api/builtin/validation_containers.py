@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any, Final
 
 from kubechronicle.api import names
@@ -29,6 +30,7 @@ from kubechronicle.api.field_errors import (
     not_found,
     not_supported,
     required,
+    too_long,
 )
 
 Object = dict[str, Any]
@@ -36,7 +38,8 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a container's rules need to know of its pod. ``volumes`` are the good ones, by name."""
+    """What a container's rules need to know of its pod. ``volumes`` are the good ones, by name; ``system`` is the name
+    of its operating system. ``files`` gathers which variables come from files of which volumes."""
 
     volumes: dict[str, Object]
     claims: frozenset[str]
@@ -44,6 +47,8 @@ class Surroundings:
     restart_policy: str
     host_users: bool
     is_pod: bool
+    system: str | None = None
+    files: list[tuple[str, str]] = dataclass_field(default_factory=list)
 
 
 def container(given: Object, field: str, around: Surroundings) -> list[Cause]:
@@ -62,7 +67,7 @@ def container(given: Object, field: str, around: Surroundings) -> list[Cause]:
     if given.get("ports"):
         causes += _ports(given["ports"], f"{field}.ports")
     if given.get("env"):
-        causes += environment(given["env"], f"{field}.env")
+        causes += environment(given["env"], f"{field}.env", around.files)
     if given.get("envFrom"):
         causes += environment_from(given["envFrom"], f"{field}.envFrom")
     if given.get("volumeMounts"):
@@ -128,16 +133,13 @@ def _mounts(given: Object, field: str, volumes: dict[str, Object]) -> list[Cause
             detail = "must not already exist as a path in volumeDevices"
             causes.append(invalid_value(f"{path}.mountPath", place, detail))
         if len(mount) > 2:
-            causes += _mount_options(mount, path, field, given, volumes.get(name) or {})
+            causes += _mount_options(mount, path, field, given)
     return causes
 
 
-def _mount_options(mount: Object, path: str, field: str, given: Object, volume: Object) -> list[Cause]:
+def _mount_options(mount: Object, path: str, field: str, given: Object) -> list[Cause]:
     causes: list[Cause] = []
     sub_path, expression = mount.get("subPath", ""), mount.get("subPathExpr", "")
-    for member, value in (("subPath", sub_path), ("subPathExpr", expression)):
-        if value and volume.get("image") is not None:
-            causes.append(invalid_value(f"{path}.{member}", value, "not allowed in image volume sources"))
     # Kubernetes leaves the mount's number out of these fields.
     if sub_path:
         causes += descending_path(sub_path, f"{field}.subPath")
@@ -214,10 +216,49 @@ def _resize_policy(policies: Sequence[Object], field: str, restart_policy: str) 
     return causes
 
 
-def _beside(given: Object, field: str, grace: int | None) -> list[Cause]:
+MAX_RESTART_RULES: Final = 20
+MAX_EXIT_CODES: Final = 255
+_RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
+_RESTART_ACTIONS: Final = ("Restart", "RestartAllContainers")
+
+
+def _restart_policy(given: Object, field: str) -> list[Cause]:
+    """A container's own policy, and rules by exit codes that go before it (KEP-5307, KEP-5532)."""
+    policy, rules = given.get("restartPolicy"), given.get("restartPolicyRules") or ()
+    causes: list[Cause] = []
+    if policy is None:
+        if not rules:
+            return causes
+        causes.append(required(f"{field}.restartPolicy", "must specify restartPolicy when restart rules are used"))
+    elif policy not in _RESTART_POLICIES:
+        causes.append(not_supported(f"{field}.restartPolicy", policy, _RESTART_POLICIES))
+    path = f"{field}.restartPolicyRules"
+    if len(rules) > MAX_RESTART_RULES:
+        causes.append(too_long(path, MAX_RESTART_RULES))
+    for index, rule in enumerate(rules):
+        causes += _restart_rule(rule, f"{path}[{index}]")
+    return causes
+
+
+def _restart_rule(rule: Object, field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    action, codes = rule.get("action", ""), rule.get("exitCodes")
+    if action not in _RESTART_ACTIONS:
+        causes.append(not_supported(f"{field}.action", action, _RESTART_ACTIONS))
+    if codes is None:
+        return [*causes, required(f"{field}.exitCodes", "must be specified")]
+    operator = codes.get("operator", "")
+    if operator not in ("In", "NotIn"):
+        causes.append(not_supported(f"{field}.exitCodes.operator", operator, ("In", "NotIn")))
+    if len(codes.get("values") or ()) > MAX_EXIT_CODES:
+        causes.append(too_long(f"{field}.exitCodes.values", MAX_EXIT_CODES))
+    return causes
+
+
+def _beside(given: Object, field: str, around: Surroundings) -> list[Cause]:
     causes: list[Cause] = []
     if given.get("lifecycle"):
-        causes += lifecycle(given["lifecycle"], f"{field}.lifecycle", grace)
+        causes += lifecycle(given["lifecycle"], f"{field}.lifecycle", around.grace, around.system)
     for kind in PROBES:
         if given.get(kind) is not None:
             causes += probe(kind, given[kind], f"{field}.{kind}")
@@ -236,9 +277,9 @@ def containers(given: Sequence[Object], field: str, around: Surroundings) -> lis
         if name in seen:
             causes.append(duplicate(f"{path}.name", name))
         seen.add(name)
-        causes += _beside(each, path, around.grace)
-        if each.get("restartPolicy") is not None:
-            causes.append(forbidden(f"{path}.restartPolicy", "may not be set for non-init containers"))
+        causes += _beside(each, path, around)
+        if "restartPolicy" in each or "restartPolicyRules" in each:
+            causes += _restart_policy(each, path)
     return causes + _host_ports(given, field, set())
 
 
@@ -250,15 +291,15 @@ def init_containers(given: Sequence[Object], usual: Sequence[Object], field: str
         path, name = f"{field}[{index}]", each.get("name", "")
         causes += container(each, path, around)
         policy = each.get("restartPolicy")
-        if policy not in (None, "Always"):
-            causes.append(not_supported(f"{path}.restartPolicy", policy, ("Always",)))
+        if policy is not None:
+            causes += _restart_policy(each, path)
         if name in seen:
             causes.append(duplicate(f"{path}.name", name))
         elif name:
             seen.add(name)
         causes += _host_ports([each], field, set())
         if policy == "Always":
-            causes += _beside(each, path, around.grace)
+            causes += _beside(each, path, around)
             continue
         causes += [
             forbidden(f"{path}.{member}", "may not be set for init containers without restartPolicy=Always")
@@ -283,7 +324,15 @@ def _host_ports(given: Sequence[Object], field: str, taken: set[str]) -> list[Ca
 
 
 _EPHEMERAL: Final = "cannot be set for an Ephemeral Container"
-_NOT_EPHEMERAL: Final = ("ports", "resources", "resizePolicy", "restartPolicy", *PROBES, "lifecycle")
+_NOT_EPHEMERAL: Final = (
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+    *PROBES,
+    "lifecycle",
+)
 
 
 def ephemeral_containers(given: Sequence[Object], spec: Object, field: str, around: Surroundings) -> list[Cause]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kubechronicle.api import names, quantity
-from kubechronicle.api.builtin.checks import dns_subdomain, local_path, missing, qualified_name, wrong
+from kubechronicle.api.builtin.checks import dns_label, dns_subdomain, no_backsteps, qualified_name, wrong
 from kubechronicle.api.field_errors import Cause, invalid_value, not_supported, required
 
 Object = dict[str, Any]
@@ -109,10 +109,10 @@ def _key_reference(reference: Object, field: str) -> list[Cause]:
 
 
 def _file_reference(reference: Object, field: str) -> list[Cause]:
-    causes = missing(reference, field, "key", "volumeName", "path")
-    if reference.get("key"):
-        causes += wrong(f"{field}.key", reference["key"], names.env_var_name(reference["key"]))
-    return causes + local_path(reference.get("path", ""), f"{field}.path")
+    key, volume, path = (reference.get(name, "") for name in ("key", "volumeName", "path"))
+    causes = wrong(f"{field}.key", key, names.env_var_name(key)) if key else [required(f"{field}.key")]
+    causes += dns_label(volume, f"{field}.volumeName") if volume else [required(f"{field}.volumeName")]
+    return causes + (no_backsteps(path, f"{field}.path") if path else [required(f"{field}.path")])
 
 
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
@@ -121,8 +121,9 @@ _NO_SOURCE: Final = (
 )
 
 
-def environment(variables: Sequence[Object], field: str) -> list[Cause]:
-    """Variables have a name, and a value or one source of it."""
+def environment(variables: Sequence[Object], field: str, files: list[tuple[str, str]]) -> list[Cause]:
+    """Variables have a name, and a value or one source of it. What comes from files of volumes is added to ``files``,
+    as (field that names the volume, its name)."""
     causes: list[Cause] = []
     for index, variable in enumerate(variables):
         name = variable.get("name", "")
@@ -133,7 +134,10 @@ def environment(variables: Sequence[Object], field: str) -> list[Cause]:
             if problems:
                 causes += wrong(f"{field}[{index}].name", name, problems)
         if variable.get("valueFrom") is not None:
-            causes += _value_from(variable, f"{field}[{index}].valueFrom")
+            path, source = f"{field}[{index}].valueFrom", variable["valueFrom"]
+            causes += _value_from(variable, path)
+            if source.get("fileKeyRef") is not None:
+                files.append((f"{path}.fileKeyRef.volumeName", source["fileKeyRef"].get("volumeName", "")))
     return causes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin.checks import label_selector, local_path, missing
+from kubechronicle.api.builtin.checks import local_path, missing
 from kubechronicle.api.builtin.validation_environment import field_reference, resource_reference
 from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, required
 
@@ -78,27 +78,7 @@ def _token(source: Object, field: str, above: str) -> list[Cause]:
     return causes + local_path(source["path"], f"{above}.path")
 
 
-def _trust_bundle(source: Object, field: str) -> list[Cause]:
-    name, signer = source.get("name"), source.get("signerName")
-    causes: list[Cause] = []
-    if name is not None and signer is not None:
-        causes.append(invalid_value(field, source, "only one of name and signerName may be used"))
-    elif name is not None:
-        if not name:
-            causes.append(required(f"{field}.name", "must be a valid object name"))
-        if source.get("labelSelector") is not None:
-            detail = "labelSelector must be unset if name is specified"
-            causes.append(invalid_value(f"{field}.labelSelector", source["labelSelector"], detail))
-    elif signer is not None:
-        if not signer:
-            causes.append(required(f"{field}.signerName", "must be a valid signer name"))
-        causes += label_selector(source.get("labelSelector"), f"{field}.labelSelector")
-    else:
-        causes.append(required(field, "either name or signerName must be specified"))
-    return causes + missing(source, field, "path") + local_path(source.get("path", ""), f"{field}.path")
-
-
-_PROJECTIONS: Final = ("secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle")
+_PROJECTIONS: Final = ("secret", "configMap", "downwardAPI", "serviceAccountToken")
 
 
 def projected(source: Object, field: str) -> list[Cause]:
@@ -118,8 +98,6 @@ def projected(source: Object, field: str) -> list[Cause]:
 def _projection(name: str, part: Object, path: str, field: str, taken: set[str]) -> list[Cause]:
     if name == "serviceAccountToken":
         return _token(part, path, field)
-    if name == "clusterTrustBundle":
-        return _trust_bundle(part, path) + _conflicts(part.get("path", ""), None, field, taken, always=True)
     causes = missing(part, path, "name") if name != "downwardAPI" else []
     for position, item in enumerate(part.get("items") or ()):
         if name == "downwardAPI":
@@ -131,8 +109,8 @@ def _projection(name: str, part: Object, path: str, field: str, taken: set[str])
     return causes
 
 
-def _conflicts(path: str, owner: str | None, field: str, taken: set[str], *, always: bool = False) -> list[Cause]:
-    if not path and not always:
+def _conflicts(path: str, owner: str | None, field: str, taken: set[str]) -> list[Cause]:
+    if not path:
         return []
     if path in taken:
         return [invalid_value(field, path if owner is None else owner, "conflicting duplicate paths")]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any, Final
 
 from kubechronicle.api import names, quantity
 from kubechronicle.api.builtin.checks import (
     MAX_INT32,
+    MIRROR,
     dns_label,
     dns_subdomain,
     in_range,
@@ -19,23 +19,33 @@ from kubechronicle.api.builtin.checks import (
     wrong,
 )
 from kubechronicle.api.builtin.defaults import container_requests
-from kubechronicle.api.builtin.go_shapes import shape
+from kubechronicle.api.builtin.go_shapes import record
 from kubechronicle.api.builtin.validation_containers import (
     Surroundings,
     containers,
     ephemeral_containers,
     init_containers,
 )
-from kubechronicle.api.builtin.validation_resources import pod_resource_name, requirements
+from kubechronicle.api.builtin.validation_resources import HUGE_PAGES, pod_resource_name, requirements
 from kubechronicle.api.builtin.validation_scheduling import affinity, tolerations, topology_spread
 from kubechronicle.api.builtin.validation_security import (
+    containers_of,
     host_processes,
     operating_system,
     pod_context,
     share_process_namespace,
 )
 from kubechronicle.api.builtin.validation_volumes import volumes
-from kubechronicle.api.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.field_errors import (
+    Cause,
+    duplicate,
+    forbidden,
+    invalid_value,
+    not_found,
+    not_supported,
+    required,
+    too_long,
+)
 from kubechronicle.api.metadata import validate_labels
 
 Object = dict[str, Any]
@@ -62,9 +72,15 @@ def pod_spec(spec: Object, field: str, pod: Object | None = None) -> list[Cause]
         causes += found
     claims = frozenset(claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name"))
     if spec.get("resourceClaims"):
-        causes += _resource_claims(spec["resourceClaims"], f"{field}.resourceClaims")
+        causes += _resource_claims(spec["resourceClaims"], f"{field}.resourceClaims", pod)
     around = Surroundings(
-        good, claims, grace, spec.get("restartPolicy", ""), spec.get("hostUsers") is not False, pod is not None
+        good,
+        claims,
+        grace,
+        spec.get("restartPolicy", ""),
+        spec.get("hostUsers") is not False,
+        pod is not None,
+        (spec.get("os") or {}).get("name"),
     )
     usual = spec.get("containers") or ()
     causes += containers(usual, f"{field}.containers", around)
@@ -92,10 +108,10 @@ def pod_spec(spec: Object, field: str, pod: Object | None = None) -> list[Cause]
         causes += affinity(spec["affinity"], f"{field}.affinity")
     if spec.get("dnsConfig") is not None or dns_policy == "None":
         causes += _dns_config(spec.get("dnsConfig"), dns_policy, f"{field}.dnsConfig")
-    return causes + _rest(spec, field)
+    return causes + _rest(spec, field, around)
 
 
-def _rest(spec: Object, field: str) -> list[Cause]:
+def _rest(spec: Object, field: str, around: Surroundings) -> list[Cause]:
     """What stands in few pods."""
     causes: list[Cause] = []
     for index, gate in enumerate(spec.get("readinessGates") or ()):
@@ -106,9 +122,9 @@ def _rest(spec: Object, field: str) -> list[Cause]:
         causes += topology_spread(spec["topologySpreadConstraints"], f"{field}.topologySpreadConstraints")
     causes += host_processes(spec, field)
     if spec.get("hostUsers") is False:
-        refused = "when `pod.Spec.HostUsers` is false"
-        shared = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
-        causes += [forbidden(f"{field}.{shown}", refused) for name, shown in shared if spec.get(name)]
+        causes += _user_namespace(spec, field)
+    if spec.get("hostnameOverride") is not None:
+        causes += _hostname_override(spec, f"{field}.hostnameOverride")
     for name in ("serviceAccountName", "nodeName"):
         if spec.get(name):
             causes += dns_subdomain(spec[name], f"{field}.{name}")
@@ -132,10 +148,53 @@ def _rest(spec: Object, field: str) -> list[Cause]:
         causes += requirements({"limits": spec["overhead"]}, f"{field}.overhead")
     if spec.get("os") is not None:
         causes += operating_system(spec, field)
+    if around.files:
+        causes += _files_of_variables(around.files, spec)
     return causes
 
 
-def _resource_claims(claims: Sequence[Object], field: str) -> list[Cause]:
+def _user_namespace(spec: Object, field: str) -> list[Cause]:
+    """A pod with users of its own shares nothing with its node, and has no raw devices."""
+    refused = "when `hostUsers` is false"
+    shared = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
+    causes = [forbidden(f"{field}.{shown}", refused) for name, shown in shared if spec.get(name)]
+    return causes + [
+        forbidden(f"{path}.volumeDevices", refused)
+        for each, path in containers_of(spec, field)
+        if each.get("volumeDevices")
+    ]
+
+
+MAX_HOST_NAME: Final = 64
+"""Bytes of a host name in Linux."""
+
+
+def _hostname_override(spec: Object, field: str) -> list[Cause]:
+    name = spec["hostnameOverride"]
+    causes: list[Cause] = []
+    for member in ("setHostnameAsFQDN", "hostNetwork"):
+        if spec.get(member):
+            causes.append(forbidden(field, f"may not be specified when {member} is true"))
+    if len(name.encode()) > MAX_HOST_NAME:
+        causes.append(too_long(field, MAX_HOST_NAME))
+    return causes + dns_subdomain(name, field)
+
+
+def _files_of_variables(files: Sequence[tuple[str, str]], spec: Object) -> list[Cause]:
+    """Variables that come from a file, as (field, volume): it is in a volume of the pod that containers can write."""
+    sources = {volume.get("name", ""): volume for volume in spec.get("volumes") or ()}
+    causes: list[Cause] = []
+    for field, name in sorted(files, key=lambda each: ".initContainers[" not in each[0]):
+        if name not in sources:
+            causes.append(not_found(field, name))
+        elif sources[name].get("emptyDir") is None:
+            causes.append(invalid_value(field, name, "referenced volume must be of type emptyDir"))
+    return causes
+
+
+def _resource_claims(claims: Sequence[Object], field: str, pod: Object | None) -> list[Cause]:
+    if pod is not None and MIRROR in (pod.get("annotations") or {}):
+        return [forbidden("", "static pods do not support resource claims") for _ in claims]
     causes: list[Cause] = []
     seen: set[str] = set()
     for index, claim in enumerate(claims):
@@ -148,7 +207,7 @@ def _resource_claims(claims: Sequence[Object], field: str) -> list[Cause]:
             causes += dns_label(name, f"{path}.name")
         seen.add(name)
         given = [each for each in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(each) is not None]
-        shown = shape(claim, "PodResourceClaim")
+        shown = record(claim, "PodResourceClaim")
         if len(given) > 1:
             detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
             causes.append(invalid_value(path, shown, detail))
@@ -163,20 +222,27 @@ def _resource_claims(claims: Sequence[Object], field: str) -> list[Cause]:
 def _pod_resources(spec: Object, field: str) -> list[Cause]:
     """Resources of the pod as a whole: no container has more, and all together ask for no more."""
     resources = spec["resources"]
+    if (spec.get("os") or {}).get("name") == "windows":
+        return [forbidden(field, "may not be set for a windows pod")]
     causes: list[Cause] = []
     if resources.get("claims"):
-        causes.append(forbidden(f"{field}.claims", "claims cannot be set for Resources at pod-level"))
+        causes.append(forbidden(f"{field}.claims", "claims may not be set for Resources at pod-level"))
     causes += requirements({**resources, "claims": None}, field, check=pod_resource_name)
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for name, total in container_requests(spec).items():
-        asked = requests.get(name, "0")
-        if quantity.value_of(total) > quantity.value_of(asked):
+        asked = requests.get(name)
+        if asked is not None and quantity.value_of(total) > quantity.value_of(asked):
             detail = f"must be greater than or equal to aggregate container requests of {total}"
             causes.append(invalid_value(f"{field}.requests[{name}]", asked, detail))
+    for name, total in container_requests(spec, "limits").items():
+        asked = limits.get(name) if name.startswith(HUGE_PAGES) else None
+        if asked is not None and quantity.value_of(total) > quantity.value_of(asked):
+            detail = f"must be greater than or equal to aggregate container limits of {total}"
+            causes.append(invalid_value(f"{field}.limits[{name}]", asked, detail))
     for index, container in enumerate(spec.get("containers") or ()):
         for name, limit in ((container.get("resources") or {}).get("limits") or {}).items():
             most = limits.get(name)
-            if most is not None and quantity.value_of(limit) > Decimal(quantity.value_of(most)):
+            if most is not None and quantity.value_of(limit) > quantity.value_of(most):
                 detail = f"must be less than or equal to pod limits of {most}"
                 causes.append(invalid_value(f"{field}.containers[{index}][{name}].limits", limit, detail))
     return causes

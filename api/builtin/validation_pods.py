@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api import quantity
-from kubechronicle.api.builtin.checks import MAX_INT32, dns_subdomain, dual_stack, immutable, in_range, ip, parse_ip
+from kubechronicle.api.builtin.checks import (
+    MAX_INT32,
+    MIRROR,
+    dns_subdomain,
+    dual_stack,
+    immutable,
+    in_range,
+    ip,
+    parse_ip,
+)
 from kubechronicle.api.builtin.hooks import qos_class
 from kubechronicle.api.builtin.validation_containers import image_is_trimmed
 from kubechronicle.api.builtin.validation_pod_spec import pod_spec
@@ -19,7 +28,6 @@ from kubechronicle.api.metadata import validate_annotations, validate_labels
 
 Object = dict[str, Any]
 
-MIRROR: Final = "kubernetes.io/config.mirror"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 _COST: Final = re.compile(r"(0|-?[1-9][0-9]*)\Z")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.checks import MAX_INT32, descending_path, dns_subdomain, one_of_if_set
-from kubechronicle.api.builtin.go_shapes import shape
+from kubechronicle.api.builtin.go_shapes import record
 from kubechronicle.api.field_errors import (
     Cause,
     duplicate,
@@ -63,7 +63,7 @@ def _seccomp(profile: Object | None, field: str) -> list[Cause]:
             causes += descending_path(path, f"{field}.localhostProfile")
     elif path is not None:
         detail = "can only be set when seccomp type is Localhost"
-        causes.append(invalid_value(f"{field}.localhostProfile", shape(profile, "SeccompProfile"), detail))
+        causes.append(invalid_value(f"{field}.localhostProfile", record(profile, "SeccompProfile"), detail))
     return causes
 
 
@@ -158,11 +158,11 @@ def container_context(context: Object, field: str, *, host_users: bool) -> list[
     if context.get("allowPrivilegeEscalation") is False:
         refused = "cannot set `allowPrivilegeEscalation` to false and "
         if context.get("privileged"):
-            shown = shape(context, "SecurityContext")
+            shown = record(context, "SecurityContext")
             causes.append(invalid_value(field, shown, refused + "`privileged` to true"))
         for capability in (context.get("capabilities") or {}).get("add") or ():
             if capability == "CAP_SYS_ADMIN":
-                shown = shape(context, "SecurityContext")
+                shown = record(context, "SecurityContext")
                 causes.append(invalid_value(field, shown, refused + "`capabilities.Add` CAP_SYS_ADMIN"))
     causes += _windows(context.get("windowsOptions"), f"{field}.windowsOptions")
     return causes + _app_armor(context.get("appArmorProfile"), f"{field}.appArmorProfile")
@@ -268,7 +268,7 @@ def operating_system(spec: Object, field: str) -> list[Cause]:
     """A pod for one operating system has nothing of the other's."""
     name = spec["os"].get("name", "")
     if not name:
-        return [required(f"{field}.os.name", "cannot be empty")]
+        return [required(f"{field}.os.name")]
     if name not in ("linux", "windows"):
         return [not_supported(f"{field}.os", name, ("linux", "windows"))]
     return _for_linux(spec, field) if name == "linux" else _for_windows(spec, field)

@@ -103,24 +103,45 @@ _ISCSI_NAMES: Final = {
 }
 
 
-def _iscsi_name(name: str, field: str) -> list[Cause]:
+_ISCSI_FORMAT: Final = "must be valid format"
+
+
+def _iscsi_name(name: str, field: str, begins: str) -> list[Cause]:
     pattern = _ISCSI_NAMES.get(name[:3])
     if pattern is None:
-        return [invalid_value(field, name, "must be valid format starting with iqn, eui, or naa")]
-    return [] if pattern.search(name) else [invalid_value(field, name, "must be valid format")]
+        return [invalid_value(field, name, _ISCSI_FORMAT + begins)]
+    return [] if pattern.search(name) else [invalid_value(field, name, _ISCSI_FORMAT)]
 
 
-def _iscsi(source: Object, field: str) -> list[Cause]:
+def _iscsi(source: Object, field: str, begins: str = " starting with iqn, eui, or naa") -> list[Cause]:
     causes = missing(source, field, "targetPortal", "iqn")
     if source.get("iqn"):
-        causes += _iscsi_name(source["iqn"], f"{field}.iqn")
+        causes += _iscsi_name(source["iqn"], f"{field}.iqn", begins)
     causes += in_range(source.get("lun", 0), 0, 255, f"{field}.lun")
     secret = source.get("secretRef")
     if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and secret is None:
         causes.append(required(f"{field}.secretRef"))
+    if not begins and secret is not None and not secret.get("name"):
+        causes.append(required(f"{field}.secretRef.name"))
     if source.get("initiatorName") is not None:
-        causes += _iscsi_name(source["initiatorName"], f"{field}.initiatorname")
+        causes += _iscsi_name(source["initiatorName"], f"{field}.initiatorname", begins)
     return causes
+
+
+def _iscsi_persistent(source: Object, field: str) -> list[Cause]:
+    return _iscsi(source, field, "")
+
+
+MAX_INITIATOR: Final = 64
+INITIATOR_TOO_LONG: Final = (
+    "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is "
+    "specified."
+)
+
+
+def initiator_too_long(name: str, iscsi: Object) -> bool:
+    """Tell whether what names a volume to its target is too long, together with the target."""
+    return iscsi.get("initiatorName") is not None and len(f"{name}:{iscsi.get('targetPortal', '')}") > MAX_INITIATOR
 
 
 def _fc(source: Object, field: str) -> list[Cause]:
@@ -195,6 +216,10 @@ def _storage_os(source: Object, field: str) -> list[Cause]:
         if source.get(member):
             causes += dns_label(source[member], f"{field}.{member}")
     return causes + _named_secret(source, field)
+
+
+def _storage_os_persistent(source: Object, field: str) -> list[Cause]:
+    return [*_storage_os({**source, "secretRef": None}, field), *_namespaced_secret(source, field)]
 
 
 def _named_secret(source: Object, field: str) -> list[Cause]:
@@ -318,7 +343,7 @@ PERSISTENT_SOURCES: Final[Mapping[str, Source]] = {
     "rbd": needs("monitors", "image"),
     "quobyte": _quobyte,
     "cephfs": needs("monitors"),
-    "iscsi": _iscsi,
+    "iscsi": _iscsi_persistent,
     "cinder": needs("volumeID", then=_namespaced_secret),
     "fc": _fc,
     "flexVolume": _flex,
@@ -329,12 +354,13 @@ PERSISTENT_SOURCES: Final[Mapping[str, Source]] = {
     "azureDisk": needs("diskName", "diskURI", then=_azure_disk),
     "scaleIO": needs("gateway", "system", "volumeName"),
     "local": _local,
-    "storageos": _storage_os,
+    "storageos": _storage_os_persistent,
     "csi": _csi_persistent,
 }
 
 _PATHS: Final = {"gcePersistentDisk": "persistentDisk"}
-"""Where the causes of a source are reported if not under its name."""
+_SECOND_PATHS: Final = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
+"""Where the causes of a source, and of a second source, are reported if not under its name. (Slips of Kubernetes'.)"""
 
 
 def one_source(holder: Object, sources: Mapping[str, Source], field: str) -> list[Cause]:
@@ -347,7 +373,8 @@ def one_source(holder: Object, sources: Mapping[str, Source], field: str) -> lis
         return [required(field, "must specify a volume type")]
     given.sort(key=list(sources).index)
     causes = sources[given[0]](holder[given[0]], f"{field}.{_PATHS.get(given[0], given[0])}")
-    return causes + [forbidden(f"{field}.{name}", ONE_TYPE) for name in given[1:]]
+    second = _SECOND_PATHS if sources is POD_SOURCES else {}
+    return causes + [forbidden(f"{field}.{second.get(name, name)}", ONE_TYPE) for name in given[1:]]
 
 
 def volumes(given: list[Object], field: str, pod: Object | None) -> tuple[dict[str, Object], list[Cause]]:
@@ -359,6 +386,10 @@ def volumes(given: list[Object], field: str, pod: Object | None) -> tuple[dict[s
     for index, volume in enumerate(given):
         path, name = f"{field}[{index}]", volume.get("name", "")
         found = one_source(volume, POD_SOURCES, path)
+        if pod is not None and "image" in volume and not volume["image"].get("reference"):
+            found.insert(0, required(f"{path}.image.reference"))
+        if "iscsi" in volume and initiator_too_long(name, volume["iscsi"]):
+            found.append(invalid_value(f"{path}.name", name, INITIATOR_TOO_LONG))
         if owner and name and volume.get("ephemeral") is not None:
             claim = f"{owner}-{name}"
             found += wrong(f"{path}.name", name, [f'PVC name "{claim}": {text}' for text in names.dns_subdomain(claim)])
