@@ -6,7 +6,8 @@ A transaction's first change is the write itself, and its actor decides; whateve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import trio
 
@@ -15,9 +16,10 @@ from kubechronicle.actors.beside import Beside
 from kubechronicle.actors.errors import ActorCrashed
 from kubechronicle.actors.resource_actor import Commit, Outcome
 from kubechronicle.actors.resource_actors import ResourceActors
-from kubechronicle.actors.targets import Caller, Target
+from kubechronicle.actors.targets import Caller, Target, context_of
 from kubechronicle.api import pipeline
 from kubechronicle.api.encoding import encode_stored
+from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.pipeline import Prepared
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Change, Key, Operation, Record, Refused, Transaction
@@ -96,6 +98,17 @@ class Commits:
         if not beside:
             return Transaction(changes=(change,), who=caller.who)
         return Transaction(changes=(change, *(each.change() for each in beside)), who=caller.who)
+
+
+def prepare_delete(
+    target: Target, old: Entry, options: DeleteOptions, *, obj: dict[str, Any] | None = None
+) -> tuple[Prepared, bool]:
+    """The deletion, or its first half: a graceful deletion that is over at once is stored as such before the object
+    goes (then the second value is True). ``obj``: ``old`` with a last change, resourceVersion included."""
+    prepared = pipeline.prepare_delete(target.rt, obj or old.object(), options, context_of(target))
+    if prepared.outcome is pipeline.Outcome.STORE_THEN_GONE:
+        return replace(prepared, outcome=pipeline.Outcome.STORE), True
+    return prepared, False
 
 
 def told(outcome: Outcome) -> tuple[Record, ...] | Refused:

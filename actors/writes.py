@@ -20,7 +20,7 @@ from typing import Any
 from kubechronicle.actors.admission import namespace_lifecycle
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, patiently
 from kubechronicle.actors.beside import Beside
-from kubechronicle.actors.commits import Commits, Prepare, Proposal, told
+from kubechronicle.actors.commits import Commits, Prepare, Proposal, prepare_delete, told
 from kubechronicle.actors.lanes import Lanes
 from kubechronicle.actors.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit
@@ -148,9 +148,7 @@ class Writes:
     ) -> Written:
         """Change a stored object past the rules of an update (a binding); ``admitted`` is what the client sent and
         admission is shown, as a creation. ``change`` is called again when the object has changed meanwhile."""
-        attributes = attributes_of(target, "CREATE", admitted, None)
-        await self._consistently(self._admission.admit, attributes)
-        await self._consistently(self._admission.validate, attributes)
+        await self.admit(target, admitted)
 
         def prepare(old: Entry) -> Proposal:
             new = change(old.object())
@@ -159,28 +157,34 @@ class Writes:
 
         return await self._change(caller, target, prepare)
 
-    async def delete(
-        self,
-        caller: Caller,
-        target: Target,
-        options: DeleteOptions,
-        *,
-        beside: Callable[[Entry], Sequence[Beside]] = lambda old: (),
+    async def admit(self, target: Target, sent: Any) -> None:
+        """Show admission what a client sent to a subresource that stores nothing under its own name, as a creation."""
+        attributes = attributes_of(target, "CREATE", sent, None)
+        await self._consistently(self._admission.admit, attributes)
+        await self._consistently(self._admission.validate, attributes)
+
+    async def propose(
+        self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool = False, lanes: Sequence[Key] = ()
     ) -> Written:
-        """DELETE one object: gone at once, or marked for deletion. ``beside`` tells what commits with the deletion, or
-        refuses it; called again when it was computed on something that has changed."""
+        """What ``prepare`` makes of the stored object, with what commits beside it, past rules and admission; called
+        again when any of that has changed. Holders of the same ``lanes`` take turns."""
+        async with self._lanes.hold(lanes, deadline=caller.deadline):
+            return await self._change(caller, target, prepare, deleting=deleting)
+
+    async def delete(self, caller: Caller, target: Target, options: DeleteOptions) -> Written:
+        """DELETE one object: gone at once, or marked for deletion."""
         marked = False
 
-        def preparing(chosen: DeleteOptions, beside: Callable[[Entry], Sequence[Beside]] = lambda old: ()) -> Prepare:
+        def preparing(chosen: DeleteOptions) -> Prepare:
             def prepare(old: Entry) -> Proposal:
                 nonlocal marked
                 self._admission.admit(attributes_of(target, "DELETE", None, old))
-                prepared, marked = _prepare_delete(target, old, chosen)
-                return Proposal(prepared, beside(old))
+                prepared, marked = prepare_delete(target, old, chosen)
+                return Proposal(prepared)
 
             return prepare
 
-        written = await self._change(caller, target, preparing(options, beside), deleting=True)
+        written = await self._change(caller, target, preparing(options), deleting=True)
         if marked and not target.dry_run:
             # A graceful end of no time at all: first it is marked, for watchers to see, then it goes. The mark has
             # changed the revision, so that is no longer demanded.
@@ -210,7 +214,7 @@ class Writes:
         for entry in entries:
             one = replace(target, namespace=entry.key.namespace, name=entry.key.name)
             self._admission.admit(attributes_of(one, "DELETE", None, entry))
-            prepared, marked = _prepare_delete(one, entry, options)
+            prepared, marked = prepare_delete(one, entry, options)
             if not target.dry_run and prepared.outcome is not pipeline.Outcome.UNCHANGED:
                 begun.append((one, self._commits.begin(caller, one, Proposal(prepared), entry), marked))
         for one, commit, marked in begun:
@@ -379,15 +383,6 @@ def _already_exists(rt: ResourceType, name: str, existing: Entry | None) -> stat
     if existing is not None and "deletionTimestamp" in existing.object()["metadata"]:
         return error.with_message(f"object is being deleted: {error.message}")
     return error
-
-
-def _prepare_delete(target: Target, old: Entry, options: DeleteOptions) -> tuple[Prepared, bool]:
-    """The deletion, or its first half: a graceful deletion that is over at once is stored as such before the object
-    goes (then the second value is True)."""
-    prepared = pipeline.prepare_delete(target.rt, old.object(), options, context_of(target))
-    if prepared.outcome is pipeline.Outcome.STORE_THEN_GONE:
-        return replace(prepared, outcome=pipeline.Outcome.STORE), True
-    return prepared, False
 
 
 def _telling(written: Written, warnings: Sequence[str], target: Target) -> Written:

@@ -24,6 +24,7 @@ from kubechronicle.http.handlers.bodies import (
     namespace_of,
     target_of,
 )
+from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.pod_subresources import bind
 from kubechronicle.http.handlers.scale import scale
 from kubechronicle.http.handlers.watch import Drain, storage_revision, watch
@@ -43,6 +44,8 @@ class Resources:
     drain: Drain
 
 
+# Subresources that are no other view of the object itself.
+OWN_HANDLERS = ("scale", "binding", "eviction")
 Handler = Callable[[Resources, Request, Context, ResourceType], Awaitable[Response]]
 
 
@@ -59,6 +62,8 @@ async def handle(resources: Resources, request: Request, context: Context) -> Re
         return await scale(resources, request, context, rt)
     if info.subresource == "binding" or (rt.resource == "bindings" and verb == "create"):
         return await bind(resources, request, context, rt)
+    if info.subresource == "eviction":
+        return await evict(resources, request, context, rt)
     return await HANDLERS[verb](resources, request, context, rt)
 
 
@@ -66,7 +71,7 @@ def _verb(method: str, info: RequestInfo, rt: ResourceType) -> str:
     """The verb by method and path, checked against what the resource serves."""
     if info.subresource:
         subresource = rt.subresources.get(info.subresource)
-        served = info.subresource in ("scale", "binding") or info.subresource in strategy_of(rt.resource).subresources
+        served = info.subresource in OWN_HANDLERS or info.subresource in strategy_of(rt.resource).subresources
         if subresource is None or not served:
             raise status.path_not_found()
         verb = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}.get(method, "")
