@@ -272,24 +272,3 @@ def new_job(new: Object) -> None:
 def request_spec_stays(new: Object, old: Object) -> None:
     """What was asked for in a certificate signing request never changes."""
     keep("spec", new, old)
-
-
-def request_conditions_timed(new: Object, old: Object, now: str) -> None:
-    """Conditions say when they were set and when they last changed."""
-    held = {each.get("type"): each for each in (old.get("status") or {}).get("conditions") or ()}
-    for condition in (new.get("status") or {}).get("conditions") or ():
-        if not condition.get("lastUpdateTime"):
-            condition["lastUpdateTime"] = now
-        if not condition.get("lastTransitionTime"):
-            before = held.get(condition.get("type")) or {}
-            same = before.get("status") == condition.get("status")
-            condition["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or now
-
-
-# -- drivers ----------------------------------------------------------------------------------------------------------
-
-
-def csi_driver_generation(new: Object, old: Object) -> None:
-    """Changes of a driver are counted, from none."""
-    if new["spec"] != old["spec"]:
-        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1

@@ -8,22 +8,46 @@ from typing import Final
 
 from kubechronicle.api.builtin import (
     hooks,
+    hooks_groups,
     validation,
     validation_access,
     validation_admission,
+    validation_certificates,
     validation_cluster,
+    validation_device_slices,
+    validation_device_status,
     validation_devices,
     validation_endpoints,
+    validation_flow,
     validation_network,
     validation_scaling,
     validation_services,
-    validation_storage,
+    validation_storage_classes,
 )
-from kubechronicle.api.strategy import Strategy, Validate, ValidateUpdate, status_update
+from kubechronicle.api.strategy import (
+    PrepareUpdate,
+    Strategy,
+    SubresourceStrategy,
+    Validate,
+    ValidateUpdate,
+    status_update,
+)
 
 _STATUS: Final = MappingProxyType({"status": status_update()})
 
-_SPEC_ONLY: Final = Strategy(status=False, generation=True)
+
+def _only_status(
+    validate_update: ValidateUpdate = lambda new, old: [], prepare: PrepareUpdate | None = None
+) -> Mapping[str, SubresourceStrategy]:
+    """A status subresource that changes nothing of metadata either (apimachinery's ResetObjectMetaForStatus)."""
+    update = status_update(
+        "spec",
+        metadata=("labels", "annotations", "finalizers", "ownerReferences"),
+        prepare=prepare,
+        validate_update=validate_update,
+        reset=(("metadata",), ("spec",)),
+    )
+    return MappingProxyType({"status": update})
 
 
 def _rbac(validate: Validate, validate_update: ValidateUpdate = lambda new, old: []) -> Strategy:
@@ -56,6 +80,8 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         create_on_update=True,
         unconditional_update=False,
         validates_whole_update=False,
+        prepare_create=hooks_groups.new_lease,
+        prepare_update=hooks_groups.lease_features,
         validate=validation.lease,
     ),
     "endpointslices.discovery.k8s.io": Strategy(
@@ -127,55 +153,58 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         ),
     ),
     "storageclasses.storage.k8s.io": Strategy(
-        status=False, validate=validation_storage.storage_class, validate_update=validation_storage.storage_class_update
+        status=False,
+        validate=validation_storage_classes.storage_class,
+        validate_update=validation_storage_classes.storage_class_update,
     ),
     "csidrivers.storage.k8s.io": Strategy(
         status=False,
         unconditional_update=False,
-        prepare_update=hooks.csi_driver_generation,
-        validate=validation_storage.csi_driver,
-        validate_update=validation_storage.csi_driver_update,
+        prepare_create=hooks_groups.new_csi_driver,
+        prepare_update=hooks_groups.csi_driver_changes,
+        validate=validation_storage_classes.csi_driver,
+        validate_update=validation_storage_classes.csi_driver_update,
     ),
     "csinodes.storage.k8s.io": Strategy(
         status=False,
         unconditional_update=False,
-        validate=validation_storage.csi_node,
-        validate_update=validation_storage.csi_node_update,
+        validate=validation_storage_classes.csi_node,
+        validate_update=validation_storage_classes.csi_node_update,
     ),
     "csistoragecapacities.storage.k8s.io": Strategy(
         status=False,
         unconditional_update=False,
-        validate=validation_storage.storage_capacity,
-        validate_update=validation_storage.storage_capacity_update,
+        validate=validation_storage_classes.storage_capacity,
+        validate_update=validation_storage_classes.storage_capacity_update,
     ),
     "volumeattachments.storage.k8s.io": Strategy(
         unconditional_update=False,
-        validate=validation_storage.attachment,
-        validate_update=validation_storage.attachment_update,
-        subresources=_STATUS,
+        validate=validation_storage_classes.attachment,
+        validate_update=validation_storage_classes.attachment_update,
+        subresources=_only_status(validation_storage_classes.attachment_status),
     ),
     "volumeattributesclasses.storage.k8s.io": Strategy(
         status=False,
-        validate=validation_storage.attributes_class,
-        validate_update=validation_storage.attributes_class_update,
+        validate=validation_storage_classes.attributes_class,
+        validate_update=validation_storage_classes.attributes_class_update,
     ),
     "certificatesigningrequests.certificates.k8s.io": Strategy(
         names="any",
         prepare_update=hooks.request_spec_stays,
         validates_whole_update=False,
         validates_spec_update=False,
-        validate=validation_access.signing_request,
+        validate=validation_certificates.signing_request,
         subresources=MappingProxyType(
             {
                 "status": status_update(
                     "spec",
-                    validate_update=validation_access.request_status,
-                    timed=hooks.request_conditions_timed,
+                    validate_update=validation_certificates.request_status,
+                    timed=validation_certificates.times_of_conditions,
                 ),
                 "approval": status_update(
                     "spec",
-                    validate_update=validation_access.request_approval,
-                    timed=hooks.request_conditions_timed,
+                    validate_update=validation_certificates.request_approval,
+                    timed=validation_certificates.times_of_conditions,
                 ),
             }
         ),
@@ -186,7 +215,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         generation=True,
         unconditional_update=False,
         validate=validation_admission.validating_policy,
-        subresources=_STATUS,
+        subresources=_only_status(validation_admission.policy_status),
     ),
     "validatingadmissionpolicybindings.admissionregistration.k8s.io": _policy(validation_admission.validating_binding),
     "mutatingadmissionpolicies.admissionregistration.k8s.io": _policy(validation_admission.mutating_policy),
@@ -196,24 +225,29 @@ GROUPS: Final[Mapping[str, Strategy]] = {
     ),
     "apiservices.apiregistration.k8s.io": Strategy(
         unconditional_update=False,
-        subresources=_STATUS,
+        subresources=_only_status(validation_cluster.api_service_status),
         kube_finalizers=False,
         names="segment",
+        prepare_create=hooks_groups.new_api_service,
         validate=validation_cluster.api_service,
     ),
     "flowschemas.flowcontrol.apiserver.k8s.io": Strategy(
-        generation=True, validate=validation_cluster.flow_schema, subresources=_STATUS
+        generation=True,
+        validate=validation_flow.flow_schema,
+        subresources=_only_status(validation_flow.conditions_update),
     ),
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Strategy(
-        generation=True, validate=validation_cluster.priority_level, subresources=_STATUS
+        generation=True,
+        validate=validation_flow.priority_level,
+        subresources=_only_status(validation_flow.conditions_update),
     ),
     "deviceclasses.resource.k8s.io": Strategy(status=False, generation=True, validate=validation_devices.device_class),
     "resourceclaims.resource.k8s.io": Strategy(
-        subresources=_STATUS,
         validates_whole_update=False,
         validates_spec_update=False,
         validate=validation_devices.claim,
         validate_update=validation_devices.claim_update,
+        subresources=_only_status(validation_device_status.claim_status, validation_device_status.forget_deallocated),
     ),
     "resourceclaimtemplates.resource.k8s.io": Strategy(
         status=False,
@@ -222,5 +256,14 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         validate=validation_devices.claim_template,
         validate_update=validation_devices.claim_template_update,
     ),
-    "resourceslices.resource.k8s.io": _SPEC_ONLY,
+    "resourceslices.resource.k8s.io": Strategy(
+        status=False,
+        generation=True,
+        prepare_create=validation_device_slices.new_slice,
+        prepare_update=validation_device_slices.slice_features,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation_device_slices.resource_slice,
+        validate_update=validation_device_slices.resource_slice_update,
+    ),
 }

@@ -16,6 +16,7 @@ from kubechronicle.api.builtin.checks import (
     qualified_name,
     wrong,
 )
+from kubechronicle.api.builtin.validation_conditions import conditions
 from kubechronicle.api.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_many
 
 Object = dict[str, Any]
@@ -383,3 +384,15 @@ def validating_binding(obj: Object) -> list[Cause]:
 def mutating_binding(obj: Object) -> list[Cause]:
     """Where a policy holds."""
     return _binding(obj["spec"])
+
+
+def policy_status(new: Object, old: Object) -> list[Cause]:
+    """Warnings of type checking say what they are about; conditions are whole."""
+    status, field = new.get("status") or {}, "status.typeChecking.expressionWarnings"
+    causes: list[Cause] = []
+    for index, warning in enumerate((status.get("typeChecking") or {}).get("expressionWarnings") or ()):
+        if not warning.get("warning"):
+            causes.append(required(f"{field}[{index}].warning"))
+        if not warning.get("fieldRef", "").strip():
+            causes.append(required(f"{field}[{index}].fieldRef"))
+    return causes + conditions(status.get("conditions") or (), "status.conditions")

@@ -1,0 +1,150 @@
+"""Certificates and requests for them, as far as rules look into them: PEM (RFC 7468), PKCS #10 (RFC 2986), X.509.
+
+Lives here: what is in a text, whether it is whole and signed by its own key, and whom a request is for, with Go's words
+for what is wrong. Not here: which field must hold what.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509.oid import NameOID
+
+REQUEST: Final = "CERTIFICATE REQUEST"
+CERTIFICATE: Final = "CERTIFICATE"
+MALFORMED: Final = "x509: malformed certificate"
+_BLOCK: Final = re.compile(r"^-----BEGIN ([^\n]*?)-----[ \t]*\n((?:[^\n]*\n)*?)-----END \1-----[ \t]*$", re.MULTILINE)
+_HEADER: Final = re.compile(r"([^:\n]+):([^\n]*)\n")
+_SEQUENCE: Final = 0x30
+_NO_PARAMETERS: Final = (
+    "{optional:false explicit:false application:false private:false defaultValue:<nil> tag:<nil> stringType:0 "
+    "timeType:0 set:false omitEmpty:false}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One PEM block: what it says it is, whether it has headers, and its bytes."""
+
+    kind: str
+    headers: bool
+    der: bytes
+
+
+def pem_blocks(encoded: str) -> list[Block]:
+    """Return the PEM blocks in the base64 of a text, in order; what is no block is passed over."""
+    try:
+        text = base64.b64decode(encoded).decode("latin-1").replace("\r\n", "\n")
+    except binascii.Error:
+        return []
+    found: list[Block] = []
+    for match in _BLOCK.finditer(text):
+        body, headers = match[2], False
+        while header := _HEADER.match(body):
+            body, headers = body[header.end() :], True
+        try:
+            found.append(Block(match[1], headers, base64.b64decode("".join(body.split()), validate=True)))
+        except binascii.Error:
+            continue
+    return found
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+def request_problem(encoded: str) -> str:
+    """Return what is wrong with the base64 of a PEM certificate request, "" if nothing is."""
+    blocks = pem_blocks(encoded)
+    if not blocks or blocks[0].kind != REQUEST:
+        return f"PEM block type must be {REQUEST}"
+    der = blocks[0].der
+    problem = _outer_problem(der)
+    if problem:
+        return problem
+    request = _request(der)
+    return "asn1: structure error: malformed certificate request" if request is None else _signature_problem(request)
+
+
+def _request(der: bytes) -> x509.CertificateSigningRequest | None:
+    try:
+        return x509.load_der_x509_csr(der)
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+
+
+def _outer_problem(der: bytes) -> str:
+    """Return Go's words for a request whose outermost value is no sequence of its own length."""
+    if not der:
+        return "asn1: syntax error: sequence truncated"
+    if len(der) < 2:
+        return "asn1: syntax error: truncated tag or length"
+    length, start = der[1], 2
+    if length & 0x80:
+        count = length & 0x7F
+        start = 2 + count
+        if not count:
+            return "asn1: syntax error: indefinite length found (not DER)"
+        if len(der) < start:
+            return "asn1: syntax error: truncated tag or length"
+        length = int.from_bytes(der[2:start])
+    if der[0] != _SEQUENCE:
+        kind, tag, compound = der[0] >> 6, der[0] & 0x1F, "true" if der[0] & 0x20 else "false"
+        found = f"{{class:{kind} tag:{tag} length:{length} isCompound:{compound}}}"
+        return f"asn1: structure error: tags don't match (16 vs {found}) {_NO_PARAMETERS} certificateRequest @{start}"
+    if len(der) < start + length:
+        return "asn1: syntax error: data truncated"
+    return "asn1: syntax error: trailing data" if len(der) > start + length else ""
+
+
+def _signature_problem(request: x509.CertificateSigningRequest) -> str:
+    try:
+        if request.is_signature_valid:
+            return ""
+        key = request.public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return "x509: cannot verify signature: algorithm unimplemented"
+    if isinstance(key, rsa.RSAPublicKey):
+        return "crypto/rsa: verification error"
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return "x509: ECDSA verification failure"
+    if isinstance(key, ed25519.Ed25519PublicKey):
+        return "x509: Ed25519 verification failure"
+    return "x509: cannot verify signature: algorithm unimplemented"
+
+
+def request_organizations(encoded: str) -> list[str]:
+    """Return the organizations (groups) a certificate request is for; none for what is no request."""
+    blocks = pem_blocks(encoded)
+    request = _request(blocks[0].der) if blocks and blocks[0].kind == REQUEST else None
+    if request is None:
+        return []
+    return [str(attribute.value) for attribute in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+
+
+# -- certificates -----------------------------------------------------------------------------------------------------
+
+
+def chain_problem(encoded: str) -> str:
+    """Return what is wrong with the base64 of a chain of PEM certificates, "" if nothing is or none is given."""
+    if not encoded:
+        return ""
+    blocks = pem_blocks(encoded)
+    for block in blocks:
+        if block.kind != CERTIFICATE:
+            return f'only CERTIFICATE PEM blocks are allowed, found "{block.kind}"'
+        if block.headers:
+            return "no PEM block headers are permitted"
+        if not block.der:
+            return "found CERTIFICATE PEM block containing 0 certificates"
+        try:
+            x509.load_der_x509_certificate(block.der)
+        except (ValueError, UnsupportedAlgorithm):
+            return MALFORMED
+    return "" if blocks else "must contain at least one CERTIFICATE PEM block"
