@@ -227,8 +227,7 @@ class Writes:
                         raise
 
     async def settle(self, caller: Caller, changes: Sequence[Beside]) -> bool:
-        """Commit the server's own bookkeeping past rules and admission: all of it, or none (False: something it rests
-        on has changed; look again)."""
+        """Commit the server's own bookkeeping past rules and admission; False: it rests on what has changed."""
         return await self._commits.settle(caller, changes)
 
     # -- the way of one write -----------------------------------------------------------------------------------------
