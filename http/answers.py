@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import replace
 
 from kubechronicle.api.codecs import negotiate
@@ -45,6 +46,15 @@ def status_form(request: Request) -> Representation:
     except NotAcceptableError:
         return JSON_FORM
     return Representation(media_type=form.media_type)
+
+
+def takes_gzip(request: Request) -> bool:
+    """Whether the client wants its answer gzipped."""
+    accepted = [token.partition(";") for token in request.headers.get("accept-encoding").split(",")]
+    return any(name.strip() == "gzip" and not _REFUSED.fullmatch(further) for name, _, further in accepted)
+
+
+_REFUSED = re.compile(r"\s*q=0(\.0*)?\s*")
 
 
 def _pretty(form: Representation, request: Request, context: Context) -> Representation:

@@ -11,6 +11,7 @@ from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain, Authenticator
 from kubechronicle.http.authorization import first
 from kubechronicle.http.handlers.discovery import Discovery
+from kubechronicle.http.handlers.openapi import OpenApi
 from kubechronicle.http.handlers.resources import Resources
 from kubechronicle.http.handlers.router import router
 from kubechronicle.http.handlers.watch import Drain
@@ -47,18 +48,20 @@ def build_application(
     metrics, health, drain = Metrics(), Health(checks), Drain()
 
     def paths() -> list[str]:
-        return sorted([*documents.paths(), *health.paths(), "/metrics"])
+        return sorted([*documents.paths(), *openapi.paths(), *health.paths(), "/metrics"])
 
     def is_served(info: RequestInfo) -> bool:
         rt = store.registry.lookup(info.group, info.version, info.resource)
         return rt is not None and (not info.subresource or info.subresource in rt.subresources)
 
+    version = discovery.version_info(settings.server_version)
     documents = Discovery(
         store.registry,
-        version=discovery.version_info(settings.server_version),
+        version=version,
         server_address=settings.server_address,
         paths=paths,
     )
+    openapi = OpenApi(store.registry, version=version["gitVersion"], pages=documents.paths())
     resources = Resources(store=store, metrics=metrics, min_watch=settings.min_request_timeout, drain=drain)
     services = filters.Services(
         metrics=metrics,
@@ -70,5 +73,5 @@ def build_application(
         max_requests_inflight=settings.max_requests_inflight,
         max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
     )
-    handler = router(health=health, metrics=metrics, discovery=documents, resources=resources)
+    handler = router(health=health, metrics=metrics, discovery=documents, openapi=openapi, resources=resources)
     return HttpApplication(application=filters.build(services, handler), drain=drain, metrics=metrics)

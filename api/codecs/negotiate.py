@@ -31,6 +31,7 @@ __all__ = [
     "body_type",
     "check_route",
     "discovery",
+    "one_of",
     "patch_type",
     "plain",
     "resource",
@@ -113,6 +114,16 @@ def discovery(accept: str | None) -> Representation:
     """For /api and /apis: aggregated if any clause asks for that, otherwise plain. NotAcceptableError."""
     aggregated = _negotiate(accept, _allows_aggregated) if accept else None
     return aggregated or plain(accept)
+
+
+def one_of(accept: str | None, offered: Sequence[str]) -> str:
+    """For answers in types of their own: the type to answer in, whatever its parameters; "" when no clause is for
+    any."""
+    for clause in _clauses(accept or "*/*"):
+        for media_type in offered:
+            if clause.matches(media_type):
+                return media_type
+    return ""
 
 
 def check_route(accept: str | None, *, lists: bool) -> None:

@@ -203,6 +203,11 @@ def _presence() -> dict[str, dict[str, str]]:
     return loaded | legacy.presence(loaded)
 
 
+def presence(definition: str) -> dict[str, str]:
+    """Return the codes of a definition's fields, as the top of this file explains them; none for plain ones."""
+    return _presence().get(short_name(definition), {})
+
+
 @functools.cache
 def definition_type(definition: str) -> Type:
     """Return the type of a definition, such as ``io.k8s.api.core.v1.ConfigMap``. KeyError if there is none."""
@@ -240,12 +245,12 @@ def short_name(definition: str) -> str:
 
 def _compile_fields(definition: str) -> tuple[dict[str, Field], tuple[tuple[str, Callable[[], Any]], ...]]:
     schema = definitions()[definition]
-    presence = _presence().get(short_name(definition), {})
+    codes = presence(definition)
     required = frozenset(schema.get("required", ()))
     fields: dict[str, Field] = {}
     always: list[tuple[str, Callable[[], Any]]] = []
     for name, property_schema in schema.get("properties", {}).items():
-        code, _, go_type = presence.get(name, "").partition(":")
+        code, _, go_type = codes.get(name, "").partition(":")
         kind = _compile(property_schema, go_type)
         if name == "metadata" and isinstance(kind, ObjectType) and kind.definition == META + "ObjectMeta":
             code += "s"

@@ -1,4 +1,4 @@
-"""Discovery, /version, the list of paths and the OpenAPI documents: made once per registry, answered as bytes.
+"""Discovery, /version and the list of paths: made once per registry, answered as bytes.
 
 A set of documents is immutable; when the registry changes (custom resources), a new set takes its place.
 """
@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from kubechronicle.api import discovery, openapi, status
-from kubechronicle.api.codecs import json
+from kubechronicle.api import discovery, status
 from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.openapi.operations import group_version_path
 from kubechronicle.api.registry import Registry
-from kubechronicle.http.answers import discovery_form
+from kubechronicle.http.answers import discovery_form, takes_gzip
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoder import encode
 from kubechronicle.http.health import page_not_found
@@ -24,8 +24,6 @@ JSON = "application/json"
 # As kube-apiserver compresses: only what is larger than a packet or two hundred.
 GZIP_THRESHOLD = 128 * 1024
 GZIP_LEVEL = 1
-IMMUTABLE = "public, immutable"
-CACHED_FOREVER = ("expires", "Thu, 31 Dec 2099 23:59:59 GMT")
 
 
 class Discovery:
@@ -39,7 +37,6 @@ class Discovery:
         self._server_address = server_address
         self._paths = paths
         self._encoded: dict[tuple[str, str], bytes] = {}
-        self._openapi: dict[str, bytes] = {}
         self._etags: dict[str, str] = {}
 
     def answer(self, request: Request, context: Context) -> Response | None:
@@ -52,15 +49,13 @@ class Discovery:
             return _json(self._cached("/", JSON, lambda: discovery.root_paths(self._registry, self._paths())))
         if path == "/version":
             return _json(self._cached("/version", JSON, lambda: self._version))
-        if parts[:2] == ["openapi", "v3"]:
-            return self._openapi_v3(request, context, "/".join(parts[2:]))
         if parts[0] in ("api", "apis"):
             return self._discovery(request, context, parts)
         return None
 
     def paths(self) -> list[str]:
         """The paths answered here besides /api and /apis."""
-        return ["/openapi/v3", *(f"/openapi/v3/{path}" for path in self._openapi_paths()), "/version"]
+        return ["/version"]
 
     # -- /api and /apis -----------------------------------------------------------------------------------------------
 
@@ -79,7 +74,7 @@ class Discovery:
             return None
         if version not in registry.versions(group):
             raise status.path_not_found()
-        path = "/" + openapi.group_version_path(group, version)
+        path = "/" + group_version_path(group, version)
         return self._document(
             request, context, path, lambda: discovery.api_resource_list(registry, group, version)
         )
@@ -120,47 +115,6 @@ class Discovery:
             found = self._encoded[(key, media_type)] = encode(make(), media_type)
         return found
 
-    # -- OpenAPI v3 ---------------------------------------------------------------------------------------------------
-
-    def _openapi_v3(self, request: Request, context: Context, path: str) -> Response:
-        if not path:
-            hashes = {one: self._openapi_hash(one) for one in self._openapi_paths()}
-            return _json(json.encode(openapi.index(hashes)) + b"\n")
-        if path not in self._openapi_paths():
-            return Response(404)
-        found = self._openapi_hash(path)
-        etag = f'"{found}"'
-        headers = [("content-type", JSON), ("etag", etag), ("vary", "Accept-Encoding")]
-        asked = context.query.get("hash")
-        if asked == found:
-            headers += [("cache-control", IMMUTABLE), CACHED_FOREVER]
-        elif asked:
-            return Response(301, [("location", f"/openapi/v3/{path}?hash={found}")])
-        else:
-            headers.append(("cache-control", "no-cache, private"))
-        if etag in request.headers.get("if-none-match"):
-            return Response(304, headers)
-        return _compressed(request, Response(200, headers, self._openapi_document(path)))
-
-    def _openapi_hash(self, path: str) -> str:
-        group, version = self._openapi_paths()[path]
-        return openapi.document_hash(self._registry, group, version, server_version=self._version["gitVersion"])
-
-    def _openapi_paths(self) -> dict[str, tuple[str, str]]:
-        return {
-            openapi.group_version_path(group, version): (group, version)
-            for group in self._registry.groups()
-            for version in self._registry.versions(group)
-        }
-
-    def _openapi_document(self, path: str) -> bytes:
-        body = self._openapi.get(path)
-        if body is None:
-            group, version = self._openapi_paths()[path]
-            made = openapi.document(self._registry, group, version, server_version=self._version["gitVersion"])
-            body = self._openapi[path] = json.encode(made)
-        return body
-
 
 def _json(body: bytes) -> Response:
     return Response(200, [("content-type", JSON), ("cache-control", "no-cache, private")], body)
@@ -169,8 +123,7 @@ def _json(body: bytes) -> Response:
 def _compressed(request: Request, response: Response) -> Response:
     """The response gzipped if the client takes that and it pays."""
     body = response.body
-    accepted = [token.strip() for token in request.headers.get("accept-encoding").split(",")]
-    if isinstance(body, bytes) and len(body) > GZIP_THRESHOLD and "gzip" in accepted:
+    if isinstance(body, bytes) and len(body) > GZIP_THRESHOLD and takes_gzip(request):
         response.body = gzip.compress(body, GZIP_LEVEL)
         response.headers.append(("content-encoding", "gzip"))
     return response

@@ -204,7 +204,7 @@ async def test_an_outdated_hash_is_redirected(server: InProcess) -> None:
     answer = await server.ask("GET", "/openapi/v3/apis/batch/v1?hash=OLD")
     assert answer.status == 301
     assert answer.header("location") == index["apis/batch/v1"]["serverRelativeURL"]
-    for missing in ("apis/nonsense/v1", "apis/batch/v9", "nonsense", "api"):
+    for missing in ("apis/nonsense/v1", "apis/batch/v9", "nonsense", "apis/nonsense", "apis/batch/v1/", ""):
         assert (await server.ask("GET", f"/openapi/v3/{missing}")).status == 404
 
 
@@ -231,22 +231,3 @@ async def test_every_document_is_whole(server: InProcess) -> None:
             assert reference.startswith("#/components/schemas/"), reference
             assert reference.rpartition("/")[2] in schemas, (path, reference)
         await trio.lowlevel.checkpoint()
-
-
-async def test_documents_describe_what_is_served(server: InProcess) -> None:
-    index = (await server.get("/openapi/v3"))["paths"]
-    for path, entry in index.items():
-        document = json.loads((await server.ask("GET", entry["serverRelativeURL"])).body)
-        root = f"/{path}/"
-        listed = {
-            resource["name"]: resource for resource in (await server.get(f"/{path}"))["resources"]
-        }
-        for resource in listed.values():
-            name, slash, below = resource["name"].partition("/")
-            if resource["namespaced"]:
-                expected = f"{root}namespaces/{{namespace}}/{name}"
-            else:
-                expected = f"{root}{name}"
-            if slash:
-                expected += f"/{{name}}/{below}"
-            assert expected in document["paths"], (path, resource["name"])

@@ -1,0 +1,379 @@
+"""Paths and operations of the served resources, in a form of their own that v2.py and v3.py write out.
+
+Everything comes from the Registry. Operation ids, descriptions, tags, actions and the way parameters common to all
+operations of a path stand with the path are kube-apiserver's (apiserver pkg/endpoints/installer.go and openapi.go,
+kube-openapi pkg/builder): generated clients name their methods after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kubechronicle.api.builtin.resources import definition_name
+from kubechronicle.api.openapi import parameters
+from kubechronicle.api.openapi.parameters import Parameter
+from kubechronicle.api.registry import Registry, ResourceType, Subresource
+from kubechronicle.api.schema.types import META
+from kubechronicle.api.strategy import strategy_of
+
+MEDIA_TYPES: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+STREAM_TYPES: Final = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
+PATCH_TYPES: Final = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+ANYTHING: Final = ("*/*",)
+
+STATUS: Final = META + "Status"
+TEXT: Final = "string"
+"""Stands in an answer for a plain string instead of a definition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """``answers``: status code -> the definition it gives (TEXT for text). ``body`` is the definition it takes, "" for
+    none; the types it is read in are ``consumes``. ``kind`` is (group, version, kind), None beside resources."""
+
+    method: str
+    id: str
+    description: str
+    tag: str
+    answers: Mapping[str, str]
+    action: str = ""
+    kind: tuple[str, str, str] | None = None
+    parameters: tuple[Parameter, ...] = ()
+    consumes: tuple[str, ...] = ANYTHING
+    produces: tuple[str, ...] = MEDIA_TYPES
+    body: str = ""
+    body_required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """``parameters`` are those of all its operations, which do not name them again."""
+
+    path: str
+    parameters: tuple[Parameter, ...]
+    operations: tuple[Operation, ...]
+
+
+def group_version_path(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def definition_of(rt: ResourceType) -> str:
+    """The definition of a resource's kind; that of a custom resource is named after its group, turned round."""
+    if rt.definition:
+        return rt.definition
+    return f"{'.'.join(reversed(rt.group.split('.')))}.{rt.version}.{rt.kind}"
+
+
+def list_definition_of(rt: ResourceType) -> str:
+    return f"{definition_of(rt).rpartition('.')[0]}.{rt.list_kind}"
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def _camel(words: str, *, capital: bool) -> str:
+    """``rbac.authorization`` as rbacAuthorization, or RbacAuthorization."""
+    first, *rest = words.replace("-", ".").split(".")
+    made = first + "".join(_capital(word) for word in rest)
+    return _capital(made) if capital else made
+
+
+def _capital(word: str) -> str:
+    return word[:1].upper() + word[1:]
+
+
+def group_words(group: str, version: str = "") -> str:
+    """What operation ids call a group and its version: CoreV1, RbacAuthorizationV1."""
+    return _camel(group.removesuffix(".k8s.io") or "core", capital=True) + _capital(version)
+
+
+def tag(group: str, version: str = "") -> str:
+    words = _camel(group.removesuffix(".k8s.io") or "core", capital=False)
+    return f"{words}_{version}" if version else words
+
+
+def _article(kind: str) -> str:
+    """What stands before a kind: " a ", " an ", and " " before a plural."""
+    if kind.endswith("s") and not kind.endswith("ss"):
+        return " "
+    return " an " if kind[:1].lower() in "aeiou" else " a "
+
+
+# verb -> (HTTP method, x-kubernetes-action, operation id's first word, answers that give the object)
+_VERBS: Final[Mapping[str, tuple[str, str, str, tuple[str, ...]]]] = {
+    "list": ("get", "list", "list", ("200",)),
+    "watchlist": ("get", "watchlist", "watch", ("200",)),
+    "watch": ("get", "watch", "watch", ("200",)),
+    "create": ("post", "post", "create", ("200", "201", "202")),
+    "deletecollection": ("delete", "deletecollection", "delete", ("200",)),
+    "get": ("get", "get", "read", ("200",)),
+    "update": ("put", "put", "replace", ("200", "201")),
+    "patch": ("patch", "patch", "patch", ("200", "201")),
+    "delete": ("delete", "delete", "delete", ("200", "202")),
+}
+
+_DEPRECATED: Final = "deprecated: use the 'watch' parameter with a list operation instead"
+_DESCRIPTIONS: Final[Mapping[str, str]] = {
+    "list": "list {or_watch}objects of kind {kind}",
+    "watchlist": f"watch individual changes to a list of {{kind}}. {_DEPRECATED}.",
+    "watch": (
+        f"watch changes to an object of kind {{kind}}. {_DEPRECATED}, filtered to a single item with the "
+        "'fieldSelector' parameter."
+    ),
+    "create": "create {sub_of}{article}{kind}",
+    "deletecollection": "delete collection of {kind}",
+    "get": "read {sub_of_the}specified {kind}",
+    "update": "replace {sub_of_the}specified {kind}",
+    "patch": "partially update {sub_of_the}specified {kind}",
+    "delete": "delete{article}{kind}",
+}
+
+
+def _description(verb: str, rt: ResourceType, subresource: str) -> str:
+    text = _DESCRIPTIONS[verb].format(
+        kind=rt.kind,
+        article=_article(rt.kind),
+        or_watch="or watch " if "watch" in rt.verbs else "",
+        sub_of=f"{subresource} of" if subresource else "",
+        sub_of_the=f"{subresource} of the " if subresource else "the ",
+    )
+    return text.replace("create  ", "create ")
+
+
+# -- a group version's paths ------------------------------------------------------------------------------------------
+
+
+def paths_of(registry: Registry, group: str, version: str) -> Iterator[Path]:
+    """Everything below /api/VERSION or /apis/GROUP/VERSION; nothing for what the registry does not serve."""
+    served = registry.resources(group, version)
+    if served and not any(rt.custom for rt in served):
+        yield _page(
+            f"/{group_version_path(group, version)}/",
+            f"get{group_words(group, version)}APIResources",
+            "get available resources",
+            META + "APIResourceList",
+            tag(group, version),
+        )
+    for rt in served:
+        yield from _resource_paths(rt)
+
+
+def _resource_paths(rt: ResourceType) -> Iterator[Path]:
+    base = f"/{group_version_path(rt.group, rt.version)}"
+    within = "/namespaces/{namespace}" if rt.namespaced else ""
+    where = (parameters.NAMESPACE,) if rt.namespaced else ()
+    scope = "Namespaced" if rt.namespaced else ""
+    one = (*where, parameters.name_of(rt.kind))
+    watched, everywhere = "watch" in rt.verbs, rt.namespaced and "list" in rt.verbs
+
+    def path(url: str, verbs: Iterable[str], names: tuple[Parameter, ...], noun: str) -> Iterator[Path]:
+        made = [_operation(rt, verb, noun) for verb in verbs if verb in rt.verbs or (verb == "watchlist" and watched)]
+        if made:
+            yield _path(url, made, names)
+
+    yield from path(f"{base}{within}/{rt.plural}", ("list", "create", "deletecollection"), where, scope + rt.kind)
+    yield from path(f"{base}{within}/{rt.plural}/{{name}}", ("get", "update", "patch", "delete"), one, scope + rt.kind)
+    if everywhere:
+        yield from path(f"{base}/{rt.plural}", ("list",), (), f"{rt.kind}ForAllNamespaces")
+    for subresource in rt.subresources.values():
+        yield from _subresource_paths(rt, subresource, f"{base}{within}/{rt.plural}/{{name}}", where, scope)
+    if not watched or rt.custom is not None:  # kube-apiserver never had the old watch paths for custom resources
+        return
+    old = f"{base}/watch"
+    yield from path(f"{old}{within}/{rt.plural}", ("watchlist",), where, f"{scope}{rt.kind}List")
+    yield from path(f"{old}{within}/{rt.plural}/{{name}}", ("watch",), one, scope + rt.kind)
+    if everywhere:
+        yield from path(f"{old}/{rt.plural}", ("watchlist",), (), f"{rt.kind}ListForAllNamespaces")
+
+
+def _operation(rt: ResourceType, verb: str, noun: str, subresource: Subresource | None = None) -> Operation:
+    method, action, prefix, codes = _VERBS[verb]
+    definition, kind = definition_of(rt), (rt.group, rt.version, rt.kind)
+    if subresource is not None and subresource.kind != rt.kind:
+        kind = (subresource.group, subresource.version, subresource.kind)
+        definition = definition_name(*kind)
+    if verb == "deletecollection":
+        prefix, noun = "delete", f"Collection{noun}"
+    body = {"create": definition, "update": definition, "patch": META + "Patch"}.get(verb, "")
+    if verb in ("delete", "deletecollection"):
+        body = META + "DeleteOptions"
+    return Operation(
+        method=method,
+        id=f"{prefix}{group_words(rt.group, rt.version)}{noun}",
+        description=_description(verb, rt, subresource.name if subresource is not None else ""),
+        tag=tag(rt.group, rt.version),
+        answers=dict.fromkeys(codes, _answer(rt, verb, definition)),
+        action=action,
+        kind=kind,
+        parameters=(parameters.PRETTY, *parameters.of_verb(verb)),
+        consumes=_patch_types(rt) if verb == "patch" else ANYTHING,
+        produces=(*MEDIA_TYPES, *STREAM_TYPES) if verb in ("list", "watch", "watchlist") else MEDIA_TYPES,
+        body=body,
+        body_required=verb not in ("delete", "deletecollection"),
+    )
+
+
+def _answer(rt: ResourceType, verb: str, definition: str) -> str:
+    """What a verb answers. A namespace's deletion gives the namespace, but every published document says Status."""
+    if verb == "list":
+        return list_definition_of(rt)
+    if verb in ("watch", "watchlist"):
+        return META + "WatchEvent"
+    if verb == "deletecollection" or (verb == "delete" and rt.resource == "namespaces"):
+        return STATUS
+    if verb == "delete":
+        return definition if strategy_of(rt.resource).returns_deleted else STATUS
+    return definition
+
+
+def _patch_types(rt: ResourceType) -> tuple[str, ...]:
+    """Custom resources have no strategic merge patch."""
+    if rt.custom is None:
+        return PATCH_TYPES
+    return tuple(name for name in PATCH_TYPES if "strategic" not in name)
+
+
+def _subresource_paths(
+    rt: ResourceType, subresource: Subresource, one: str, where: tuple[Parameter, ...], scope: str
+) -> Iterator[Path]:
+    names = (*where, parameters.name_of(subresource.kind))
+    noun = f"{scope}{rt.kind}{_capital(subresource.name)}"
+    url = f"{one}/{subresource.name}"
+    connected = parameters.CONNECT.get(subresource.kind)
+    if connected is not None:
+        yield _path(url, _connections(rt, subresource, noun, connected), names)
+        if subresource.name == "proxy":
+            further = _connections(rt, subresource, f"{noun}WithPath", connected)
+            yield _path(f"{url}/{{path}}", further, (*names, parameters.PATH))
+        return
+    if subresource.name == "log":
+        yield _path(url, [_log(rt, subresource, noun)], names)
+        return
+    made = [
+        _operation(rt, verb, noun, subresource)
+        for verb in ("create", "get", "update", "patch")
+        if verb in subresource.verbs
+    ]
+    if made:
+        yield _path(url, made, names)
+
+
+# verb -> the methods it lets through
+_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
+    "create": ("post",),
+    "delete": ("delete",),
+    "get": ("get",),
+    "patch": ("patch",),
+    "update": ("put",),
+}
+
+
+def _connections(
+    rt: ResourceType, subresource: Subresource, noun: str, options: tuple[Parameter, ...]
+) -> list[Operation]:
+    methods = {method for verb in subresource.verbs for method in _METHODS[verb]}
+    if subresource.name == "proxy":
+        methods |= {"head", "options"}
+    return [
+        Operation(
+            method=method,
+            id=f"connect{group_words(rt.group, rt.version)}{_capital(method)}{noun}",
+            description=f"connect {method.upper()} requests to {subresource.name} of {rt.kind}",
+            tag=tag(rt.group, rt.version),
+            answers={"200": TEXT},
+            action="connect",
+            kind=(subresource.group, subresource.version, subresource.kind),
+            parameters=options,
+            produces=ANYTHING,
+        )
+        for method in sorted(methods)
+    ]
+
+
+def _log(rt: ResourceType, subresource: Subresource, noun: str) -> Operation:
+    return Operation(
+        method="get",
+        id=f"read{group_words(rt.group, rt.version)}{noun}",
+        description=_description("get", rt, subresource.name),
+        tag=tag(rt.group, rt.version),
+        answers={"200": TEXT},
+        action="get",
+        kind=(rt.group, rt.version, rt.kind),
+        parameters=(parameters.PRETTY, *parameters.LOG),
+        produces=("text/plain", *MEDIA_TYPES),
+    )
+
+
+def _path(url: str, operations: Iterable[Operation], names: tuple[Parameter, ...]) -> Path:
+    """What all operations of the path have in common goes to the path; everything by name."""
+    operations = list(operations)
+    shared = set(operations[0].parameters).intersection(*(each.parameters for each in operations))
+    rest = [
+        replace(each, parameters=_sorted(one for one in each.parameters if one not in shared)) for each in operations
+    ]
+    return Path(url, _sorted((*names, *shared)), tuple(rest))
+
+
+def _sorted(given: Iterable[Parameter]) -> tuple[Parameter, ...]:
+    return tuple(sorted(given, key=lambda one: (one.name, one.place)))
+
+
+# -- pages that are no resources --------------------------------------------------------------------------------------
+
+
+def _page(
+    url: str, operation: str, description: str, answer: str, tagged: str, produces: tuple[str, ...] = MEDIA_TYPES
+) -> Path:
+    consumes = produces if answer != TEXT else ()
+    return Path(
+        url,
+        (),
+        (
+            Operation(
+                method="get",
+                id=operation,
+                description=description,
+                tag=tagged,
+                answers={"200": answer},
+                consumes=consumes,
+                produces=produces,
+            ),
+        ),
+    )
+
+
+def group_page(group: str) -> Path:
+    return _page(
+        f"/apis/{group}/", f"get{group_words(group)}APIGroup", "get information of a group", META + "APIGroup",
+        tag(group),
+    )  # fmt: skip
+
+
+_VERSIONS: Final = "get available API versions"
+PAGES: Final[Mapping[str, Path]] = {
+    "api": _page("/api/", "getCoreAPIVersions", _VERSIONS, META + "APIVersions", "core"),
+    "apis": _page("/apis/", "getAPIVersions", _VERSIONS, META + "APIGroupList", "apis"),
+    "version": _page(
+        "/version/", "getCodeVersion", "get the version information for this server",
+        "io.k8s.apimachinery.pkg.version.Info", "version", ("application/json",),
+    ),
+    ".well-known/openid-configuration": _page(
+        "/.well-known/openid-configuration/", "getServiceAccountIssuerOpenIDConfiguration",
+        "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'",
+        TEXT, "WellKnown", ("application/json",),
+    ),
+    "openid/v1/jwks": _page(
+        "/openid/v1/jwks/", "getServiceAccountIssuerOpenIDKeyset",
+        "get service account issuer OpenID JSON Web Key Set (contains public token verification keys)",
+        TEXT, "openid", ("application/jwk-set+json",),
+    ),
+}  # fmt: skip
+"""Path without its slash -> the page, for those that stand beside resources."""

@@ -1,0 +1,206 @@
+"""The definitions as OpenAPI schemas, in the two dialects documents are written in.
+
+The source is the published v1.36 definitions, with the rewrites of the package that carries them undone (optional types
+as ``[T, null]``, enums of apiVersion and kind). What the package leaves out is put back: enums from published.py, and
+defaults, which follow from Go's types but for the few in published.py (kube-openapi pkg/generators: the zero value of
+what is neither a pointer nor left out when empty, ``{}`` for a struct, in items as in fields).
+
+v2 has no defaults (kube-apiserver prunes them), and a description may stand beside a $ref; v3 wraps such a $ref into
+allOf, and tells a quantity's or an IntOrString's two types where v2 says string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kubechronicle.api.openapi import published
+from kubechronicle.api.openapi.operations import definition_of, list_definition_of
+from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.schema.types import META, definitions, presence, short_name
+
+Schema = dict[str, Any]
+
+QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+
+_TEXTS: Final[Mapping[str, str]] = {
+    QUANTITY: (
+        "A fixed-point number: digits with an optional sign and point, then a suffix. Suffixes are binary (Ki, Mi, Gi, "
+        "Ti, Pi, Ei), decimal (n, u, m, none, k, M, G, T, P, E) or an exponent (e3, E3). Examples: 500m, 2Gi, 1e3. "
+        "It is written back in canonical form: no precision is lost, no fraction is left, and the suffix is as large "
+        "as possible (1500m stays, 1000m becomes 1). At most 2^63-1 in size and three digits behind the point; what is "
+        "finer is rounded up."
+    ),
+    INT_OR_STRING: "An integer or a string: a number, a percentage, or the name of a port. Written as it was read.",
+}
+"""Descriptions of the two definitions that the package gives without one."""
+
+_ZEROES: Final[Mapping[str, Any]] = {"string": "", "integer": 0, "number": 0, "boolean": False}
+
+
+def components(wanted: Iterable[str], write: Callable[[str, set[str]], Schema]) -> Schema:
+    """Return the definitions asked for and all they refer to, by name. ``write`` gives one and adds what it refers to
+    to the set."""
+    found: Schema = {}
+    waiting = list(wanted)
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        references: set[str] = set()
+        found[name] = write(name, references)
+        waiting.extend(references - found.keys())
+    return dict(sorted(found.items()))
+
+
+def custom_definitions(served: Iterable[ResourceType]) -> Schema:
+    """Return the definitions of custom resources among those served, in the package's form."""
+    made: Schema = {}
+    meta = {"$ref": f"#/$defs/{META}ObjectMeta"}
+    for rt in served:
+        if rt.definition:
+            continue
+        kinds = [{"group": rt.group, "kind": rt.kind, "version": rt.version}]
+        lists = [{"group": rt.group, "kind": rt.list_kind, "version": rt.version}]
+        made[definition_of(rt)] = {
+            "type": "object",
+            "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": meta},
+            "x-kubernetes-group-version-kind": kinds,
+            "x-kubernetes-preserve-unknown-fields": True,
+        }
+        made[list_definition_of(rt)] = {
+            "type": "object",
+            "required": ["items"],
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "items": {"type": "array", "items": {"$ref": f"#/$defs/{definition_of(rt)}"}},
+                "kind": {"type": "string"},
+                "metadata": {"$ref": f"#/$defs/{META}ListMeta"},
+            },
+            "x-kubernetes-group-version-kind": lists,
+        }
+    return made
+
+
+class Writer:
+    """Writes definitions in one dialect: ``v3`` or v2. ``custom`` are definitions beside the published ones."""
+
+    def __init__(self, *, v3: bool, custom: Mapping[str, Schema]) -> None:
+        self._v3 = v3
+        self._custom = custom
+        self._target = "#/components/schemas/" if v3 else "#/definitions/"
+
+    def reference(self, definition: str) -> Schema:
+        return {"$ref": self._target + definition}
+
+    def write(self, definition: str, references: set[str]) -> Schema:
+        """Return a definition's schema. KeyError for an unknown one."""
+        if definition == QUANTITY:
+            return self._either(definition, ("string", "number"))
+        if definition == INT_OR_STRING:
+            return self._either(definition, ("integer", "string"), format="int-or-string")
+        schema = self._custom.get(definition)
+        if schema is None:
+            schema = definitions()[definition]
+        made = self._plain(schema, references)
+        if "properties" in schema:
+            made["properties"] = self._properties(definition, schema, references)
+        return made
+
+    def _either(self, definition: str, types: tuple[str, str], **further: str) -> Schema:
+        made: Schema = {"description": _TEXTS[definition], **further}
+        return made | ({"oneOf": [{"type": each} for each in types]} if self._v3 else {"type": "string"})
+
+    def _properties(self, definition: str, schema: Schema, references: set[str]) -> Schema:
+        short = short_name(definition)
+        codes = presence(definition)
+        required = frozenset(schema.get("required", ()))
+        made: Schema = {}
+        for name, field in schema["properties"].items():
+            enum, items_enum = published.enum(short, name), published.enum(short, f"{name}[]")
+            default: Any = None
+            if self._v3:
+                default = published.default(short, name)
+                if default is None:
+                    default = _zero(name, field, codes.get(name, ""), required=name in required)
+            made[name] = self._value(field, references, default, enum, items_enum)
+        return made
+
+    def _value(
+        self,
+        schema: Schema,
+        references: set[str],
+        default: Any,
+        enum: tuple[str, ...] | None = None,
+        items_enum: tuple[str, ...] | None = None,
+    ) -> Schema:
+        """A schema below a definition, with what its field knows of it."""
+        made = self._plain(schema, references)
+        for below in ("items", "additionalProperties"):
+            if isinstance(schema.get(below), dict):
+                element = _element(schema[below]) if self._v3 else None
+                made[below] = self._value(schema[below], references, element, items_enum)
+        made.pop("enum", None)  # of apiVersion and kind: the carrying package's addition
+        if enum is not None:
+            made["enum"] = list(enum)
+        if default is not None:
+            made["default"] = default
+        if "$ref" not in schema:
+            return made
+        name = schema["$ref"].rpartition("/")[2]
+        references.add(name)
+        if not made or not self._v3:
+            return {**self.reference(name), **made}
+        return {"allOf": [self.reference(name)], **made}
+
+    @staticmethod
+    def _plain(schema: Schema, references: set[str]) -> Schema:
+        """What stays as it is: everything but references and what is below."""
+        made = {key: value for key, value in schema.items() if key not in _STRUCTURE}
+        if "type" in made:
+            made["type"] = _word(schema)
+        return made
+
+
+_STRUCTURE: Final = frozenset({"$ref", "properties", "items", "additionalProperties"})
+
+
+def _word(schema: Schema) -> str:
+    word = schema.get("type", "")
+    if isinstance(word, list):
+        word = next((one for one in word if one != "null"), "object")
+    return str(word)
+
+
+def _is_struct(schema: Schema) -> bool:
+    """Whether it refers to an object, even one without fields."""
+    if "$ref" not in schema:
+        return False
+    target = definitions().get(schema["$ref"].rpartition("/")[2], {})
+    return "properties" in target or schema["$ref"].endswith(_EMPTY_STRUCTS)
+
+
+_EMPTY_STRUCTS: Final = (".StorageVersionSpec",)
+
+
+def _scalar_zero(schema: Schema) -> Any:
+    """The zero of a scalar that has one in the documents: bytes, which Go keeps as a slice, have none."""
+    return None if schema.get("format") == "byte" else _ZEROES.get(_word(schema))
+
+
+def _element(schema: Schema) -> Any:
+    """The default of an item, or of a map's value."""
+    return {} if _is_struct(schema) else _scalar_zero(schema)
+
+
+def _zero(name: str, schema: Schema, presence_code: str, *, required: bool) -> Any:
+    """The default of a field that follows from its Go type; presence codes are those of schema/types.py."""
+    codes = presence_code.partition(":")[0]
+    if _is_struct(schema):
+        if "s" in codes or name == "metadata":
+            return {}
+        return {} if required and not {"P", "o"} & set(codes) else None
+    if "$ref" in schema or not (required or "a" in codes) or {"p", "P", "o"} & set(codes):
+        return None
+    return _scalar_zero(schema)

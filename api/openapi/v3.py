@@ -1,0 +1,171 @@
+"""OpenAPI v3: the index, and a document for each group-version and for each page beside them (KEP-2896).
+
+kubectl reads ``paths.*.patch`` to learn whether the server validates fields, and the components to explain. Pure: the
+caller keeps the bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from importlib import resources
+from typing import Any, Final
+
+from kubechronicle.api.codecs import json
+from kubechronicle.api.openapi import operations, schemas
+from kubechronicle.api.openapi.operations import TEXT, Operation, Path, group_version_path
+from kubechronicle.api.openapi.parameters import Parameter
+from kubechronicle.api.registry import Registry
+from kubechronicle.api.schema.types import definitions
+
+Document = dict[str, Any]
+
+SECURITY_SCHEME: Final[Document] = {
+    "BearerToken": {
+        "description": "Bearer Token authentication",
+        "type": "apiKey",
+        "name": "authorization",
+        "in": "header",
+    }
+}
+
+
+def served(registry: Registry, pages: Collection[str]) -> list[str]:
+    """Return the paths of all documents. ``pages`` are the paths the server answers beside /api and /apis."""
+    found = ["api", "apis"]
+    found += [name for name in operations.PAGES if f"/{name}" in pages]
+    for group in registry.groups():
+        if group and not any(rt.custom for rt in _resources(registry, group)):
+            found.append(f"apis/{group}")
+        found += [group_version_path(group, version) for version in registry.versions(group)]
+    return sorted(found)
+
+
+def index(hashes: Mapping[str, str]) -> Document:
+    """/openapi/v3: the documents by path, each URL with the document's hash so that clients may cache it for ever."""
+    return {
+        "paths": {
+            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={found}"} for path, found in sorted(hashes.items())
+        }
+    }
+
+
+def document_hash(registry: Registry, path: str, *, server_version: str) -> str:
+    """Names a document's content without making it: it follows from the code and the tables it is made of, the
+    server's version and the resources served."""
+    group, version = _group_version(path)
+    types = (
+        f"{rt.plural}/{rt.kind}/{rt.list_kind}/{rt.namespaced}/{rt.definition}/{rt.custom}/{','.join(rt.verbs)}/"
+        + ",".join(f"{one.name}:{one.kind}:{'+'.join(one.verbs)}" for one in rt.subresources.values())
+        for rt in registry.resources(group, version)
+    )
+    text = "\n".join([_makers(), server_version, path, *types])
+    return hashlib.sha512(text.encode()).hexdigest().upper()
+
+
+@functools.cache
+def _makers() -> str:
+    """The digest of everything documents are made with. About 20 ms, once."""
+    digest = hashlib.sha512(json.encode(definitions()))
+    api = resources.files("kubechronicle.api")
+    for folder in ("openapi", "schema", "builtin"):
+        for file in sorted(api.joinpath(folder).iterdir(), key=lambda each: each.name):
+            if file.name.endswith((".py", ".json")):
+                digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def document(registry: Registry, path: str, *, server_version: str) -> Document:
+    """Return the document of one of the paths ``served`` names. KeyError for another."""
+    group, version = _group_version(path)
+    if path in operations.PAGES:
+        paths = [operations.PAGES[path]]
+    elif version:
+        paths = list(operations.paths_of(registry, group, version))
+    else:
+        paths = [operations.group_page(group)] if registry.versions(group) else []
+    if not paths:
+        raise KeyError(path)
+    writer = schemas.Writer(v3=True, custom=schemas.custom_definitions(registry.resources(group, version)))
+    needed: set[str] = set()
+    written = {each.path: _path(each, writer, needed) for each in paths}
+    components: Document = {"securitySchemes": SECURITY_SCHEME}
+    if needed:
+        components["schemas"] = schemas.components(needed, writer.write)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": server_version},
+        "paths": dict(sorted(written.items())),
+        "components": components,
+    }
+
+
+def _group_version(path: str) -> tuple[str, str]:
+    """``("apps", "v1")`` of apis/apps/v1, ``("apps", "")`` of apis/apps, ``("", "v1")`` of api/v1."""
+    root, *rest = path.split("/")
+    if root == "api" and len(rest) == 1:
+        return "", rest[0]
+    if root == "apis" and rest:
+        return rest[0], "/".join(rest[1:])
+    return "", ""
+
+
+def _resources(registry: Registry, group: str) -> Iterable[Any]:
+    return (rt for version in registry.versions(group) for rt in registry.resources(group, version))
+
+
+def _path(path: Path, writer: schemas.Writer, needed: set[str]) -> Document:
+    made: Document = {each.method: _operation(each, writer, needed) for each in path.operations}
+    if path.parameters:
+        made["parameters"] = [_parameter(each) for each in path.parameters]
+    return made
+
+
+def _operation(operation: Operation, writer: schemas.Writer, needed: set[str]) -> Document:
+    made: Document = {
+        "tags": [operation.tag],
+        "description": operation.description,
+        "operationId": operation.id,
+        "responses": {},
+    }
+    if operation.parameters:
+        made["parameters"] = [_parameter(each) for each in operation.parameters]
+    if operation.body:
+        needed.add(operation.body)
+        schema = {"schema": writer.reference(operation.body)}
+        made["requestBody"] = {"content": dict.fromkeys(operation.consumes, schema)}
+        if operation.body_required:
+            made["requestBody"]["required"] = True
+    for code, definition in operation.answers.items():
+        if definition != TEXT:
+            needed.add(definition)
+        schema = {"schema": {"type": "string"} if definition == TEXT else writer.reference(definition)}
+        content = dict.fromkeys(operation.produces, schema)
+        made["responses"][code] = {"description": WORDS[code], "content": content}
+    made["responses"]["401"] = {"description": WORDS["401"]}
+    if operation.action:
+        made["x-kubernetes-action"] = operation.action
+    if operation.kind is not None:
+        made["x-kubernetes-group-version-kind"] = kind_of(operation.kind)
+    return made
+
+
+WORDS: Final[Mapping[str, str]] = {"200": "OK", "201": "Created", "202": "Accepted", "401": "Unauthorized"}
+
+
+def kind_of(kind: tuple[str, str, str]) -> Document:
+    group, version, name = kind
+    return {"group": group, "kind": name, "version": version}
+
+
+def _parameter(parameter: Parameter) -> Document:
+    made: Document = {
+        "name": parameter.name,
+        "in": parameter.place,
+        "description": parameter.description,
+        "schema": {"type": parameter.type, "uniqueItems": True},
+    }
+    if parameter.place == "path":
+        made["required"] = True
+    return made
