@@ -1,0 +1,103 @@
+"""What an authorizer says of a request, and the chain that asks them in their order.
+
+ALLOW and DENY are final; NO_OPINION passes the request on. A request nobody allows is forbidden, with the reasons of
+those that had none to allow it (k8s.io/apiserver's union authorizer).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kubechronicle.http.authentication.user import GROUP_MASTERS, User
+from kubechronicle.http.request_info import RequestInfo
+
+
+class Decision(enum.Enum):
+    ALLOW = "allow"
+    DENY = "deny"
+    NO_OPINION = "no opinion"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``reason`` is in words, for reviews and refusals; empty where there is nothing to say."""
+
+    decision: Decision
+    reason: str = ""
+
+
+Ask = Callable[[User, RequestInfo], Verdict]
+ALLOWED = Verdict(Decision.ALLOW)
+NO_OPINION = Verdict(Decision.NO_OPINION)
+
+
+class Authorizer(Protocol):
+    def decide(self, user: User, info: RequestInfo) -> Verdict:
+        """The quick answer, for a request under way."""
+        ...
+
+    def explain(self, user: User, info: RequestInfo) -> Verdict:
+        """The same answer with its reason, for reviews."""
+        ...
+
+
+class Privileged:
+    """system:masters may do everything, so that no rule can lock an administrator out."""
+
+    def decide(self, user: User, info: RequestInfo) -> Verdict:
+        return ALLOWED if GROUP_MASTERS in user.groups else NO_OPINION
+
+    explain = decide
+
+
+class AlwaysAllow:
+    def decide(self, user: User, info: RequestInfo) -> Verdict:
+        return ALLOWED
+
+    explain = decide
+
+
+class AlwaysDeny:
+    """Passes no request on by itself; those before it in the list have had their say."""
+
+    def decide(self, user: User, info: RequestInfo) -> Verdict:
+        return Verdict(Decision.NO_OPINION, "Everything is forbidden.")
+
+    explain = decide
+
+
+class AuthorizationChain:
+    def __init__(self, authorizers: Sequence[Authorizer]) -> None:
+        self._authorizers = tuple(authorizers)
+
+    def decide(self, user: User, info: RequestInfo) -> Verdict:
+        """ALLOW or DENY of the first that has an opinion, otherwise NO_OPINION with all reasons."""
+        return self._ask([authorizer.decide for authorizer in self._authorizers], user, info)
+
+    def explain(self, user: User, info: RequestInfo) -> Verdict:
+        """As decide, with the reason."""
+        return self._ask([authorizer.explain for authorizer in self._authorizers], user, info)
+
+    @staticmethod
+    def _ask(questions: Sequence[Ask], user: User, info: RequestInfo) -> Verdict:
+        reasons: list[str] = []
+        for ask in questions:
+            verdict = ask(user, info)
+            if verdict.decision is not Decision.NO_OPINION:
+                return verdict
+            if verdict.reason:
+                reasons.append(verdict.reason)
+        return Verdict(Decision.NO_OPINION, "\n".join(reasons)) if reasons else NO_OPINION
+
+
+def forbidden_message(user: User, info: RequestInfo, reason: str = "") -> str:
+    """The words of k8s.io/apiserver's responsewriters.Forbidden."""
+    why = f": {reason}" if reason else ""
+    if not info.is_resource:
+        return f'User "{user.name}" cannot {info.verb} path "{info.path}"{why}'
+    resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+    where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
+    return f'User "{user.name}" cannot {info.verb} resource "{resource}" in API group "{info.group}" {where}{why}'

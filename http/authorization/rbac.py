@@ -1,0 +1,242 @@
+"""The RBAC authorizer: who is bound to which roles, indexed so that a decision is a few dictionary look-ups.
+
+Roles and bindings are read from the views. Before each decision the index takes in what has changed since the last one
+(usually nothing: four comparisons), so that a change counts from the next request on:
+
+    bindings of a subject    ("User", "bob") -> {(namespace, binding): role}     "" for cluster role bindings
+    what a user may do       (user, groups, namespace) -> Grants                 made when first asked, all forgotten
+                                                                                 when anything changes
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kubechronicle.api import rbac
+from kubechronicle.api.rbac import Grants, Rule
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Operation
+from kubechronicle.eventlog.views import View, Views
+from kubechronicle.http.authentication.user import User
+from kubechronicle.http.authorization.decision import Decision, Verdict
+from kubechronicle.http.request_info import RequestInfo
+
+GROUP = "rbac.authorization.k8s.io"
+# (user, groups, namespace) whose rules are kept put together: beyond these they are put together again each time.
+GRANTS_KEPT = 10_000
+
+RoleName = tuple[str, str]
+"""(namespace, name); no namespace: a cluster role."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One subject of one binding, with the words that explain a decision."""
+
+    namespace: str
+    binding: str
+    role: RoleName
+    subject: str
+
+    def reason(self) -> str:
+        where, what = ("RoleBinding", f"{self.binding}/{self.namespace}") if self.namespace else (
+            "ClusterRoleBinding", self.binding)  # fmt: skip
+        kind = "Role" if self.role[0] else "ClusterRole"
+        return f'RBAC: allowed by {where} "{what}" of {kind} "{self.role[1]}" to {self.subject}'
+
+
+class RbacAuthorizer:
+    def __init__(self, views: Views) -> None:
+        self._roles: dict[RoleName, list[Rule]] = {}
+        # (namespace, binding) -> (subject, position) of each
+        self._bindings: dict[tuple[str, str], list[tuple[tuple[str, str], int]]] = {}
+        # subject -> namespace ("": cluster-wide) -> binding's name and position -> what is bound
+        self._bound: defaultdict[tuple[str, str], dict[str, dict[tuple[str, int], Bound]]] = defaultdict(dict)
+        self._grants: dict[tuple[str, tuple[str, ...], str], Grants] = {}
+        self._followed = [
+            _Followed(views[f"clusterroles.{GROUP}"], self._role),
+            _Followed(views[f"roles.{GROUP}"], self._role),
+            _Followed(views[f"clusterrolebindings.{GROUP}"], self._binding),
+            _Followed(views[f"rolebindings.{GROUP}"], self._binding),
+        ]
+
+    def decide(self, user: User, info: RequestInfo) -> Verdict:
+        """ALLOW, or NO_OPINION with what is missing among the roles the user is bound to."""
+        if self._permitted(user, info):
+            return Verdict(Decision.ALLOW)
+        return Verdict(Decision.NO_OPINION, self._missing(user, info.namespace))
+
+    def explain(self, user: User, info: RequestInfo) -> Verdict:
+        """As decide, with the binding that allows it in words."""
+        self._catch_up()
+        for bound in self._bound_to(user, info.namespace):
+            if any(permits(rule, info) for rule in self._roles.get(bound.role, ())):
+                return Verdict(Decision.ALLOW, bound.reason())
+        return Verdict(Decision.NO_OPINION, self._missing(user, info.namespace))
+
+    def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        """The rules that hold for a user in a namespace ("": cluster-wide only), and what could not be resolved."""
+        self._catch_up()
+        rules: list[Rule] = []
+        missing: list[str] = []
+        for bound in self._bound_to(user, namespace):
+            found = self._roles.get(bound.role)
+            if found is None:
+                missing.append(_not_found(bound.role))
+            else:
+                rules += found
+        return rules, missing
+
+    def rules_of_role(self, namespace: str, name: str) -> list[Rule] | None:
+        """The rules of a role (no namespace: a cluster role), None if there is none."""
+        self._catch_up()
+        return self._roles.get((namespace, name))
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def _permitted(self, user: User, info: RequestInfo) -> bool:
+        self._catch_up()
+        # What holds cluster-wide is asked first, for every namespace the same.
+        wide = self._grants_of(user, "")
+        if not info.is_resource:
+            return wide.permit_path(info.verb, info.path)
+        asked = (info.verb, info.group, info.resource, info.subresource, info.name)
+        if wide.permit_resource(*asked):
+            return True
+        return bool(info.namespace) and self._grants_of(user, info.namespace).permit_resource(*asked)
+
+    def _grants_of(self, user: User, namespace: str) -> Grants:
+        """What bindings in the namespace itself give; "": cluster role bindings."""
+        key = (user.name, user.groups, namespace)
+        found = self._grants.get(key)
+        if found is None:
+            found = Grants()
+            for bound in self._bound_in(user, namespace):
+                found.add(self._roles.get(bound.role, ()))
+            if len(self._grants) >= GRANTS_KEPT:
+                self._grants.clear()
+            self._grants[key] = found
+        return found
+
+    def _bound_in(self, user: User, namespace: str) -> Iterator[Bound]:
+        for subject in (("User", user.name), *(("Group", group) for group in user.groups)):
+            places = self._bound.get(subject)
+            if places is not None:
+                yield from places.get(namespace, {}).values()
+
+    def _bound_to(self, user: User, namespace: str) -> list[Bound]:
+        """Cluster-wide bindings first, each kind by name: the order in which Kubernetes goes through them."""
+        found = sorted(self._bound_in(user, ""), key=lambda bound: bound.binding)
+        if namespace:
+            found += sorted(self._bound_in(user, namespace), key=lambda bound: bound.binding)
+        return found
+
+    def _missing(self, user: User, namespace: str) -> str:
+        missing = dict.fromkeys(
+            _not_found(bound.role) for bound in self._bound_to(user, namespace) if bound.role not in self._roles
+        )
+        if not missing:
+            return ""
+        listed = list(missing)
+        return "RBAC: " + (listed[0] if len(listed) == 1 else "[" + ", ".join(listed) + "]")
+
+    # -- the index ----------------------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        for followed in self._followed:
+            if followed.catch_up():
+                self._grants.clear()
+
+    def _role(self, namespace: str, name: str, entry: Entry | None) -> None:
+        if entry is None:
+            self._roles.pop((namespace, name), None)
+        else:
+            self._roles[(namespace, name)] = entry.object().get("rules") or []
+
+    def _binding(self, namespace: str, name: str, entry: Entry | None) -> None:
+        for key, position in self._bindings.pop((namespace, name), ()):
+            places = self._bound[key]
+            del places[namespace][(name, position)]
+            if not places[namespace]:
+                del places[namespace]
+            if not places:
+                del self._bound[key]
+        if entry is None:
+            return
+        binding = entry.object()
+        reference = binding["roleRef"]
+        role = (namespace if reference.get("kind") == "Role" else "", reference.get("name", ""))
+        held = self._bindings[(namespace, name)] = []
+        for position, subject in enumerate(binding.get("subjects") or ()):
+            key = rbac.subject_key(subject, namespace)
+            bound = Bound(namespace, name, role, _shown(subject, namespace))
+            self._bound[key].setdefault(namespace, {})[(name, position)] = bound
+            held.append((key, position))
+
+
+def permits(rule: Rule, info: RequestInfo) -> bool:
+    """Tell whether one rule permits the request."""
+    if not info.is_resource:
+        return rbac.permits_path(rule, info.verb, info.path)
+    return rbac.permits_resource(rule, info.verb, info.group, info.resource, info.subresource, info.name)
+
+
+Take = Callable[[str, str, Entry | None], None]
+"""Told of every object: (namespace, name, the entry as it is now; None: it is gone)."""
+
+
+class _Followed:
+    """One view, and up to where its changes have been taken in."""
+
+    def __init__(self, view: View, take: Take) -> None:
+        self._view = view
+        self._take = take
+        self._seen = -1
+        self._known: set[tuple[str, str]] = set()
+
+    def catch_up(self) -> bool:
+        """Take in what has changed; whether anything had."""
+        view = self._view
+        if self._seen < view.held_since:
+            self._begin_anew()
+            return True
+        first = view.window.after(self._seen)
+        events = view.window.events
+        if first == len(events):
+            return False
+        for event in events[first:]:
+            self._one(event.entry, gone=event.operation is Operation.DELETE)
+        self._seen = events[-1].revision
+        return True
+
+    def _begin_anew(self) -> None:
+        """History in memory does not reach back that far: the state as it is, less what was known and is no more."""
+        entries = self._view.entries()
+        for namespace, name in self._known - {(entry.key.namespace, entry.key.name) for entry in entries}:
+            self._known.discard((namespace, name))
+            self._take(namespace, name, None)
+        for entry in entries:
+            self._one(entry, gone=False)
+        self._seen = self._view.applied
+
+    def _one(self, entry: Entry, *, gone: bool) -> None:
+        _, namespace, name = entry.key
+        if gone:
+            self._known.discard((namespace, name))
+        else:
+            self._known.add((namespace, name))
+        self._take(namespace, name, None if gone else entry)
+
+
+def _shown(subject: dict[str, Any], namespace: str) -> str:
+    kind, name = subject.get("kind", ""), subject.get("name", "")
+    if kind == "ServiceAccount":
+        name = f"{name}/{subject.get('namespace') or namespace}"
+    return f'{kind} "{name}"'
+
+
+def _not_found(role: RoleName) -> str:
+    return f'{"role" if role[0] else "clusterrole"}.{GROUP} "{role[1]}" not found'
