@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from kubechronicle.actors.admission.chain import Attributes
+from kubechronicle.actors.admission.chain import NOBODY, Attributes
 from kubechronicle.api.metadata import NAME_ALPHABET
 from kubechronicle.api.pipeline import WriteContext
 from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.writing import Requester
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 
@@ -26,7 +27,8 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Which object, and how the client wants the write done. ``warnings`` gathers what admission tells the client."""
+    """Which object, for whom, and how the client wants the write done. ``warnings`` gathers what admission tells the
+    client; ``who`` is filled in by the writer (``asked_by``)."""
 
     rt: ResourceType
     namespace: str = ""
@@ -36,6 +38,12 @@ class Target:
     dry_run: bool = False
     field_validation: str = ""
     warnings: list[str] = field(default_factory=list)
+    who: Who = NOBODY
+
+
+def asked_by(caller: Caller, target: Target) -> Target:
+    """The target of a write that this caller asks for."""
+    return replace(target, who=caller.who)
 
 
 def attributes_of(target: Target, operation: str, obj: dict[str, Any] | None, old: Entry | None) -> Attributes:
@@ -43,6 +51,7 @@ def attributes_of(target: Target, operation: str, obj: dict[str, Any] | None, ol
     return Attributes(
         rt=target.rt, operation=operation, namespace=target.namespace, name=target.name,
         subresource=target.subresource, object=obj, old=old, dry_run=target.dry_run, warnings=target.warnings,
+        who=target.who,
     )  # fmt: skip
 
 
@@ -58,6 +67,9 @@ def context_of(target: Target, *, creates: bool = False) -> WriteContext:
         subresource=target.subresource,
         dry_run=target.dry_run,
         field_validation=target.field_validation,
+        requester=Requester(
+            user=target.who.user, uid=target.who.uid, groups=target.who.groups, extra=target.who.extra
+        ),
     )
 
 

@@ -27,7 +27,7 @@ from kubechronicle.actors.resource_actor import Commit
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.targets import Caller as Caller
 from kubechronicle.actors.targets import Target as Target
-from kubechronicle.actors.targets import attributes_of, context_of, name_suffix
+from kubechronicle.actors.targets import asked_by, attributes_of, context_of, name_suffix
 from kubechronicle.api import metadata, pipeline, status
 from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.options import DeleteOptions
@@ -74,6 +74,7 @@ class Writes:
         self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = ()
     ) -> Written:
         """POST: ``body`` is the decoded JSON value as the client sent it. StatusError 4xx."""
+        target = asked_by(caller, target)
         context = context_of(target, creates=True)
         obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=True)
         return _telling(await self._create(caller, target, obj, context), warnings, target)
@@ -82,6 +83,7 @@ class Writes:
         self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = ()
     ) -> Written:
         """PUT: replace the object; creates it for the kinds that allow that."""
+        target = asked_by(caller, target)
         creates = not target.subresource and pipeline.allows_create_on_update(target.rt)
         context = context_of(target, creates=creates)
         decoded, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=False)
@@ -107,6 +109,7 @@ class Writes:
     ) -> Written:
         """PATCH of any type, applied to the newest state; a server-side apply creates what is not there, and with
         ``force`` takes fields from their owners."""
+        target = asked_by(caller, target)
         warnings: list[str] = []
         applies = content_type == APPLY_YAML
         creates = applies and not target.subresource
@@ -137,6 +140,7 @@ class Writes:
     async def edit(self, caller: Caller, target: Target, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Written:
         """An update computed from the object by the server itself (loops): ``change`` gets it in the storage version
         and returns the new one; called again when the object has changed meanwhile."""
+        target = asked_by(caller, target)
 
         def prepare(old: Entry) -> Proposal:
             return self._prepare_update(target, old, change(old.object()), context_of(target))
@@ -148,7 +152,7 @@ class Writes:
     ) -> Written:
         """Change a stored object past the rules of an update (a binding); ``admitted`` is what the client sent and
         admission is shown, as a creation. ``change`` is called again when the object has changed meanwhile."""
-        await self.admit(target, admitted)
+        await self.admit(target := asked_by(caller, target), admitted)
 
         def prepare(old: Entry) -> Proposal:
             new = change(old.object())
@@ -173,6 +177,7 @@ class Writes:
 
     async def delete(self, caller: Caller, target: Target, options: DeleteOptions) -> Written:
         """DELETE one object: gone at once, or marked for deletion."""
+        target = asked_by(caller, target)
         marked = False
 
         def preparing(chosen: DeleteOptions) -> Prepare:
@@ -201,6 +206,7 @@ class Writes:
     ) -> Listing:
         """DELETE the selected objects, in key order. Returns them as they were found; one that vanishes meanwhile is as
         good as deleted."""
+        target = asked_by(caller, target)
         found = await self._reads.list(target.rt, selection, **listing)
         for start in range(0, len(found.entries), COLLECTION_CHUNK):
             await self._delete_chunk(caller, target, found.entries[start : start + COLLECTION_CHUNK], options)

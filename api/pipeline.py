@@ -112,9 +112,11 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
     if strategy.generation:
         meta["generation"] = 1
     strategy.prepare_create(obj)
+    if strategy.requested is not None:
+        strategy.requested(obj, ctx.requester)
     causes = _validate_metadata(rt, strategy, meta) + strategy.validate(obj)
     if causes:
-        raise status.invalid(rt.group, rt.kind, meta.get("name", ""), causes)
+        raise status.invalid(_stored_group(rt), rt.kind, meta.get("name", ""), causes)
     warnings = strategy.warnings(obj, None) if strategy.warnings is not None else ()
     strategy.canonicalize(obj)
     _default_stored(rt, obj)
@@ -127,6 +129,11 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
 def prepare_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
     """accept_create and finish_create, for writers without admission."""
     return finish_create(rt, accept_create(rt, obj, ctx), ctx)
+
+
+def _stored_group(rt: ResourceType) -> str:
+    """The group a refusal names: the stored version's, also where another one shows the same objects (events)."""
+    return rt.storage_api_version.rpartition("/")[0]
 
 
 def _reset_status(rt: ResourceType, obj: Object) -> None:
@@ -199,7 +206,8 @@ def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     _drop_duplicate_owners(new["metadata"])
     kind = bodies.kind_type(rt)
     if kind is not None and not ctx.applies:
-        managed_fields.track(kind, to_request_version(rt, old), new, writer=_writer(rt, ctx), reset=_reset(rt, ctx))
+        before, versions = to_request_version(rt, old), applying.versions_of(rt)
+        managed_fields.track(kind, before, new, writer=_writer(rt, ctx), reset=_reset(rt, ctx), versions=versions)
     return new
 
 
@@ -230,7 +238,7 @@ def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     metadata.keep_on_update(meta, held)
     causes = _validate_update(rt, strategy, below, new, old)
     if causes:
-        raise status.invalid(rt.group, rt.kind, meta.get("name", ""), causes)
+        raise status.invalid(_stored_group(rt), rt.kind, meta.get("name", ""), causes)
     warn = below.warnings if below is not None else strategy.warnings
     warnings = warn(new, old) if warn is not None else ()
     strategy.canonicalize(new)
@@ -274,7 +282,7 @@ def _validate_update(
         common += metadata.validate_update(meta, held, kube=False)
         common += metadata.validate_update(meta, held, kube=strategy.kube_finalizers)
     if below is not None:
-        return common + below.validate_update(new, old)
+        return common if rt.api_version in below.lenient_in else common + below.validate_update(new, old)
     if strategy.validates_whole_update:
         repeated = _validate_metadata(rt, strategy, meta) if common else _validate_name(strategy, meta)
         return common + strategy.validate_update(new, old) + repeated + strategy.validate(new)
@@ -325,7 +333,7 @@ def apply_patch(
     if meta.get("uid", uid) != uid:
         # A uid in a PUT is a precondition; in a patch it is a change, and that field never changes.
         cause = invalid_value("metadata.uid", meta["uid"], metadata.IMMUTABLE)
-        raise status.invalid(rt.group, rt.kind, meta.get("name", ""), [cause, cause])
+        raise status.invalid(_stored_group(rt), rt.kind, meta.get("name", ""), [cause, cause])
     metadata.match_name(meta, ctx.name)
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
     return patched, warnings

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from kubechronicle.api.field_errors import Cause
 from kubechronicle.api.managed_fields import Paths
+from kubechronicle.api.writing import Requester
 
 Object = dict[str, Any]
 
@@ -66,7 +67,8 @@ class Strategy:
     ``returns_deleted``: a deletion answers the object instead of a Status. ``validates_whole_update``: an update is
     checked like a creation too, all of its metadata included; otherwise ``validate`` alone runs on an update, and not
     even that without ``validates_spec_update``. ``kube_finalizers``: finalizers need a domain.
-    ``defaults_again``: what the hooks set has defaults that follow from it.
+    ``defaults_again``: what the hooks set has defaults that follow from it. ``requested(new, requester)`` notes who has
+    created an object.
     """
 
     names: str = "subdomain"
@@ -83,6 +85,7 @@ class Strategy:
     validates_spec_update: bool = True
     kube_finalizers: bool = True
     defaults_again: bool = False
+    requested: Callable[[Object, Requester], None] | None = None
     prepare_create: PrepareCreate = lambda new: None
     prepare_update: PrepareUpdate = lambda new, old: None
     validate: Validate = lambda new: []

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requester:
+    """Who asks for a write, as kinds record it that are about their requester."""
+
+    user: str = ""
+    uid: str = ""
+    groups: Sequence[str] = ()
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+NOBODY = Requester()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +44,7 @@ class WriteContext:
     field_validation: str = "Warn"
     applies: bool = False
     force: bool = False
+    requester: Requester = NOBODY
 
 
 class Outcome(enum.Enum):

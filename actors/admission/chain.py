@@ -24,7 +24,7 @@ from kubechronicle.api import status
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.status import StatusError
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.eventlog.records import Key
+from kubechronicle.eventlog.records import Key, Who
 
 CREATE: Final = "CREATE"
 UPDATE: Final = "UPDATE"
@@ -35,12 +35,14 @@ DELETE: Final = "DELETE"
 PATIENCE = 10
 PATIENCE_INTERVAL = 0.1
 
+NOBODY: Final = Who(user="")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
     """What is to be admitted. ``operation``: CREATE, UPDATE or DELETE; ``object`` is None for DELETE; it is in the
     version of the request for ``admit`` and claims, in the stored one for ``validate``. ``warnings`` go to the client,
-    ``beside`` commits with the write."""
+    ``beside`` commits with the write. ``who`` asks for it."""
 
     rt: ResourceType
     operation: str
@@ -52,6 +54,7 @@ class Attributes:
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)
     beside: list[Beside] = field(default_factory=list)
+    who: Who = NOBODY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,6 +190,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
     ),
     "certificatesigningrequests.certificates.k8s.io": Strategy(
         names="any",
+        requested=validation_certificates.note_requester,
         prepare_update=hooks.request_spec_stays,
         validates_whole_update=False,
         validates_spec_update=False,

@@ -19,6 +19,7 @@ from kubechronicle.api.field_errors import (
     required,
     too_long,
 )
+from kubechronicle.api.writing import Requester
 
 Object = dict[str, Any]
 
@@ -199,6 +200,20 @@ def request_approval(new: Object, old: Object) -> list[Cause]:
 
 
 # -- the life of a request --------------------------------------------------------------------------------------------
+
+
+def note_requester(new: Object, requester: Requester) -> None:
+    """A request is its requester's, whatever it says itself."""
+    spec = new["spec"]
+    for name in ("username", "uid", "groups", "extra"):
+        spec.pop(name, None)
+    noted = {
+        "username": requester.user,
+        "uid": requester.uid,
+        "groups": list(requester.groups),
+        "extra": {key: list(values) for key, values in requester.extra.items()},
+    }
+    spec.update({name: value for name, value in noted.items() if value})
 
 
 def times_of_conditions(new: Object, old: Object, now: str) -> None:
