@@ -171,11 +171,8 @@ def _live(rt: ResourceType, kind: ObjectType, old: Object | None, request: Reque
 def _apply(
     rt: ResourceType, kind: ObjectType, live: Object, config: Object, entries: list[Entry], request: Request
 ) -> Applied:
-    def versions(obj: Object, api_version: str) -> Typed | None:
-        return _typed(rt, obj, api_version)
-
     def once(*, force: bool) -> Applied:
-        writer, reset = request.writer, request.reset
+        writer, reset, versions = request.writer, request.reset, versions_of(rt)
         return apply.apply(kind, live, config, entries, writer=writer, force=force, reset=reset, versions=versions)
 
     try:
@@ -188,8 +185,13 @@ def _apply(
         raise status.apply_conflict(*Conflicts(left).describe()) from None
 
 
+def versions_of(rt: ResourceType) -> managed_fields.Versions:
+    """Return what finds objects of a resource in other versions of it."""
+    return lambda obj, api_version: _typed(rt, obj, api_version)
+
+
 def _typed(rt: ResourceType, obj: Object, api_version: str) -> Typed | None:
-    """Return an object in another version of its resource; None for a version that is not served."""
+    """Return an object in another version of its resource; None for a version that is not known."""
     if obj["apiVersion"] == api_version:
         served: ResourceType | None = rt if rt.api_version == api_version else _served(rt, api_version)
     else:

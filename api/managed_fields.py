@@ -14,7 +14,7 @@ Invariant: an object that was created without any tracked field never gets entri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -62,14 +62,23 @@ class Writer:
 
 
 Entry = dict[str, Any]
+Versions = Callable[[dict[str, Any], str], tuple[dict[str, Any], ObjectType] | None]
+"""(object, apiVersion) → the object in that version and its type; None for a version that is not known."""
 
 
 def track(
-    kind: ObjectType, old: Mapping[str, Any] | None, new: dict[str, Any], *, writer: Writer, reset: Paths = ()
+    kind: ObjectType,
+    old: Mapping[str, Any] | None,
+    new: dict[str, Any],
+    *,
+    writer: Writer,
+    reset: Paths = (),
+    versions: Versions | None = None,
 ) -> None:
     """Set ``new``'s managedFields to what they are after this write. ``old`` is None on create.
 
-    ``reset`` are the fields this endpoint ignores, such as status on the main resource.
+    ``reset`` are the fields this endpoint ignores, such as status on the main resource. An entry in another version of
+    the kind loses what has changed in the words of that version, if ``versions`` knows it.
     """
     metadata = new["metadata"]
     given = metadata.pop("managedFields", None)
@@ -87,9 +96,39 @@ def track(
             metadata["managedFields"] = [_entry(writer, changed)]
         return
     removed = field_sets.without_paths(removed, reset)
-    result = _take(entries, changed, removed, writer)
+    result = _take(entries, changed, removed, writer, _elsewhere(entries, old, new, writer, reset, versions))
     if result:
         metadata["managedFields"] = result
+
+
+Differences = Mapping[str, tuple[FieldSet, FieldSet]]
+"""apiVersion -> (changed, removed)."""
+
+
+def _elsewhere(
+    entries: list[Entry],
+    old: Mapping[str, Any] | None,
+    new: dict[str, Any],
+    writer: Writer,
+    reset: Paths,
+    versions: Versions | None,
+) -> Differences:
+    """What has changed, in the words of each other version the entries are in."""
+    others = {entry.get("apiVersion", "") for entry in entries} - {writer.api_version}
+    if versions is None or old is None or not others:
+        return {}
+    found: dict[str, tuple[FieldSet, FieldSet]] = {}
+    for api_version in others:
+        before, after = versions(_plain(old), api_version), versions(new, api_version)
+        if before is None or after is None:
+            continue
+        try:
+            changed, removed = field_sets.compare(before[0], after[0], after[1])
+        except NoPathElement:
+            continue
+        changed = field_sets.without_paths(strip_untracked(changed), reset)
+        found[api_version] = (changed, field_sets.without_paths(removed, reset))
+    return found
 
 
 def _plain(old: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,7 +171,9 @@ def _is_element(name: str) -> bool:
     return name == "." or form == "f:" or (form == "i:" and rest.isascii() and rest.isdigit())
 
 
-def _take(entries: list[Entry], changed: FieldSet, removed: FieldSet, writer: Writer) -> list[Entry]:
+def _take(
+    entries: list[Entry], changed: FieldSet, removed: FieldSet, writer: Writer, elsewhere: Differences
+) -> list[Entry]:
     result: list[Entry] = []
     own: Entry | None = None
     for entry in entries:
@@ -143,8 +184,9 @@ def _take(entries: list[Entry], changed: FieldSet, removed: FieldSet, writer: Wr
             and entry.get("apiVersion") == writer.api_version
             and entry.get("subresource", "") == writer.subresource
         )
-        left = field_sets.difference(fields, removed)
-        left = field_sets.union(left, changed) if mine else field_sets.difference(left, changed)
+        taken, vanished = elsewhere.get(entry.get("apiVersion", ""), (changed, removed))
+        left = field_sets.difference(fields, vanished)
+        left = field_sets.union(left, changed) if mine else field_sets.difference(left, taken)
         left = strip_untracked(left)
         if not left:
             continue

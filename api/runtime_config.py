@@ -15,7 +15,7 @@ What is not served is still stored, decoded and converted: it only has no path.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.field_errors import go_quote
@@ -53,7 +53,7 @@ def registry_for(pairs: Mapping[str, str]) -> Registry:
         if key in pairs:
             if pairs[key] not in ("true", "false"):
                 raise ValueError(f"invalid value {key}={pairs[key]}")
-            found = _matching(known, lambda rt, by=pattern: by.fullmatch(rt.version) is not None)
+            found = {rt for rt in known if pattern.fullmatch(rt.version)}
             served = served | found if pairs[key] == "true" else served - found
     for length in (2, 3):
         for key, value in pairs.items():
@@ -61,10 +61,6 @@ def registry_for(pairs: Mapping[str, str]) -> Registry:
                 found = _named(known, key, parts)
                 served = served | found if _is_true(key, value) else served - found
     return serving(served)
-
-
-def _matching(known: Iterable[ResourceType], wanted: Callable[[ResourceType], bool]) -> set[ResourceType]:
-    return {rt for rt in known if wanted(rt)}
 
 
 def _parts(key: str) -> tuple[str, ...]:

@@ -43,7 +43,8 @@ class SubresourceStrategy:
     """How an update through a subresource differs.
 
     ``prepare(new, old)`` keeps what this endpoint does not change; ``timed(new, old, now)`` is for rules that note when
-    something happened; ``reset`` are the fields no manager can own through it.
+    something happened; ``reset`` are the fields no manager can own through it. ``validate_update`` says nothing to the
+    versions in ``lenient_in``, which are older than the rule.
     """
 
     prepare: PrepareUpdate
@@ -51,6 +52,7 @@ class SubresourceStrategy:
     reset: Paths = ()
     timed: Callable[[Object, Object, str], None] | None = None
     warnings: Warnings | None = None
+    lenient_in: tuple[str, ...] = ()
 
 
 _NO_SUBRESOURCES: Final[Mapping[str, SubresourceStrategy]] = MappingProxyType({})
@@ -118,6 +120,7 @@ def status_update(
     reset: Paths | None = None,
     timed: Callable[[Object, Object, str], None] | None = None,
     warnings: Warnings | None = None,
+    lenient_in: tuple[str, ...] = (),
 ) -> SubresourceStrategy:
     """Return the usual strategy of a status subresource: everything in ``kept`` (and of metadata) stays as it is."""
     fields = kept or ("spec",)
@@ -131,7 +134,12 @@ def status_update(
 
     paths = (*((name,) for name in fields), *(("metadata", name) for name in metadata)) if reset is None else reset
     return SubresourceStrategy(
-        prepare=keep_fields, validate_update=validate_update, reset=paths, timed=timed, warnings=warnings
+        prepare=keep_fields,
+        validate_update=validate_update,
+        reset=paths,
+        timed=timed,
+        warnings=warnings,
+        lenient_in=lenient_in,
     )
 
 

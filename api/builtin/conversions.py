@@ -272,7 +272,7 @@ def _behavior_from_note(note: Object) -> Object:
     behavior: Object = {}
     for name, shown in _RULES:
         rules = note.get(shown)
-        if not isinstance(rules, dict):
+        if rules is None:
             continue
         policies = [{of: policy.get(to) for of, to in _POLICY} for policy in rules.get("Policies") or ()]
         found = {

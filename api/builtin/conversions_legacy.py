@@ -257,7 +257,7 @@ def _new_metric(metric: Object, *, status: bool) -> Object:
         made = found[source] = {}
         for name, path in pairs:
             value = given.get(status_name(name) if status else name)
-            if value is None or _is_only_written(source, name, value, given):
+            if value is None or _is_only_written(source, name, value, given, status=status):
                 continue
             *parents, last = (path.replace("target.", "current.") if status else path).split(".")
             place = made
@@ -273,14 +273,10 @@ def _new_metric(metric: Object, *, status: bool) -> Object:
 _AVERAGES: Final = ("averageValue", "currentAverageValue", "targetAverageValue")
 
 
-def _is_only_written(source: str, name: str, value: Any, given: Object) -> bool:
+def _is_only_written(source: str, name: str, value: Any, given: Object, *, status: bool) -> bool:
     """Whether a total of zero stands there because the field always does: beside an average it means nothing."""
-    return (
-        value == "0"
-        and name == "targetValue"
-        and source in ("object", "external")
-        and any(average in given for average in _AVERAGES)
-    )
+    always = source == "object" or (status and source == "external")
+    return value == "0" and name == "targetValue" and always and any(average in given for average in _AVERAGES)
 
 
 def _target_type(source: str, target: Object) -> str:
@@ -304,14 +300,17 @@ def _saying(operator: str) -> Object:
     return {"matchExpressions": [{"key": PDB_LABEL, "operator": operator}]}
 
 
-def without_pdb_label(selector: Any) -> Any:
-    """Return the selector without the key that only says "all" or "none" where it stands alone."""
+def strip_pdb_label(spec: Object) -> None:
+    """Take the key that says "all" or "none" out of a selector that says something besides."""
+    selector = spec.get("selector")
     expressions = (selector or {}).get("matchExpressions")
-    if not expressions or all(each.get("key") != PDB_LABEL for each in expressions):
-        return selector
+    if not selector or not expressions or _says(selector, "Exists"):
+        return
     left = [each for each in expressions if each.get("key") != PDB_LABEL]
-    rest = {name: value for name, value in selector.items() if name != "matchExpressions"}
-    return {**rest, "matchExpressions": left} if left else rest
+    if left:
+        selector["matchExpressions"] = left
+    else:
+        del selector["matchExpressions"]
 
 
 def _budget(obj: Object, api_version: str, definition: str, *, empty: str, other: str) -> Object:
@@ -324,8 +323,8 @@ def _budget(obj: Object, api_version: str, definition: str, *, empty: str, other
         spec["selector"] = _saying(empty)
     elif _says(selector, other):
         spec["selector"] = {}
-    elif selector is not None:
-        spec["selector"] = without_pdb_label(selector)
+    else:
+        strip_pdb_label(spec)
     return _typed(obj, api_version, definition)
 
 

@@ -193,6 +193,14 @@ def autoscaler_v1(obj: Object) -> None:
         spec["targetCPUUtilizationPercentage"] = 80
 
 
+def disruption_budget(obj: Object) -> None:
+    """The key that policy/v1beta1 says "all pods" with means nothing in a selector that says something else. (This is
+    part of the decoding of policy/v1, not of its defaults, but it comes at the same time.)"""
+    from kubechronicle.api.builtin.conversions_legacy import strip_pdb_label
+
+    strip_pdb_label(obj["spec"])
+
+
 def api_service(obj: Object) -> None:
     """A service is reached at the HTTPS port."""
     reference = obj["spec"].get("service")
@@ -261,6 +269,7 @@ FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     "rbac.v1.Subject": subject,
     "autoscaling.v2.HorizontalPodAutoscaler": autoscaler_v2,
     "autoscaling.v1.HorizontalPodAutoscaler": autoscaler_v1,
+    "policy.v1.PodDisruptionBudget": disruption_budget,
     "apiregistration.v1.APIService": api_service,
     "apiextensions.v1.CustomResourceDefinition": custom_resource_definition,
     "resource.v1.ExactDeviceRequest": exact_device_request,

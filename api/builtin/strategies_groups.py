@@ -149,7 +149,13 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
         validate=validation_scaling.disruption_budget,
         subresources=MappingProxyType(
-            {"status": status_update("spec", validate_update=validation_scaling.disruption_budget_status)}
+            {
+                "status": status_update(
+                    "spec",
+                    validate_update=validation_scaling.disruption_budget_status,
+                    lenient_in=("policy/v1beta1",),
+                )
+            }
         ),
     ),
     "storageclasses.storage.k8s.io": Strategy(
