@@ -93,7 +93,10 @@ def identify(services: Services, following: Next) -> Next:
         )  # fmt: skip
         context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES
         request.attach(context)
-        response = await following(request)
+        try:
+            response = await following(request)
+        except StatusError as error:
+            response = status_response(request, error)  # which carries the id and the warnings as any other answer
         response.headers.append(("audit-id", audit_id))
         if context.warnings:
             response.headers.extend(("warning", text) for text in _warning_fields(context.warnings))
