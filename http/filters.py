@@ -95,9 +95,9 @@ def identify(services: Services, following: Next) -> Next:
         request.attach(context)
         try:
             response = await following(request)
+            response.headers.append(("audit-id", audit_id))
         except StatusError as error:
-            response = status_response(request, error)  # which carries the id and the warnings as any other answer
-        response.headers.append(("audit-id", audit_id))
+            response = status_response(request, error)  # warnings are told with refusals, too
         if context.warnings:
             response.headers.extend(("warning", text) for text in _warning_fields(context.warnings))
         return response
