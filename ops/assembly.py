@@ -18,6 +18,7 @@ from kubechronicle.actors.allocation.services import ServiceClaimant
 from kubechronicle.actors.loops.bootstrap import Advertised, Bootstrap
 from kubechronicle.actors.loops.garbage_collector import GarbageCollector
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
+from kubechronicle.actors.loops.resource_quota import ResourceQuotaLoop
 from kubechronicle.actors.loops.root_ca_publisher import RootCAPublisher
 from kubechronicle.actors.loops.service_accounts import ServiceAccountLoop
 from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
@@ -44,13 +45,16 @@ from kubechronicle.http.serve_config import ServeConfig
 log = logging.getLogger(__name__)
 
 # The control loops by the name --controllers knows them by.
-CONTROLLERS = ("namespace", "serviceaccount", "storage-protection", "garbage-collector", "root-ca-cert-publisher")
+CONTROLLERS = (
+    "namespace", "serviceaccount", "storage-protection", "garbage-collector", "root-ca-cert-publisher", "resourcequota",
+)  # fmt: skip
 # What kube-controller-manager calls them, where that is something else.
 CONTROLLER_ALIASES = {
     "namespace-controller": "namespace",
     "serviceaccount-controller": "serviceaccount",
     "garbage-collector-controller": "garbage-collector",
     "garbagecollector": "garbage-collector",
+    "resourcequota-controller": "resourcequota",
     "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
 }
 
@@ -154,6 +158,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         loops.append(ChildSpec(name="storage-protection", run=StorageProtectionLoop(store).run))
     if "garbage-collector" in plan.controllers:
         loops.append(ChildSpec(name="garbage-collector", run=GarbageCollector(store).run))
+    if "resourcequota" in plan.controllers:
+        loops.append(ChildSpec(name="resourcequota", run=ResourceQuotaLoop(store).run))
     if "root-ca-cert-publisher" in plan.controllers and plan.root_ca:
         loops.append(ChildSpec(name="root-ca-cert-publisher", run=RootCAPublisher(store, plan.root_ca).run))
 
