@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api import names
-from kubechronicle.api.builtin.checks import NOT_NEGATIVE, immutable, label_selector, not_negative
-from kubechronicle.api.builtin.validation_pod_spec import RESTART_POLICIES
-from kubechronicle.api.builtin.validation_pods import pod_template
+from kubechronicle.api.builtin.checks import NOT_NEGATIVE, immutable, in_order, label_selector, not_negative
+from kubechronicle.api.builtin.go_shapes import selector
+from kubechronicle.api.builtin.validation_pods import pod_template, specific_annotations
 from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.metadata import validate_annotations, validate_labels
 
 Object = dict[str, Any]
 
@@ -34,43 +35,44 @@ def selector_matches(selector: Object, labels: Mapping[str, str]) -> bool:
     return True
 
 
-def _long_running(template: Object, field: str) -> list[Cause]:
+def _long_running(template: Object, field: str, kind: str = "ReplicaSet") -> list[Cause]:
     """Pods of these workloads run until they are deleted."""
     spec = template.get("spec") or {}
     causes: list[Cause] = []
     policy = spec.get("restartPolicy", "")
-    if policy in RESTART_POLICIES and policy != "Always":
+    if policy != "Always":
         causes.append(not_supported(f"{field}.spec.restartPolicy", policy, ("Always",)))
     if spec.get("activeDeadlineSeconds") is not None:
-        detail = "activeDeadlineSeconds in ReplicaSet is not Supported"
+        detail = f"activeDeadlineSeconds in {kind} is not Supported"
         causes.append(forbidden(f"{field}.spec.activeDeadlineSeconds", detail))
     return causes
 
 
-def in_order(labels: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return labels as messages show them: sorted by their keys."""
-    return None if labels is None else dict(sorted(labels.items()))
-
-
-def selector_and_template(spec: Object, what: str) -> list[Cause]:
-    """The selector is there, selects something, and selects the template's pods."""
-    causes: list[Cause] = []
-    selector = spec.get("selector")
+def selector_and_template(spec: Object, what: str, kind: str = "ReplicaSet") -> list[Cause]:
+    """The selector is there, selects something, and selects the template's pods, which are good ones."""
     template = spec.get("template") or {}
-    labels = (template.get("metadata") or {}).get("labels")
+    causes = _selector(spec, what) + pod_template(template, "spec.template")
+    return causes + _long_running(template, "spec.template", kind)
+
+
+def _selector(spec: Object, what: str) -> list[Cause]:
+    causes: list[Cause] = []
+    given = spec.get("selector")
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     selects = True
-    if selector is None:
-        causes.append(required("spec.selector"))
+    if given is None:
+        if what != "daemonset":
+            causes.append(required("spec.selector"))
         selects = False
     else:
-        causes += label_selector(selector, "spec.selector")
-        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        causes += label_selector(given, "spec.selector")
+        if not given.get("matchLabels") and not given.get("matchExpressions"):
             causes.append(invalid_value("spec.selector", {}, f"empty selector is invalid for {what}"))
         else:
-            selects = selector_matches(selector, labels or {})
+            selects = selector_matches(given, labels or {})
     if not selects:
         causes.append(invalid_value("spec.template.metadata.labels", in_order(labels), MISMATCH))
-    return causes + pod_template(template, "spec.template") + _long_running(template, "spec.template")
+    return causes
 
 
 MISMATCH: Final = "`selector` does not match template `labels`"
@@ -95,7 +97,11 @@ def at_most_whole(value: int | str, field: str) -> list[Cause]:
 
 
 def _is_zero(value: int | str) -> bool:
-    return value == 0 or (isinstance(value, str) and bool(_PERCENT.match(value)) and int(value[:-1]) == 0)
+    """Tell whether a number or percentage is none; what is neither counts as none, too."""
+    if isinstance(value, int):
+        return value == 0
+    number = value[:-1] if _PERCENT.match(value) else value
+    return not number.isdigit() or int(number) == 0
 
 
 def _deployment_strategy(strategy: Object) -> list[Cause]:
@@ -130,9 +136,14 @@ def deployment(obj: Object) -> list[Cause]:
     return causes
 
 
+def selector_stays(new: Object | None, old: Object | None) -> list[Cause]:
+    """A selector never changes."""
+    return [] if new == old else immutable("spec.selector", selector(new), selector(old))
+
+
 def selector_update(new: Object, old: Object) -> list[Cause]:
     """Which pods a workload owns never changes."""
-    return immutable("spec.selector", new["spec"].get("selector"), old["spec"].get("selector"))
+    return selector_stays(new["spec"].get("selector"), old["spec"].get("selector"))
 
 
 _COUNTS: Final = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
@@ -142,7 +153,51 @@ def deployment_status(new: Object, old: Object) -> list[Cause]:
     """Counts are not negative, and parts are not more than the whole."""
     status = new.get("status") or {}
     causes = not_negative(status, "status", "observedGeneration", *_COUNTS, "collisionCount")
-    return causes + _parts_of_replicas(status, "updatedReplicas")
+    if status.get("terminatingReplicas") is not None:
+        causes += not_negative(status, "status", "terminatingReplicas")
+    return causes + _parts_of_replicas(status, "updatedReplicas") + _collisions(status, old)
+
+
+def _collisions(status: Object, old: Object) -> list[Cause]:
+    """How often names have collided is counted up only."""
+    held, count = (old.get("status") or {}).get("collisionCount"), status.get("collisionCount")
+    if held is None or (count is not None and count >= held):
+        return []
+    return [invalid_value("status.collisionCount", count or 0, "cannot be decremented")]
+
+
+def stateful_set_status(new: Object, old: Object) -> list[Cause]:
+    """Counts are not negative, and parts are not more than the whole."""
+    status = new.get("status") or {}
+    parts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+    causes = not_negative(status, "status", "replicas", *parts, "observedGeneration", "collisionCount")
+    for name in parts:
+        if status.get(name, 0) > status.get("replicas", 0):
+            causes.append(invalid_value(f"status.{name}", status[name], "cannot be greater than status.replicas"))
+    available = status.get("availableReplicas", 0)
+    if available > status.get("readyReplicas", 0):
+        detail = "cannot be greater than status.readyReplicas"
+        causes.append(invalid_value("status.availableReplicas", available, detail))
+    return causes + _collisions(status, old)
+
+
+_SCHEDULED: Final = (
+    "currentNumberScheduled",
+    "numberMisscheduled",
+    "desiredNumberScheduled",
+    "numberReady",
+    "observedGeneration",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
+    "collisionCount",
+)
+
+
+def daemon_set_status(new: Object, old: Object) -> list[Cause]:
+    """Counts are not negative."""
+    status = new.get("status") or {}
+    return not_negative(status, "status", *_SCHEDULED) + _collisions(status, old)
 
 
 def _parts_of_replicas(status: Object, *parts: str) -> list[Cause]:
@@ -175,7 +230,7 @@ def replica_set(obj: Object) -> list[Cause]:
 def daemon_set(obj: Object) -> list[Cause]:
     """Selector, template and strategy of a daemon set."""
     spec = obj["spec"]
-    causes = selector_and_template(spec, "daemonset") + not_negative(spec, "spec", "minReadySeconds")
+    causes = selector_and_template(spec, "daemonset", "DaemonSet") + not_negative(spec, "spec", "minReadySeconds")
     strategy = spec.get("updateStrategy") or {}
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     field = "spec.updateStrategy.rollingUpdate"
@@ -184,11 +239,11 @@ def daemon_set(obj: Object) -> list[Cause]:
     elif kind == "RollingUpdate" and rolling is not None:
         unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
         causes += int_or_percent(unavailable, f"{field}.maxUnavailable") + int_or_percent(surge, f"{field}.maxSurge")
+        causes += at_most_whole(unavailable, f"{field}.maxUnavailable") + at_most_whole(surge, f"{field}.maxSurge")
         if _is_zero(unavailable) and _is_zero(surge):
             causes.append(required(f"{field}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
         elif not _is_zero(unavailable) and not _is_zero(surge):
             causes.append(invalid_value(f"{field}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
-        causes += at_most_whole(unavailable, f"{field}.maxUnavailable") + at_most_whole(surge, f"{field}.maxSurge")
     elif kind != "OnDelete":
         shown = {"Type": kind, "RollingUpdate": rolling}
         causes.append(not_supported("spec.updateStrategy", shown, ("RollingUpdate", "OnDelete")))
@@ -209,13 +264,47 @@ def stateful_set(obj: Object) -> list[Cause]:
         detail = "only allowed for updateStrategy 'RollingUpdate'"
         causes.append(invalid_value("spec.updateStrategy.rollingUpdate", shown, detail))
     elif kind == "RollingUpdate" and rolling is not None:
-        causes += not_negative(rolling, "spec.updateStrategy.rollingUpdate", "partition")
+        causes += _stateful_rolling(rolling, "spec.updateStrategy.rollingUpdate")
     elif kind not in ("OnDelete", "RollingUpdate"):
         shown = {"Type": kind, "RollingUpdate": rolling}
         causes.append(invalid_value("spec.updateStrategy", shown, "must be 'RollingUpdate' or 'OnDelete'"))
+    causes += _claim_retention(spec.get("persistentVolumeClaimRetentionPolicy") or {})
     causes += not_negative(spec, "spec", "replicas", "minReadySeconds")
     causes += not_negative(spec.get("ordinals") or {}, "spec.ordinals", "start")
-    return causes + selector_and_template(spec, "statefulset") + not_negative(spec, "spec", "revisionHistoryLimit")
+    causes += _selector(spec, "statefulset")
+    template = spec.get("template") or {}
+    causes += _template_metadata(template, "spec.template")
+    return causes + _long_running(template, "spec.template", "StatefulSet")
+
+
+def _stateful_rolling(rolling: Object, field: str) -> list[Cause]:
+    causes = not_negative(rolling, field, "partition")
+    most = rolling.get("maxUnavailable")
+    if most is not None:
+        causes += int_or_percent(most, f"{field}.maxUnavailable")
+        if _is_zero(most):
+            causes.append(invalid_value(f"{field}.maxUnavailable", most, "cannot be 0"))
+        causes += at_most_whole(most, f"{field}.maxUnavailable")
+    return causes
+
+
+def _claim_retention(policy: Object) -> list[Cause]:
+    choices, field = ("Retain", "Delete"), "spec.persistentVolumeClaimRetentionPolicy"
+    return [
+        not_supported(f"{field}.{name}", policy[name], choices)
+        for name in ("whenDeleted", "whenScaled")
+        if name in policy and policy[name] not in choices
+    ]
+
+
+def _template_metadata(template: Object, field: str) -> list[Cause]:
+    """Of a stateful set's template only labels and annotations are looked at: its volumes are made for each pod."""
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    causes = validate_labels(metadata.get("labels") or {}, f"{field}.labels")
+    if metadata.get("annotations"):
+        causes += validate_annotations(metadata["annotations"], f"{field}.annotations")
+        causes += specific_annotations(metadata["annotations"], spec, f"{field}.annotations")
+    return causes
 
 
 STATEFUL_SET_UPDATE: Final = (
@@ -271,4 +360,10 @@ def replication_controller(obj: Object) -> list[Cause]:
     labels = (template.get("metadata") or {}).get("labels") or {}
     if selector and any(labels.get(key) != value for key, value in selector.items()):
         causes.append(invalid_value("spec.template.metadata.labels", in_order(labels), MISMATCH))
-    return causes + pod_template(template, "spec.template") + _long_running(template, "spec.template")
+    causes += pod_template(template, "spec.template")
+    return causes + _long_running(template, "spec.template", "ReplicationController")
+
+
+def pod_template_object(obj: Object) -> list[Cause]:
+    """The template of a PodTemplate."""
+    return pod_template(obj.get("template") or {}, "template")
