@@ -287,7 +287,8 @@ def _validate_update(
         repeated = _validate_metadata(rt, strategy, meta) if common else _validate_name(strategy, meta)
         return common + strategy.validate_update(new, old) + repeated + strategy.validate(new)
     if strategy.validates_spec_update:
-        common += strategy.validate(new)
+        found = strategy.validate(new)
+        common += found + found if strategy.validates_twice else found
     return common + strategy.validate_update(new, old)
 
 

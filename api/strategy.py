@@ -68,7 +68,8 @@ class Strategy:
     update without resourceVersion overwrites. ``dependents`` says what a deletion without word about them does.
     ``returns_deleted``: a deletion answers the object instead of a Status. ``validates_whole_update``: an update is
     checked like a creation too, all of its metadata included; otherwise ``validate`` alone runs on an update, and not
-    even that without ``validates_spec_update``. ``kube_finalizers``: finalizers need a domain.
+    even that without ``validates_spec_update``; with ``validates_twice`` what it finds is reported again, as Kubernetes
+    does for the kinds that it checks as such and as part of the change. ``kube_finalizers``: finalizers need a domain.
     ``defaults_again``: what the hooks set has defaults that follow from it. ``requested(new, requester)`` notes who has
     created an object.
     """
@@ -85,6 +86,7 @@ class Strategy:
     graceful: bool = False
     validates_whole_update: bool = True
     validates_spec_update: bool = True
+    validates_twice: bool = False
     kube_finalizers: bool = True
     defaults_again: bool = False
     requested: Callable[[Object, Requester], None] | None = None

@@ -29,6 +29,11 @@ def immutable(field: str, new: Any, old: Any) -> list[Cause]:
     return [] if new == old else [invalid_value(field, new, IMMUTABLE)]
 
 
+def in_order(labels: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return labels as messages show them: sorted by their keys."""
+    return None if labels is None else dict(sorted(labels.items()))
+
+
 def wrong(field: str, value: Any, problems: Iterable[str]) -> list[Cause]:
     """Return a cause for each problem of a value."""
     return [invalid_value(field, value, problem) for problem in problems]

@@ -17,7 +17,10 @@ from kubechronicle.api.builtin import (
     validation_apps,
     validation_batch,
     validation_claims,
+    validation_cron,
     validation_endpoints,
+    validation_job_status,
+    validation_pod_subresources,
     validation_pods,
     validation_quotas,
     validation_scaling,
@@ -77,13 +80,16 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
                     "spec",
                     metadata=("ownerReferences",),
                     prepare=hooks.pod_status_keeps,
-                    validate_update=validation_pods.pod_status,
+                    validate_update=validation_pod_subresources.pod_status,
                     reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
                 ),
                 "ephemeralcontainers": SubresourceStrategy(
-                    prepare=hooks.only_ephemeral_containers, validate_update=validation_pods.ephemeral_containers_update
+                    prepare=hooks.only_ephemeral_containers,
+                    validate_update=validation_pod_subresources.ephemeral_containers_update,
                 ),
-                "resize": SubresourceStrategy(prepare=hooks.only_resources, validate_update=validation_pods.resize),
+                "resize": SubresourceStrategy(
+                    prepare=hooks.only_resources, validate_update=validation_pod_subresources.resize
+                ),
             }
         ),
     ),
@@ -135,9 +141,23 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         ),
         validates_whole_update=False,
     ),
-    "podtemplates": Strategy(status=False, generation=True, generation_fields=("template",), returns_deleted=True),
+    "podtemplates": Strategy(
+        status=False,
+        generation=True,
+        generation_fields=("template",),
+        returns_deleted=True,
+        validates_whole_update=False,
+        validate=validation_apps.pod_template_object,
+    ),
     "replicationcontrollers": Strategy(
-        generation=True, dependents=ORPHAN, subresources=_STATUS, validate=validation_apps.replication_controller
+        generation=True,
+        dependents=ORPHAN,
+        validates_whole_update=False,
+        validates_twice=True,
+        validate=validation_apps.replication_controller,
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation_apps.replica_set_status)}
+        ),
     ),
     "resourcequotas": Strategy(
         returns_deleted=True,
@@ -162,6 +182,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "replicasets.apps": Strategy(
         generation=True,
         validates_whole_update=False,
+        validates_twice=True,
         validate=validation_apps.replica_set,
         validate_update=validation_apps.selector_update,
         subresources=MappingProxyType(
@@ -176,16 +197,21 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
         validate=validation_apps.stateful_set,
         validate_update=validation_apps.stateful_set_update,
-        subresources=_STATUS,
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation_apps.stateful_set_status)}
+        ),
     ),
     "daemonsets.apps": Strategy(
         generation=True,
         prepare_create=hooks.new_daemon_set,
         prepare_update=hooks.daemon_set_template_generation,
         validates_whole_update=False,
+        validates_twice=True,
         validate=validation_apps.daemon_set,
         validate_update=validation_apps.selector_update,
-        subresources=_STATUS,
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation_apps.daemon_set_status)}
+        ),
     ),
     "controllerrevisions.apps": Strategy(
         status=False,
@@ -200,14 +226,16 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
         validate=validation_batch.job,
         validate_update=validation_batch.job_update,
-        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation_batch.job_status)}),
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation_job_status.job_status)}
+        ),
     ),
     "cronjobs.batch": Strategy(
         generation=True,
         validates_whole_update=False,
         validates_spec_update=False,
-        validate=validation_batch.cron_job,
-        validate_update=validation_batch.cron_job_update,
+        validate=validation_cron.cron_job,
+        validate_update=validation_cron.cron_job_update,
         subresources=_STATUS,
     ),
     "horizontalpodautoscalers.autoscaling": Strategy(

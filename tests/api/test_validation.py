@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api import pipeline
-from kubechronicle.api.builtin.validation_batch import schedule_problem
+from kubechronicle.api.builtin.validation_cron import schedule_problem
 from kubechronicle.api.pipeline import WriteContext
 from kubechronicle.api.registry import builtin_registry
 from kubechronicle.api.status import StatusError
