@@ -9,7 +9,7 @@ from kubechronicle.actors.store import Store
 from kubechronicle.api import discovery
 from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain, Authenticator
-from kubechronicle.http.authorization import first
+from kubechronicle.http.authorization.decision import AuthorizationChain, Authorizer, Privileged
 from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.openapi import OpenApi
 from kubechronicle.http.handlers.resources import Resources
@@ -43,8 +43,13 @@ class HttpApplication:
 
 
 def build_application(
-    store: Store, authenticators: Sequence[Authenticator], checks: Sequence[Check], settings: HttpSettings
+    store: Store,
+    authenticators: Sequence[Authenticator],
+    authorizers: Sequence[Authorizer],
+    checks: Sequence[Check],
+    settings: HttpSettings,
 ) -> HttpApplication:
+    """``authorizers`` in the order in which they are asked; system:masters is allowed everything before them."""
     metrics, health, drain = Metrics(), Health(checks), Drain()
 
     def paths() -> list[str]:
@@ -66,8 +71,7 @@ def build_application(
     services = filters.Services(
         metrics=metrics,
         authentication=AuthenticationChain(authenticators),
-        authorize=first.allowed,
-        forbidden_message=first.forbidden_message,
+        authorization=AuthorizationChain([Privileged(), *authorizers]),
         is_served=is_served,
         request_timeout=settings.request_timeout,
         max_requests_inflight=settings.max_requests_inflight,

@@ -20,7 +20,8 @@ from kubechronicle.api import status
 from kubechronicle.api.status import StatusError
 from kubechronicle.http.answers import status_response
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected, User
+from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected
+from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden_message
 from kubechronicle.http.context import Context
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.exchange import close_iterator
@@ -31,7 +32,6 @@ from kubechronicle.http.request_info import VERB_OF_METHOD, Query, RequestInfo, 
 log = logging.getLogger(__name__)
 
 Next = Callable[[Request], Awaitable[Response]]
-Authorize = Callable[[User, RequestInfo], bool]
 
 # Bounds of what a client may ask of a request's time-out (?timeout=), as kube-apiserver's WithRequestDeadline.
 LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
@@ -50,8 +50,7 @@ class Services:
 
     metrics: Metrics
     authentication: AuthenticationChain
-    authorize: Authorize
-    forbidden_message: Callable[[User, RequestInfo], str]
+    authorization: AuthorizationChain
     is_served: Callable[[RequestInfo], bool]
     request_timeout: float = 60.0
     max_requests_inflight: int = 400
@@ -248,12 +247,14 @@ def limit_in_flight(services: Services, following: Next) -> Next:
 
 def authorize(services: Services, following: Next) -> Next:
     """What the user may do."""
+    chain = services.authorization
 
     async def filtered(request: Request) -> Response:
         context = request.attached(Context)
-        if not services.authorize(context.user, context.info):
+        verdict = chain.decide(context.user, context.info)
+        if verdict.decision is not Decision.ALLOW:
             info = context.info
-            why = services.forbidden_message(context.user, info)
+            why = forbidden_message(context.user, info, verdict.reason)
             raise status.forbidden(info.group_resource if info.is_resource else "", info.name, why)
         return await following(request)
 

@@ -6,7 +6,7 @@ No settings file, no Postgres and no signals here: values arrive as plain argume
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -14,14 +14,19 @@ import trio
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, State
 from kubechronicle.actors.allocation.network import ServiceNetwork
+from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.allocation.services import ServiceClaimant
 from kubechronicle.actors.loops.api_services import APIServices
 from kubechronicle.actors.loops.bootstrap import Advertised, Bootstrap
+from kubechronicle.actors.loops.cluster_ip_repair import ClusterIPRepair
 from kubechronicle.actors.loops.garbage_collector import GarbageCollector
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
+from kubechronicle.actors.loops.node_port_repair import NodePortRepair
+from kubechronicle.actors.loops.rbac_bootstrap import ClusterRoleAggregation, RbacBootstrap
 from kubechronicle.actors.loops.resource_quota import ResourceQuotaLoop
 from kubechronicle.actors.loops.root_ca_publisher import RootCAPublisher
 from kubechronicle.actors.loops.service_accounts import ServiceAccountLoop
+from kubechronicle.actors.loops.service_cidrs import ServiceCIDRLoop
 from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
 from kubechronicle.actors.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
@@ -38,16 +43,20 @@ from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views import Views
 from kubechronicle.http.app import HttpApplication, HttpSettings, build_application
 from kubechronicle.http.authentication.chain import Authenticator
+from kubechronicle.http.authorization.decision import AlwaysAllow, AlwaysDeny, Authorizer
+from kubechronicle.http.authorization.rbac import RbacAuthorizer
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.listener import Server, serve
 from kubechronicle.http.metrics import Reading
 from kubechronicle.http.serve_config import ServeConfig
+from kubechronicle.ops.allocation_metrics import AllocationCollector
 
 log = logging.getLogger(__name__)
 
 # The control loops by the name --controllers knows them by.
 CONTROLLERS = (
     "namespace", "serviceaccount", "storage-protection", "garbage-collector", "root-ca-cert-publisher", "resourcequota",
+    "service-cidr", "clusterrole-aggregation",
 )  # fmt: skip
 # What kube-controller-manager calls them, where that is something else.
 CONTROLLER_ALIASES = {
@@ -57,6 +66,16 @@ CONTROLLER_ALIASES = {
     "garbagecollector": "garbage-collector",
     "resourcequota-controller": "resourcequota",
     "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
+    "service-cidr-controller": "service-cidr",
+    "clusterrole-aggregation-controller": "clusterrole-aggregation",
+}
+
+
+# What --authorization-mode may name.
+AUTHORIZERS: Mapping[str, Callable[[Views], Authorizer]] = {
+    "AlwaysAllow": lambda views: AlwaysAllow(),
+    "AlwaysDeny": lambda views: AlwaysDeny(),
+    "RBAC": RbacAuthorizer,
 }
 
 
@@ -70,6 +89,7 @@ class Plan:
     services: ServiceNetwork
     http: HttpSettings
     authenticators: Sequence[Authenticator] = ()
+    authorization_modes: Sequence[str] = ("RBAC",)
     controllers: frozenset[str] = frozenset(CONTROLLERS)
     root_ca: bytes = b""
     admission_plugins: frozenset[str] = plugins.DEFAULT
@@ -87,6 +107,8 @@ class Assembly:
     tail: Tail
     actors: ResourceActors
     bootstrap: Bootstrap
+    cluster_ips: ClusterIPRepair
+    node_ports: NodePortRepair
     application: HttpApplication
     tree: Supervisor
     listening: trio.Event = field(default_factory=trio.Event)
@@ -134,6 +156,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
     store = Store(registry=plan.registry, reads=reads, writes=writes)
     bootstrap = Bootstrap(store, plan.advertised, plan.services)
+    cluster_ips, node_ports = ClusterIPRepair(store), NodePortRepair(store, plan.services.node_ports)
     assembly: Assembly
 
     def not_draining() -> None:
@@ -144,22 +167,40 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         if not tail.healthy:
             raise Unhealthy(str(tail.last_error or "the log has not been read yet"))
 
+    def services_checked() -> None:
+        if not (cluster_ips.ready and node_ports.ready):
+            raise Unhealthy("the addresses and ports of Services have not been looked through yet")
+
+    def ranges_made() -> None:
+        if not bootstrap.has_ranges:
+            raise Unhealthy("the ServiceCIDR kubernetes has not been made yet")
+
     checks = [
         Check("log", log_answers, live=False),
         Check("informer-sync", log_answers, live=False),
+        Check("poststarthook/start-service-ip-repair-controllers", services_checked),
+        Check("poststarthook/start-kubernetes-service-cidr-controller", ranges_made),
         Check("shutdown", not_draining, live=False),
     ]
-    application = build_application(store, plan.authenticators, checks, plan.http)
+    authorizers = [AUTHORIZERS[mode](views) for mode in plan.authorization_modes]
+    application = build_application(store, plan.authenticators, authorizers, checks, plan.http)
     loops = [
         ChildSpec(name="bootstrap", run=bootstrap.run),
         ChildSpec(name="api-services", run=APIServices(store).run),
+        ChildSpec(name="rbac-bootstrap", run=RbacBootstrap(store).run),
+        ChildSpec(name="cluster-ip-repair", run=cluster_ips.run),
+        ChildSpec(name="node-port-repair", run=node_ports.run),
     ]
     if "namespace" in plan.controllers:
         loops.append(ChildSpec(name="namespace", run=NamespaceLifecycleLoop(store).run))
     if "serviceaccount" in plan.controllers:
         loops.append(ChildSpec(name="serviceaccount", run=ServiceAccountLoop(store).run))
+    if "service-cidr" in plan.controllers:
+        loops.append(ChildSpec(name="service-cidr", run=ServiceCIDRLoop(store).run))
     if "storage-protection" in plan.controllers:
         loops.append(ChildSpec(name="storage-protection", run=StorageProtectionLoop(store).run))
+    if "clusterrole-aggregation" in plan.controllers:
+        loops.append(ChildSpec(name="clusterrole-aggregation", run=ClusterRoleAggregation(store).run))
     if "garbage-collector" in plan.controllers:
         loops.append(ChildSpec(name="garbage-collector", run=GarbageCollector(store).run))
     if "resourcequota" in plan.controllers:
@@ -173,8 +214,11 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     tree = server_tree(
         tail=tail, appender=appender, actors=actors, loops=loops, http=ChildSpec(name="http", run=run_http)
     )
-    assembly = Assembly(plan, store, views, tail, actors, bootstrap, application, tree)
+    assembly = Assembly(plan, store, views, tail, actors, bootstrap, cluster_ips, node_ports, application, tree)
     application.metrics.add_readings(lambda: _readings(assembly))
+    application.metrics.registry.register(
+        AllocationCollector(claimant.figures, cluster_ips.figures, node_ports.figures, plan.services, state)
+    )
     return assembly
 
 
@@ -183,7 +227,7 @@ def _readings(assembly: Assembly) -> Iterable[Reading]:
     views = list(assembly.views)
     yield Reading(
         "apiserver_resource_objects", "Number of stored objects by resource.", False, "resource",
-        {view.resource: float(view.count()) for view in views},
+        {view.resource: float(view.count()) for view in views if view.resource != NODE_PORTS},
     )  # fmt: skip
     yield Reading(
         "kubechronicle_applied_revision", "The revision up to which the log is applied to the views.", False, "",

@@ -34,7 +34,7 @@ from kubechronicle.http.authentication.chain import Authenticator
 from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
 from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.serve_config import ServeConfig
-from kubechronicle.ops.assembly import CONTROLLER_ALIASES, CONTROLLERS, Assembly, Plan, assemble
+from kubechronicle.ops.assembly import AUTHORIZERS, CONTROLLER_ALIASES, CONTROLLERS, Assembly, Plan, assemble
 from kubechronicle.ops.database import server_database
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki, serving_names
@@ -69,6 +69,7 @@ class Inputs:
     """What the settings name, read and checked before anything is started."""
 
     authenticators: list[Authenticator]
+    authorization_modes: tuple[str, ...]
     controllers: frozenset[str]
     admission_plugins: frozenset[str]
     registry: Registry
@@ -107,6 +108,7 @@ def check_inputs(settings: Settings) -> Inputs:
     _check_certificates(settings)
     return Inputs(
         authenticators=_authenticators(settings),
+        authorization_modes=_authorization_modes(settings),
         controllers=_controllers(settings),
         admission_plugins=_admission_plugins(settings),
         registry=_registry(settings),
@@ -148,6 +150,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki) -> Plan:
             max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
         ),
         authenticators=inputs.authenticators,
+        authorization_modes=inputs.authorization_modes,
         controllers=inputs.controllers,
         root_ca=(settings.root_ca_file or settings.tls_cert_file or pki.ca_file).read_bytes(),
         admission_plugins=inputs.admission_plugins,
@@ -227,6 +230,16 @@ def _controllers(settings: Settings) -> frozenset[str]:
         return frozenset(settings.controllers.chosen_from(CONTROLLERS, CONTROLLER_ALIASES))
     except ValueError as error:
         raise OperatorError(f"--controllers: {error}") from None
+
+
+def _authorization_modes(settings: Settings) -> tuple[str, ...]:
+    modes = settings.authorization_mode.names
+    for position, mode in enumerate(modes):
+        if mode not in AUTHORIZERS:
+            raise OperatorError(f"--authorization-mode: there is no mode {mode!r}, only {', '.join(AUTHORIZERS)}")
+        if mode in modes[:position]:
+            raise OperatorError(f"--authorization-mode: {mode} is there twice")
+    return modes
 
 
 def _admission_plugins(settings: Settings) -> frozenset[str]:

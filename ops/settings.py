@@ -34,6 +34,7 @@ class Settings:
     client_ca_file: types.ReadableFile | None
     root_ca_file: types.ReadableFile | None
     token_auth_file: types.ReadableFile | None
+    authorization_mode: types.Names
     database_url: types.DatabaseURL | None
     data_dir: types.Directory
     service_cluster_ip_range: types.ServiceRanges
@@ -107,6 +108,10 @@ FLAGS = (
     Flag(
         name="token-auth-file", placeholder="FILE", default="",
         help='Static bearer tokens, one a line: token,user,uid,"group1,group2".',
+    ),
+    Flag(
+        name="authorization-mode", placeholder="LIST", default="RBAC",
+        help="Who decides what a user may do, comma-separated, asked in this order: AlwaysAllow, AlwaysDeny, RBAC.",
     ),
     Flag(
         name="database-url", placeholder="URL", default="", environment="DATABASE_URL",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,16 +15,14 @@ BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 @dataclass(slots=True)
 class Durations:
-    """A histogram: how many took no longer than each bound, and how long all took together."""
+    """A histogram: how many took up to each bound but longer than the one before, and how long all took together."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     total: float = 0.0
 
     def add(self, seconds: float) -> None:
         self.total += seconds
-        for index, bound in enumerate((*BUCKETS, float("inf"))):
-            if seconds <= bound:
-                self.counts[index] += 1
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
 
 
 @dataclass(slots=True)
@@ -35,3 +34,11 @@ class Figures:
     address_seconds: dict[str, Durations] = field(default_factory=dict)  # by range
     ports: Counter[str] = field(default_factory=Counter)  # by scope
     port_errors: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class RepairFigures:
+    """What a repair loop found wrong, by kind of error, and how many of its passes failed."""
+
+    errors: Counter[str] = field(default_factory=Counter)
+    failures: int = 0

@@ -226,7 +226,7 @@ PRIVATE = [
 
 
 async def test_anonymous_sees_the_public_paths_only(autojump_clock: MockClock) -> None:
-    async with open_server() as server:
+    async with open_server(loops=True) as server:
         for path in PUBLIC:
             assert (await server.ask("GET", path, token="")).status == 200, path
         for path in PRIVATE:

@@ -25,6 +25,7 @@ from kubechronicle.eventlog.errors import (
 from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected, User
+from kubechronicle.http.authorization.decision import AlwaysAllow, AlwaysDeny, AuthorizationChain
 from kubechronicle.http.context import Context
 from kubechronicle.http.exchange import close_iterator
 from kubechronicle.http.filters import parse_duration
@@ -52,8 +53,7 @@ def chain(handler: Handler, *, user: User | None = JANE, allow: bool = True, **s
     services = filters.Services(
         metrics=Metrics(),
         authentication=AuthenticationChain([Always(user)]),
-        authorize=lambda user, info: allow,
-        forbidden_message=lambda user, info: "no",
+        authorization=AuthorizationChain([AlwaysAllow() if allow else AlwaysDeny()]),
         is_served=lambda info: True,
         **settings,
     )
@@ -366,8 +366,8 @@ async def test_a_stream_is_counted_until_it_ends() -> None:
 
     metrics = Metrics()
     services = filters.Services(
-        metrics=metrics, authentication=AuthenticationChain([Always(JANE)]), authorize=lambda user, info: True,
-        forbidden_message=lambda user, info: "", is_served=lambda info: True,
+        metrics=metrics, authentication=AuthenticationChain([Always(JANE)]),
+        authorization=AuthorizationChain([AlwaysAllow()]), is_served=lambda info: True,
     )  # fmt: skip
     response = await filters.build(services, handler)(Request.of("GET", "/api/v1/pods?watch=1"))
     labels = {"verb": "WATCH", "group": "", "version": "v1", "resource": "pods"}

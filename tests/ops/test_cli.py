@@ -43,6 +43,8 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "--secure-port", "many"], "--secure-port: must be a port"),
         (["serve", "--config", "/none"], "--config: cannot read /none"),
         (["serve", "--controllers", "nonesuch", "--secure-port", "0"], "no control loop 'nonesuch'"),
+        (["serve", "--authorization-mode", "Magic", "--secure-port", "0"], "no mode 'Magic', only AlwaysAllow"),
+        (["serve", "--authorization-mode", "RBAC,RBAC", "--secure-port", "0"], "RBAC is there twice"),
         (["serve", "--disable-admission-plugins", "Nonesuch", "--secure-port", "0"], "no admission plugin 'Nonesuch'"),
         (["verify", "--data-dir", "/none"], "there is no database in /none; name its --data-dir"),
         (["verify", "--anchor", "x"], "--anchor: must be REVISION:HASH"),
