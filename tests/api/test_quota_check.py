@@ -1,0 +1,222 @@
+"""Which quotas an object counts against, what is charged and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from quota_objects import Object, container, evaluator, facts, pod
+
+from kubechronicle.api.quota import amounts, claims, pods, scopes, totals
+from kubechronicle.api.quota.check import Exceeded, Write, charges
+from kubechronicle.api.quota.evaluators import Measure
+from kubechronicle.api.quota.scopes import Selector
+
+# -- scopes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("held", "operator", "values", "matches"),
+    [
+        ((), "Exists", (), False),
+        (("a",), "Exists", (), True),
+        ((), "DoesNotExist", (), True),
+        (("a",), "DoesNotExist", (), False),
+        (("a",), "In", ("a", "b"), True),
+        (("c",), "In", ("a", "b"), False),
+        ((), "In", ("a",), False),
+        ((), "NotIn", ("a",), True),
+        (("a",), "NotIn", ("a",), False),
+        (("a", "b"), "NotIn", ("a",), True),
+        (("a",), "Like", ("a",), False),
+    ],
+)
+def test_operators(held: tuple[str, ...], operator: str, values: tuple[str, ...], matches: bool) -> None:
+    assert Selector("PriorityClass", operator, values).matches({"PriorityClass": frozenset(held)}) is matches
+
+
+TERM = {"topologyKey": "zone", "namespaces": ["other"]}
+ELSEWHERE = {"topologyKey": "zone", "namespaceSelector": {}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "scopes_in"),
+    [
+        ({}, {"NotTerminating", "BestEffort"}),
+        ({"activeDeadlineSeconds": 5}, {"Terminating", "BestEffort"}),
+        ({"priorityClassName": "high"}, {"NotTerminating", "BestEffort", "PriorityClass"}),
+        (
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}},
+            {"NotTerminating", "BestEffort", "CrossNamespacePodAffinity"},
+        ),
+        (
+            {
+                "affinity": {
+                    "podAntiAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": ELSEWHERE}]
+                    }
+                }
+            },
+            {"NotTerminating", "BestEffort", "CrossNamespacePodAffinity"},
+        ),
+        (
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z"}]}}},
+            {"NotTerminating", "BestEffort"},
+        ),
+    ],
+)
+def test_scopes_of_pods(spec: Object, scopes_in: set[str]) -> None:
+    traits = pods.traits(pod({"name": "c"}, **spec))
+    assert {scope for scope in traits if Selector(scope, "Exists").matches(traits)} == scopes_in
+
+
+def test_a_pod_with_requests_is_not_best_effort() -> None:
+    traits = pods.traits(pod(container(cpu="1")))
+    assert (traits["BestEffort"], traits["NotBestEffort"]) == (False, True)
+
+
+def test_attributes_classes_of_claims() -> None:
+    claim = {
+        "spec": {"volumeAttributesClassName": "a"},
+        "status": {
+            "currentVolumeAttributesClassName": "b",
+            "modifyVolumeStatus": {"targetVolumeAttributesClassName": "c"},
+        },
+    }
+    assert claims.volume_traits(claim) == {"VolumeAttributesClass": frozenset("abc")}
+
+
+def test_a_kind_without_scopes_is_in_none() -> None:
+    quota = {"spec": {"scopes": ["Terminating"]}}
+    assert not scopes.match(scopes.selectors_of(quota), {})
+    assert scopes.match(scopes.selectors_of({"spec": {}}), {})
+
+
+# -- the check --------------------------------------------------------------------------------------------------------
+
+
+def quota(name: str, hard: Object, used_: Object | None = None, **spec: Any) -> Object:
+    status: Object = {"hard": hard}
+    if used_ is not None:
+        status["used"] = used_
+    return {"metadata": {"name": name}, "spec": {"hard": hard, **spec}, "status": status}
+
+
+def check(
+    quotas: list[Object], new: Object, old: Object | None = None, *, resource: str = "pods", subresource: str = ""
+) -> list[tuple[int, dict[str, str]]]:
+    operation = "CREATE" if old is None else "UPDATE"
+    write = Write(operation=operation, subresource=subresource, new=new, old=old)
+    return charges(quotas, evaluator(resource), write, facts())
+
+
+def test_a_write_is_charged_to_every_quota_it_matches() -> None:
+    found = check(
+        [
+            quota("a", {"pods": "2", "requests.memory": "3Gi"}, {"pods": "1", "requests.memory": "0"}),
+            quota("b", {"services": "1"}, {"services": "0"}),
+            quota("c", {"pods": "1"}, {"pods": "0"}, scopes=["Terminating"]),
+            quota("d", {"cpu": "1", "secrets": "3"}, {"cpu": "250m", "secrets": "2"}, scopes=["NotTerminating"]),
+            {"metadata": {"name": "new"}, "spec": {"hard": {"pods": "0"}}},
+        ],
+        pod(container(cpu="500m", memory="1Gi")),
+    )
+    assert found == [(0, {"pods": "2", "requests.memory": "1Gi"}), (3, {"cpu": "750m", "secrets": "2"})]
+
+
+def test_what_does_not_fit_is_told_with_all_its_amounts() -> None:
+    hard = {"pods": "5", "requests.memory": "2Gi", "requests.cpu": "1"}
+    with pytest.raises(Exceeded) as refusal:
+        check(
+            [quota("q", hard, {"pods": "1", "requests.memory": "1536Mi", "requests.cpu": "600m"})],
+            pod(container(cpu="600m", memory="1Gi")),
+        )
+    assert str(refusal.value) == (
+        "exceeded quota: q, requested: requests.cpu=600m,requests.memory=1Gi, "
+        "used: requests.cpu=600m,requests.memory=1536Mi, limited: requests.cpu=1,requests.memory=2Gi"
+    )
+
+
+def test_the_first_quota_that_is_exceeded_is_told() -> None:
+    with pytest.raises(Exceeded, match="exceeded quota: b,"):
+        check(
+            [quota(name, {"pods": most}, {"pods": "1"}) for name, most in (("a", "2"), ("b", "1"), ("c", "1"))], pod()
+        )
+
+
+def test_containers_must_say_what_a_quota_limits() -> None:
+    hard = {"requests.cpu": "1", "limits.memory": "1Gi", "requests.ephemeral-storage": "1Gi"}
+    spec = pod(container("b"), container("a", cpu="1"), init=(container("i", limits={"memory": "1"}),))
+    with pytest.raises(Exceeded) as refusal:
+        check([quota("q", hard, dict.fromkeys(hard, "0"))], spec)
+    assert str(refusal.value) == "failed quota: q: must specify limits.memory for: a,b; requests.cpu for: b,i"
+    spec["spec"]["resources"] = {"limits": {"memory": "1Mi"}}
+    assert check([quota("q", hard, dict.fromkeys(hard, "0"))], spec)  # the pod has said it
+
+
+def test_a_quota_that_has_not_been_counted_refuses() -> None:
+    with pytest.raises(Exceeded) as refusal:
+        check([quota("q", {"pods": "1", "count/pods": "2", "services": "1"}, {"pods": "0"})], pod())
+    assert str(refusal.value) == "status unknown for quota: q, resources: count/pods,pods"
+
+
+def test_updates_are_charged_by_what_they_add() -> None:
+    hard = {"services.nodeports": "2", "services": "1"}
+    one: Object = {"metadata": {}, "spec": {"type": "ClusterIP", "ports": [{}]}}
+    two: Object = {"metadata": {}, "spec": {"type": "NodePort", "ports": [{}, {}]}}
+    quotas = [quota("q", hard, {"services.nodeports": "0", "services": "1"})]
+    assert check(quotas, two, one, resource="services") == [(0, {"services": "1", "services.nodeports": "2"})]
+    assert check(quotas, one, two, resource="services") == []
+    assert check(quotas, one, one, resource="services") == []
+
+
+def test_a_pod_that_enters_a_scope_is_charged_in_full() -> None:
+    quotas = [quota("q", {"pods": "1"}, {"pods": "0"}, scopes=["Terminating"])]
+    assert check(quotas, pod(activeDeadlineSeconds=1), pod()) == [(0, {"pods": "1"})]
+    assert check(quotas, pod(), pod(activeDeadlineSeconds=1)) == []
+
+
+def test_a_resize_is_charged_by_what_it_adds() -> None:
+    quotas = [quota("q", {"requests.cpu": "2"}, {"requests.cpu": "1"})]
+    bigger = pod(container(cpu="1500m"))
+    assert check(quotas, bigger, pod(container(cpu="1")), subresource="resize") == [(0, {"requests.cpu": "1500m"})]
+    with pytest.raises(Exceeded, match=r"requested: requests.cpu=2, used: requests.cpu=1, limited: requests.cpu=2"):
+        check(quotas, pod(container(cpu="3")), pod(container(cpu="1")), subresource="resize")
+
+
+def test_the_status_of_a_claim_is_charged_without_limit() -> None:
+    def claim(given: str) -> Object:
+        spec = {"resources": {"requests": {"storage": "1Gi"}}}
+        return {"metadata": {}, "spec": spec, "status": {"allocatedResources": {"storage": given}}}
+
+    quotas = [quota("q", {"requests.storage": "2Gi"}, {"requests.storage": "1Gi"})]
+    found = check(quotas, claim("5Gi"), claim("1Gi"), resource=claims.VOLUME_CLAIMS, subresource="status")
+    assert found == [(0, {"requests.storage": "5Gi"})]
+
+
+# -- totals -----------------------------------------------------------------------------------------------------------
+
+
+def test_totals_name_everything_and_count_what_matches() -> None:
+    one, none = amounts.parsed({"cpu": "1500m", "pods": "1", "memory": "1"}), frozenset[str]()
+    high = frozenset(("high",))
+    measures = [Measure(one, {"PriorityClass": high}), Measure(one, {"PriorityClass": high}), Measure(one, {"x": none})]
+    selectors = [Selector("PriorityClass", "In", ("high",))]
+    found = totals.total(["cpu", "pods", "limits.cpu"], selectors, measures)
+    assert amounts.texts(found) == {"cpu": "3", "limits.cpu": "0", "pods": "2"}
+    assert amounts.texts(totals.times(["pods"], [], Measure(one, {}), 3)) == {"pods": "3"}
+    assert amounts.texts(totals.times(["pods"], selectors, Measure(one, {}), 3)) == {"pods": "0"}
+
+
+MAPS = st.dictionaries(st.sampled_from("abc"), st.integers(0, 9).map(amounts.number))
+
+
+@given(MAPS, MAPS)
+def test_what_has_risen_makes_up_the_difference(new: amounts.Usage, old: amounts.Usage) -> None:
+    """Charging what an update adds never leaves less charged than the new state uses."""
+    charged = dict(old)
+    amounts.add(charged, amounts.risen(new, old))
+    assert all(charged.get(name, amounts.ZERO)[0] >= amount[0] for name, amount in new.items())
+    assert all(amount[0] > 0 for amount in amounts.risen(new, old).values())
