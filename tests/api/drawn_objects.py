@@ -1,8 +1,8 @@
 """Objects of every built-in kind, drawn from the schema: well typed, and meant to make no other sense.
 
 They look like what clients send: quantities and times in any spelling, nulls, empty lists, zero values, text that YAML
-would take for something else. Keyed lists have each key once. `objects(kind)` draws one; a budget bounds its size, and a
-few fields per level make sure that deep ones are reached as well as shallow ones.
+would take for something else. Keyed lists have each key once. `objects(kind)` draws one; a budget bounds its size, and
+a few fields per level make sure that deep ones are reached as well as shallow ones.
 """
 
 from __future__ import annotations
