@@ -1,7 +1,9 @@
-"""The command line: `kubechronicle serve | migrate | verify | compact | kubeconfig | version`.
+"""The command line: `kubechronicle serve | migrate | verify | compact | kubeconfig | convert | version`.
 
 Exit codes: 0 done (or stopped by a signal as asked), 1 it failed or verify found edited history, 2 the operator can
 mend it, with one line on stderr that says how. Flags come from the table in settings.py.
+
+Each command imports what it needs when it runs: a quick one is not to wait for what another needs.
 """
 
 from __future__ import annotations
@@ -14,16 +16,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import trio
-import yaml
-
 from kubechronicle.actors.errors import SupervisorGaveUp
-from kubechronicle.api.discovery import KUBERNETES_MAJOR, KUBERNETES_MINOR
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
 from kubechronicle.ops import logging as klog
-from kubechronicle.ops import maintenance, pki, settings, settings_types
+from kubechronicle.ops import settings, settings_types
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.version import version_line
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +119,9 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
 
 def _serve(given: argparse.Namespace) -> int:
     loaded = _load(given)
-    from kubechronicle.ops.serve import serve  # half a second of imports no other command needs
+    import trio
+
+    from kubechronicle.ops.serve import serve
 
     trio.run(serve, loaded)
     return OK
@@ -154,6 +153,8 @@ def _kubeconfig_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _async_command(make: Callable[[settings.Settings], Coroutine[Any, Any, int]], given: argparse.Namespace) -> int:
+    import trio
+
     loaded = _load(given)
 
     async def run() -> int:
@@ -163,15 +164,21 @@ def _async_command(make: Callable[[settings.Settings], Coroutine[Any, Any, int]]
 
 
 def _migrate(given: argparse.Namespace) -> int:
+    from kubechronicle.ops import maintenance
+
     return _async_command(maintenance.run_migrate, given)
 
 
 def _verify(given: argparse.Namespace) -> int:
+    from kubechronicle.ops import maintenance
+
     anchors = maintenance.parse_anchors(given.anchor)
     return _async_command(lambda loaded: maintenance.run_verify(loaded, anchors=anchors), given)
 
 
 def _compact(given: argparse.Namespace) -> int:
+    from kubechronicle.ops import maintenance
+
     converter = settings_types.make_converter()
     try:
         revision = converter.structure(given.revision, settings_types.Count) if given.revision else None
@@ -186,6 +193,10 @@ def _compact(given: argparse.Namespace) -> int:
 
 def _kubeconfig(given: argparse.Namespace) -> int:
     """Sign a client certificate and print a kubeconfig with it, for the server of the administrator's kubeconfig."""
+    import yaml
+
+    from kubechronicle.ops import pki
+
     authority = pki.Pki(_load(given).data_dir)
     pair = pki.issue_client_certificate(authority.authority(), given.user, given.group)
     cluster = yaml.safe_load(authority.kubeconfig_file.read_text())["clusters"][0]["cluster"]
@@ -194,11 +205,41 @@ def _kubeconfig(given: argparse.Namespace) -> int:
     return OK
 
 
+def _convert_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from", dest="source", metavar="FORMAT", default="",
+        help="what stdin is: json, yaml or protobuf; by default the bytes tell",
+    )  # fmt: skip
+    parser.add_argument(
+        "--to", dest="target", metavar="FORMAT", required=True, help="what to write: json, yaml or protobuf",
+    )  # fmt: skip
+    parser.add_argument(
+        "--output-version", metavar="GROUP/VERSION", default="", help="the API version to convert the objects to",
+    )  # fmt: skip
+
+
+def _convert(given: argparse.Namespace) -> int:
+    from kubechronicle.ops import convert
+
+    data = sys.stdin.buffer.read(convert.MAX_INPUT + 1)
+    if len(data) > convert.MAX_INPUT:
+        raise OperatorError(f"what was read is larger than {convert.MAX_INPUT} bytes; convert it in parts")
+    written = convert.convert(
+        data, source=given.source, target=given.target, output_version=given.output_version
+    )
+    sys.stdout.buffer.write(written)
+    sys.stdout.buffer.flush()
+    return OK
+
+
 def _version_flags(parser: argparse.ArgumentParser) -> None:
     """None."""
 
 
 def _version(given: argparse.Namespace) -> int:
+    from kubechronicle.api.discovery import KUBERNETES_MAJOR, KUBERNETES_MINOR
+    from kubechronicle.ops.version import version_line
+
     print(version_line(f"v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}"))
     return OK
 
@@ -210,6 +251,7 @@ COMMANDS: dict[str, Command] = {
     "verify": ("Prove that history was not edited.", _verify_flags, _verify),
     "compact": ("Forget old history; objects that exist are kept.", _compact_flags, _compact),
     "kubeconfig": ("Print a kubeconfig for a user, with a new client certificate.", _kubeconfig_flags, _kubeconfig),
+    "convert": ("Convert objects between JSON, YAML and protobuf, and between versions.", _convert_flags, _convert),
     "version": ("Print the version.", _version_flags, _version),
 }
 

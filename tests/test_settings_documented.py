@@ -19,7 +19,7 @@ def test_the_page_is_what_the_table_makes() -> None:
 @pytest.mark.parametrize("flag", settings.FLAGS, ids=lambda flag: flag.name)
 def test_every_flag_is_taken_by_serve_and_explained(flag: settings.Flag) -> None:
     parsed = cli.make_parser().parse_args(["serve", f"--{flag.name}", "x"])
-    assert vars(parsed)[flag.name] == "x"
+    assert vars(parsed)[flag.name] == (["x"] if flag.repeatable else "x")
     assert flag.help.endswith(".")
 
 

@@ -1,14 +1,16 @@
 """YAML bodies, as sigs.k8s.io/yaml reads and writes them: YAML to the value of the JSON it stands for, and back.
 
 Parsing is libyaml's, event by event with a stack of our own, so that no document can exhaust Python's or C's stack;
-what a scalar means is decided in `yaml_scalars.py`, not by PyYAML's rules. Only the first document is read. Anchors
-may be used again and again, but not to blow a small document up: `_MAX_ALIASED` bounds what aliases add.
+what a scalar means is decided in `yaml_scalars.py`, not by PyYAML's rules. Of a body only the first document is read.
+Anchors may be used again and again, but not to blow a small document up: `_MAX_ALIASED` bounds what aliases add.
 
 Errors carry go-yaml's words, which are libyaml's: `yaml: line 3: mapping values are not allowed in this context`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml as pyyaml
@@ -29,7 +31,7 @@ from .json import MAX_DEPTH, as_object
 from .yaml_scalars import go_float, resolve, resolve_tagged
 from .yaml_writer import write
 
-__all__ = ["decode", "decode_value", "encode"]
+__all__ = ["decode", "decode_all", "decode_value", "encode"]
 
 # Values that aliases may add to a document. Go allows more, in proportion; no manifest needs even these.
 _MAX_ALIASED = 100_000
@@ -53,9 +55,22 @@ def decode_value(data: bytes) -> tuple[Any, list[str]]:
 
     Of a key set twice the last value counts. DecodeError for what is not YAML, or has no JSON form.
     """
-    try:
+    with _explaining():
         builder = _Builder(CParser(data))
         return builder.document(), builder.duplicates
+
+
+def decode_all(data: bytes) -> list[Any]:
+    """The documents of a YAML stream as JSON values, None for an empty one. DecodeError as `decode_value`."""
+    with _explaining():
+        return _Builder(CParser(data)).documents()
+
+
+@contextmanager
+def _explaining() -> Iterator[None]:
+    """Whatever PyYAML raises, as DecodeError."""
+    try:
+        yield
     except ReaderError as error:
         raise DecodeError(f"yaml: {error.reason}") from None
     except pyyaml.MarkedYAMLError as error:
@@ -99,6 +114,17 @@ class _Builder:
                 value = self._value()
                 self._next()  # so that an error right behind the document is found
                 return value
+
+    def documents(self) -> list[Any]:
+        """All documents' values. An anchor is known in its own document only."""
+        found: list[Any] = []
+        while True:
+            event = self._next()
+            if event is None or isinstance(event, pyyaml.StreamEndEvent):
+                return found
+            if isinstance(event, pyyaml.DocumentStartEvent):
+                self._anchors.clear()
+                found.append(self._value())
 
     def _value(self) -> Any:
         stack: list[_Frame] = []
