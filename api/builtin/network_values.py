@@ -94,6 +94,42 @@ def strict_cidr(value: str, field: str) -> list[Cause]:
     return causes
 
 
+def ip_warnings(value: str, field: str) -> list[str]:
+    """What to tell of an address that is allowed and should be written otherwise."""
+    address = parse_ip(value)
+    if address is None:
+        return []
+    if _has_leading_zeros(value) or _mapped(address):
+        told = f"non-standard IP address {go_quote(value)} is invalid: use {go_quote(_plain(address))}"
+        return [f"{field}: {told}"]
+    if address.version == 6 and str(address) != value:
+        told = f"IPv6 address {go_quote(value)} should be in RFC 5952 canonical format ({go_quote(str(address))})"
+        return [f"{field}: {told}"]
+    return []
+
+
+def cidr_warnings(value: str, field: str) -> list[str]:
+    """What to tell of a range that is allowed and should be written otherwise."""
+    parts, network = _split(value), parse_range(value)
+    if parts is None or network is None:
+        return []
+    address, _, bits = parts
+    told: list[str] = []
+    if network.network_address != address:
+        alone = f"{_plain(address)}/{address.max_prefixlen}"
+        told.append(
+            f"CIDR value {go_quote(value)} is ambiguous in this context (should be {go_quote(str(network))} or "
+            f"{go_quote(alone)}?)"
+        )
+    if _has_leading_zeros(value.partition("/")[0]) or (len(bits) > 1 and bits[0] == "0") or _mapped(address):
+        told.append(f"non-standard CIDR value {go_quote(value)} is invalid: use {go_quote(str(network))}")
+    if not told and network.version == 6 and str(network) != value:
+        told.append(
+            f"IPv6 CIDR value {go_quote(value)} should be in RFC 5952 canonical format ({go_quote(str(network))})"
+        )
+    return [f"{field}: {text}" for text in told]
+
+
 def interface_address(value: str, field: str) -> list[Cause]:
     """An address with the length of the network it is in."""
     parts = _split(value)

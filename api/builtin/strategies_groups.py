@@ -118,6 +118,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         validates_spec_update=False,
         validate=validation_network.new_ingress,
         validate_update=validation_network.ingress_update,
+        warnings=validation_network.ingress_warnings,
         subresources=MappingProxyType(
             {"status": status_update("spec", validate_update=validation_services.ingress_status)}
         ),
@@ -129,11 +130,17 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         validate_update=validation_network.ingress_class_update,
     ),
     "networkpolicies.networking.k8s.io": Strategy(
-        status=False, generation=True, validates_whole_update=False, validate=validation_network.network_policy
+        status=False,
+        generation=True,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation_network.network_policy,
+        validate_update=validation_network.network_policy_update,
+        warnings=validation_network.network_policy_warnings,
     ),
     "ipaddresses.networking.k8s.io": Strategy(
         status=False,
-        names="segment",
+        names="any",
         validate=validation_network.ip_address,
         validate_update=validation_network.ip_address_update,
     ),

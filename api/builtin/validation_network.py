@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import (
-    CIDR_MESSAGE,
-    IP_MESSAGE,
-    cidr,
     dns_label,
     dns_subdomain,
     dual_stack,
     immutable,
     label_selector,
     one_of_if_set,
-    parse_cidr,
     parse_ip,
     port_number,
     wrong,
 )
 from kubechronicle.api.builtin.go_shapes import shape
+from kubechronicle.api.builtin.network_values import cidr_warnings, legacy_cidr, parse_range, strict_cidr, strict_ip
 from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required, too_long
 
 Object = dict[str, Any]
@@ -33,22 +32,28 @@ _BAD_SEQUENCES: Final = ("//", "/./", "/../", "%2f", "%2F")
 _BAD_ENDINGS: Final = ("/..", "/.")
 
 
-def ingress(obj: Object) -> list[Cause]:
-    """Hosts, paths and what stands behind them."""
+def _ingress(obj: Object, *, secrets: bool = True, wildcards: bool = True) -> list[Cause]:
+    """Hosts, paths and what stands behind them; ``secrets`` and ``wildcards`` look at the names of secrets and at what
+    is behind hosts with a wildcard."""
     spec = obj["spec"]
     causes: list[Cause] = []
     rules, backend = spec.get("rules") or (), spec.get("defaultBackend")
     if not rules and backend is None:
-        causes.append(invalid_value("spec", None, "either `defaultBackend` or `rules` must be specified"))
+        causes.append(invalid_value("spec", spec.get("rules"), "either `defaultBackend` or `rules` must be specified"))
     if backend is not None:
         causes += _backend(backend, "spec.defaultBackend")
     for index, rule in enumerate(rules):
-        causes += _rule(rule, f"spec.rules[{index}]")
+        host, field = rule.get("host", ""), f"spec.rules[{index}]"
+        if host and parse_ip(host) is not None:
+            causes.append(invalid_value(f"{field}.host", host, "must be a DNS name, not an IP address"))
+        causes += _host(host, f"{field}.host") if host else []
+        if wildcards or "*" not in host:
+            causes += _rule(rule, field)
     for index, tls in enumerate(spec.get("tls") or ()):
         field = f"spec.tls[{index}]"
         for position, host in enumerate(tls.get("hosts") or ()):
             causes += _host(host, f"{field}.hosts[{position}]")
-        if tls.get("secretName"):
+        if secrets and tls.get("secretName"):
             causes += dns_subdomain(tls["secretName"], f"{field}.secretName")
     if spec.get("ingressClassName") is not None:
         causes += dns_subdomain(spec["ingressClassName"], "spec.ingressClassName")
@@ -57,7 +62,7 @@ def ingress(obj: Object) -> list[Cause]:
 
 def new_ingress(obj: Object) -> list[Cause]:
     """The rules of an ingress that is created: the old way to name its class agrees with the new one."""
-    causes = ingress(obj)
+    causes = _ingress(obj)
     noted = (obj["metadata"].get("annotations") or {}).get(INGRESS_CLASS)
     wanted = obj["spec"].get("ingressClassName")
     if noted is not None and wanted is not None and noted != wanted:
@@ -67,8 +72,22 @@ def new_ingress(obj: Object) -> list[Cause]:
 
 
 def ingress_update(new: Object, old: Object) -> list[Cause]:
-    """An ingress may change as a whole."""
-    return ingress(new)
+    """An ingress may change as a whole; what older versions let pass may stay."""
+    held = old["spec"]
+    wildcards = [rule for rule in held.get("rules") or () if "*" in rule.get("host", "")]
+    return _ingress(
+        new,
+        secrets=not any(dns_subdomain(tls["secretName"], "") for tls in held.get("tls") or () if tls.get("secretName")),
+        wildcards=not any(_rule(rule, "") for rule in wildcards),
+    )
+
+
+def ingress_warnings(new: Object, old: Object | None) -> list[str]:
+    """The class has a field of its own now."""
+    noted = (new["metadata"].get("annotations") or {}).get(INGRESS_CLASS)
+    if old is not None or noted is None or new["spec"].get("ingressClassName") is not None:
+        return []
+    return [f"annotation \"{INGRESS_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"]
 
 
 def _host(host: str, field: str) -> list[Cause]:
@@ -76,18 +95,11 @@ def _host(host: str, field: str) -> list[Cause]:
 
 
 def _rule(rule: Object, field: str) -> list[Cause]:
-    causes: list[Cause] = []
-    host = rule.get("host", "")
-    if host:
-        if parse_ip(host) is not None:
-            causes.append(invalid_value(f"{field}.host", host, "must be a DNS name, not an IP address"))
-        causes += _host(host, f"{field}.host")
     http = rule.get("http")
     if http is None:
-        return causes
+        return []
     paths = http.get("paths") or ()
-    if not paths:
-        causes.append(required(f"{field}.http.paths"))
+    causes = [] if paths else [required(f"{field}.http.paths")]
     for index, path in enumerate(paths):
         causes += _path(path, f"{field}.http.paths[{index}]")
     return causes
@@ -136,22 +148,20 @@ def _reference(reference: Object, field: str) -> list[Cause]:
         causes += dns_subdomain(reference["apiGroup"], f"{field}.apiGroup")
     for member in ("kind", "name"):
         value, path = reference.get(member, ""), f"{field}.{member}"
-        causes += wrong(path, value, names.path_segment(value)) if value else [required(path)]
+        causes += wrong(path, value, names.path_segment(value)) if value else [required(path, f"{member} is required")]
     return causes
 
 
 MAX_CONTROLLER: Final = 250
+_HTTP_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
 def ingress_class(obj: Object) -> list[Cause]:
     """The controller of a class and its parameters."""
     spec = obj["spec"]
     controller = spec.get("controller", "")
-    causes = [] if controller else [required("spec.controller")]
-    if controller:
-        if len(controller.encode()) > MAX_CONTROLLER:
-            causes.append(too_long("spec.controller", MAX_CONTROLLER))
-        causes += domain_prefixed_path(controller, "spec.controller")
+    causes = [too_long("spec.controller", MAX_CONTROLLER)] if len(controller.encode()) > MAX_CONTROLLER else []
+    causes += domain_prefixed_path(controller, "spec.controller")
     parameters, field = spec.get("parameters"), "spec.parameters"
     if parameters is None:
         return causes
@@ -173,10 +183,14 @@ def ingress_class(obj: Object) -> list[Cause]:
 
 def domain_prefixed_path(value: str, field: str) -> list[Cause]:
     """A domain, a slash and a path."""
+    if not value:
+        return [required(field)]
     domain, slash, path = value.partition("/")
     if not slash or not domain or not path:
         return [invalid_value(field, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
     causes = dns_subdomain(domain, field)
+    if not re.fullmatch(_HTTP_PATH, path):
+        causes.append(invalid_value(field, path, names.regex_message("Invalid path", _HTTP_PATH)))
     return causes
 
 
@@ -192,6 +206,34 @@ POLICY_TYPES: Final = ("Ingress", "Egress")
 
 def network_policy(obj: Object) -> list[Cause]:
     """Whom a policy is about, and who may reach whom at which ports."""
+    return _policy(obj, frozenset())
+
+
+def network_policy_update(new: Object, old: Object) -> list[Cause]:
+    """A policy may change as a whole; ranges that older versions let pass may stay."""
+    held = {text for block, _ in _ip_blocks(old) for text in (block.get("cidr", ""), *(block.get("except") or ()))}
+    return _policy(new, held)
+
+
+def _ip_blocks(obj: Object) -> Iterator[tuple[Object, str]]:
+    for direction, peers in (("ingress", "from"), ("egress", "to")):
+        for index, rule in enumerate(obj["spec"].get(direction) or ()):
+            for position, peer in enumerate(rule.get(peers) or ()):
+                if peer.get("ipBlock") is not None:
+                    yield peer["ipBlock"], f"spec.{direction}[{index}].{peers}[{position}].ipBlock"
+
+
+def network_policy_warnings(new: Object, old: Object | None) -> list[str]:
+    """Ranges that say less, or something else, than they seem to."""
+    told: list[str] = []
+    for block, field in _ip_blocks(new):
+        told += cidr_warnings(block.get("cidr", ""), f"{field}.cidr")
+        for index, text in enumerate(block.get("except") or ()):
+            told += cidr_warnings(text, f"{field}.except[{index}]")
+    return told
+
+
+def _policy(obj: Object, held: Collection[str]) -> list[Cause]:
     spec = obj["spec"]
     causes = label_selector(spec.get("podSelector"), "spec.podSelector")
     for direction, peers in (("ingress", "from"), ("egress", "to")):
@@ -200,7 +242,7 @@ def network_policy(obj: Object) -> list[Cause]:
             for position, port in enumerate(rule.get("ports") or ()):
                 causes += _policy_port(port, f"{field}.ports[{position}]")
             for position, peer in enumerate(rule.get(peers) or ()):
-                causes += _peer(peer, f"{field}.{peers}[{position}]")
+                causes += _peer(peer, f"{field}.{peers}[{position}]", held)
     types = spec.get("policyTypes") or []
     if len(types) > len(POLICY_TYPES):
         return [*causes, invalid_value("spec.policyTypes", types, "may not specify more than two policyTypes")]
@@ -226,12 +268,12 @@ def _policy_port(port: Object, field: str) -> list[Cause]:
     return causes if number is None else causes + wrong(f"{field}.port", number, names.port_name(number))
 
 
-def _peer(peer: Object, field: str) -> list[Cause]:
+def _peer(peer: Object, field: str, held: Collection[str]) -> list[Cause]:
     causes: list[Cause] = []
     given = [name for name in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(name) is not None]
     for name in given:
         if name == "ipBlock":
-            causes += _ip_block(peer[name], f"{field}.ipBlock")
+            causes += _ip_block(peer[name], f"{field}.ipBlock", held)
         else:
             causes += label_selector(peer[name], f"{field}.{name}")
     if not given:
@@ -241,19 +283,20 @@ def _peer(peer: Object, field: str) -> list[Cause]:
     return causes
 
 
-def _ip_block(block: Object, field: str) -> list[Cause]:
+def _ip_block(block: Object, field: str, held: Collection[str]) -> list[Cause]:
     text = block.get("cidr", "")
     if not text:
         return [required(f"{field}.cidr")]
-    causes = cidr(text, f"{field}.cidr")
-    network = parse_cidr(text)
+    causes, network = legacy_cidr(text, f"{field}.cidr", held), parse_range(text)
     if network is None:
         return causes
     for index, value in enumerate(block.get("except") or ()):
-        path, inner = f"{field}.except[{index}]", parse_cidr(value)
+        path, inner = f"{field}.except[{index}]", parse_range(value)
+        causes += legacy_cidr(value, path, held)
         if inner is None:
-            causes.append(invalid_value(path, value, CIDR_MESSAGE))
-        elif inner.network_address not in network or network.prefixlen >= inner.prefixlen:
+            continue
+        within = inner.version == network.version and inner.network_address in network
+        if not within or network.prefixlen >= inner.prefixlen:
             causes.append(invalid_value(path, value, "must be a strict subset of `cidr`"))
     return causes
 
@@ -263,23 +306,18 @@ def _ip_block(block: Object, field: str) -> list[Cause]:
 
 def ip_address(obj: Object) -> list[Cause]:
     """An address, by its name, belongs to something."""
-    name = obj["metadata"].get("name", "")
-    address = parse_ip(name)
-    causes: list[Cause] = []
-    if address is None:
-        causes.append(invalid_value("metadata.name", name, IP_MESSAGE))
-    elif str(address) != name:
-        causes.append(invalid_value("metadata.name", name, f'must be in canonical form ("{address}")'))
+    causes = strict_ip(obj["metadata"].get("name", ""), "metadata.name")
     reference, field = obj["spec"].get("parentRef"), "spec.parentRef"
     if reference is None:
         return [*causes, required(field)]
-    for member in ("resource", "name"):
-        value, path = reference.get(member, ""), f"{field}.{member}"
-        causes += wrong(path, value, names.path_segment(value)) if value else [required(path)]
     if reference.get("group"):
         causes += dns_subdomain(reference["group"], f"{field}.group")
-    if reference.get("namespace"):
-        causes += wrong(f"{field}.namespace", reference["namespace"], names.path_segment(reference["namespace"]))
+    for member in ("resource", "name", "namespace"):
+        value, path = reference.get(member, ""), f"{field}.{member}"
+        if value:
+            causes += wrong(path, value, names.path_segment(value))
+        elif member != "namespace":
+            causes.append(required(path))
     return causes
 
 
@@ -294,20 +332,13 @@ def service_cidr(obj: Object) -> list[Cause]:
     ranges, field = obj["spec"].get("cidrs") or [], "spec.cidrs"
     if not ranges:
         return [required(field, "at least one CIDR required")]
-    causes: list[Cause] = []
     if len(ranges) > 2:
-        causes.append(invalid_value(field, ranges, "may only hold up to 2 values"))
-    parsed = [parse_cidr(value) for value in ranges]
-    known = [network for network in parsed if network is not None]
-    if len(ranges) == 2 and len(known) == 2 and not dual_stack(known):
+        return [invalid_value(field, ranges, "may only hold up to 2 values")]
+    known = [network for network in map(parse_range, ranges) if network is not None]
+    if len(ranges) == 2 and not dual_stack(known):
         detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
-        causes.append(invalid_value(field, ranges, detail))
-    for index, (value, network) in enumerate(zip(ranges, parsed, strict=True)):
-        if network is None:
-            causes.append(invalid_value(f"{field}[{index}]", value, CIDR_MESSAGE))
-        elif str(network) != value:
-            causes.append(invalid_value(f"{field}[{index}]", value, f'must be in canonical form ("{network}")'))
-    return causes
+        return [invalid_value(field, ranges, detail)]
+    return [cause for index, value in enumerate(ranges) for cause in strict_cidr(value, f"{field}[{index}]")]
 
 
 def service_cidr_update(new: Object, old: Object) -> list[Cause]:
