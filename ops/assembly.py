@@ -6,7 +6,7 @@ No settings file, no Postgres and no signals here: values arrive as plain argume
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -22,6 +22,7 @@ from kubechronicle.actors.loops.cluster_ip_repair import ClusterIPRepair
 from kubechronicle.actors.loops.garbage_collector import GarbageCollector
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
 from kubechronicle.actors.loops.node_port_repair import NodePortRepair
+from kubechronicle.actors.loops.rbac_bootstrap import ClusterRoleAggregation, RbacBootstrap
 from kubechronicle.actors.loops.resource_quota import ResourceQuotaLoop
 from kubechronicle.actors.loops.root_ca_publisher import RootCAPublisher
 from kubechronicle.actors.loops.service_accounts import ServiceAccountLoop
@@ -42,6 +43,8 @@ from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views import Views
 from kubechronicle.http.app import HttpApplication, HttpSettings, build_application
 from kubechronicle.http.authentication.chain import Authenticator
+from kubechronicle.http.authorization.decision import AlwaysAllow, AlwaysDeny, Authorizer
+from kubechronicle.http.authorization.rbac import RbacAuthorizer
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.listener import Server, serve
 from kubechronicle.http.metrics import Reading
@@ -53,7 +56,7 @@ log = logging.getLogger(__name__)
 # The control loops by the name --controllers knows them by.
 CONTROLLERS = (
     "namespace", "serviceaccount", "storage-protection", "garbage-collector", "root-ca-cert-publisher", "resourcequota",
-    "service-cidr",
+    "service-cidr", "clusterrole-aggregation",
 )  # fmt: skip
 # What kube-controller-manager calls them, where that is something else.
 CONTROLLER_ALIASES = {
@@ -64,6 +67,15 @@ CONTROLLER_ALIASES = {
     "resourcequota-controller": "resourcequota",
     "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
     "service-cidr-controller": "service-cidr",
+    "clusterrole-aggregation-controller": "clusterrole-aggregation",
+}
+
+
+# What --authorization-mode may name.
+AUTHORIZERS: Mapping[str, Callable[[Views], Authorizer]] = {
+    "AlwaysAllow": lambda views: AlwaysAllow(),
+    "AlwaysDeny": lambda views: AlwaysDeny(),
+    "RBAC": RbacAuthorizer,
 }
 
 
@@ -77,6 +89,7 @@ class Plan:
     services: ServiceNetwork
     http: HttpSettings
     authenticators: Sequence[Authenticator] = ()
+    authorization_modes: Sequence[str] = ("RBAC",)
     controllers: frozenset[str] = frozenset(CONTROLLERS)
     root_ca: bytes = b""
     admission_plugins: frozenset[str] = plugins.DEFAULT
@@ -169,10 +182,12 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         Check("poststarthook/start-kubernetes-service-cidr-controller", ranges_made),
         Check("shutdown", not_draining, live=False),
     ]
-    application = build_application(store, plan.authenticators, checks, plan.http)
+    authorizers = [AUTHORIZERS[mode](views) for mode in plan.authorization_modes]
+    application = build_application(store, plan.authenticators, authorizers, checks, plan.http)
     loops = [
         ChildSpec(name="bootstrap", run=bootstrap.run),
         ChildSpec(name="api-services", run=APIServices(store).run),
+        ChildSpec(name="rbac-bootstrap", run=RbacBootstrap(store).run),
         ChildSpec(name="cluster-ip-repair", run=cluster_ips.run),
         ChildSpec(name="node-port-repair", run=node_ports.run),
     ]
@@ -184,6 +199,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         loops.append(ChildSpec(name="service-cidr", run=ServiceCIDRLoop(store).run))
     if "storage-protection" in plan.controllers:
         loops.append(ChildSpec(name="storage-protection", run=StorageProtectionLoop(store).run))
+    if "clusterrole-aggregation" in plan.controllers:
+        loops.append(ChildSpec(name="clusterrole-aggregation", run=ClusterRoleAggregation(store).run))
     if "garbage-collector" in plan.controllers:
         loops.append(ChildSpec(name="garbage-collector", run=GarbageCollector(store).run))
     if "resourcequota" in plan.controllers:
