@@ -6,12 +6,10 @@ their kinds.
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any, Final
 
-from kubechronicle.api import quantity
 from kubechronicle.api.builtin.defaults_groups import TEMPLATE_GENERATION
-from kubechronicle.api.encoding import copy_object
+from kubechronicle.api.builtin.hooks_pods import drop_disabled, new_template, template_gates
 from kubechronicle.api.strategy import keep
 
 Object = dict[str, Any]
@@ -53,120 +51,6 @@ def secret_type_stays(new: Object, old: Object) -> None:
         keep("type", new, old)
 
 
-# -- pods -------------------------------------------------------------------------------------------------------------
-
-_QOS_RESOURCES: Final = ("cpu", "memory")
-
-
-def new_pod(new: Object) -> None:
-    """A pod begins pending, with its class of service; gated ones say so."""
-    spec = new["spec"]
-    new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
-    if spec.get("schedulingGates"):
-        new["status"]["conditions"] = [
-            {
-                "type": "PodScheduled",
-                "status": "False",
-                "lastProbeTime": None,
-                "lastTransitionTime": new["metadata"]["creationTimestamp"],
-                "reason": "SchedulingGated",
-                "message": "Scheduling is blocked due to non-empty scheduling gates",
-            }
-        ]
-
-
-def qos_class(spec: Object) -> str:
-    """Return Guaranteed, Burstable or BestEffort (Kubernetes' ``ComputePodQOS``)."""
-    pod_level = spec.get("resources")
-    if pod_level:
-        sources = [pod_level]
-    else:
-        holders = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
-        sources = [holder.get("resources") or {} for holder in holders]
-    requests: dict[str, Decimal] = {}
-    limits: dict[str, Decimal] = {}
-    guaranteed = True
-    for resources in sources:
-        _add_positive(requests, resources.get("requests"))
-        found = _add_positive(limits, resources.get("limits"))
-        guaranteed = guaranteed and found == set(_QOS_RESOURCES)
-    if not requests and not limits:
-        return "BestEffort"
-    if (
-        guaranteed
-        and len(requests) == len(limits)
-        and all(limits.get(name) == value for name, value in requests.items())
-    ):
-        return "Guaranteed"
-    return "Burstable"
-
-
-def _add_positive(total: dict[str, Decimal], amounts: Object | None) -> set[str]:
-    found = set()
-    for name, amount in (amounts or {}).items():
-        value = quantity.value_of(amount)
-        if name in _QOS_RESOURCES and value > 0:
-            found.add(name)
-            total[name] = total.get(name, Decimal(0)) + value
-    return found
-
-
-def pod_status_keeps(new: Object, old: Object) -> None:
-    """What a kubelet's status cannot remove: the class of service and what generation was observed."""
-    status, held = new.setdefault("status", {}), old.get("status") or {}
-    for name in ("qosClass", "observedGeneration"):
-        if not status.get(name) and held.get(name):
-            status[name] = held[name]
-    observed: dict[str, list[int]] = {}
-    for condition in held.get("conditions") or ():
-        observed.setdefault(condition.get("type", ""), []).append(condition.get("observedGeneration", 0))
-    for condition in status.get("conditions") or ():
-        earlier = observed.get(condition.get("type", ""))
-        generation = earlier.pop(0) if earlier else 0
-        if generation and not condition.get("observedGeneration"):
-            condition["observedGeneration"] = generation
-    _fill_pod_ips(status)
-
-
-def _fill_pod_ips(status: Object) -> None:
-    """podIP is the first of podIPs."""
-    if status.get("podIP") and not status.get("podIPs"):
-        status["podIPs"] = [{"ip": status["podIP"]}]
-    elif status.get("podIPs") and not status.get("podIP"):
-        status["podIP"] = status["podIPs"][0].get("ip", "")
-
-
-def _only_spec_fields(new: Object, old: Object, *names: str) -> None:
-    spec: Object = copy_object(old["spec"])
-    for name in names:
-        keep(name, spec, new["spec"])
-    if spec != old["spec"]:
-        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-    new["spec"] = spec
-    keep("status", new, old)
-
-
-def only_ephemeral_containers(new: Object, old: Object) -> None:
-    """The ephemeralcontainers subresource changes spec.ephemeralContainers only."""
-    _only_spec_fields(new, old, "ephemeralContainers")
-
-
-def only_resources(new: Object, old: Object) -> None:
-    """The resize subresource changes resources and resize policies only."""
-    containers = {}
-    for group in ("containers", "initContainers"):
-        wanted, held = new["spec"].get(group) or [], copy_object(old["spec"].get(group) or [])
-        if [each.get("name") for each in wanted] != [each.get("name") for each in held]:
-            continue
-        for one, other in zip(held, wanted, strict=True):
-            for name in ("resources", "resizePolicy"):
-                keep(name, one, other)
-        if held:
-            containers[group] = held
-    new["spec"] = {**new["spec"], **containers}
-    _only_spec_fields(new, old, "resources", *containers)
-
-
 # -- storage ----------------------------------------------------------------------------------------------------------
 
 
@@ -196,8 +80,10 @@ def new_claim(new: Object) -> None:
     """A claim begins pending; its data source has an older and a newer form."""
     new["status"] = {"phase": "Pending"}
     spec = new["spec"]
+    if (spec.get("dataSourceRef") or {}).get("namespace"):
+        del spec["dataSourceRef"]  # CrossNamespaceVolumeDataSource is off
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if source and not _is_data_source(source):
+    if source and not reference and not _is_data_source(source):
         del spec["dataSource"]
     elif source and not reference:
         spec["dataSourceRef"] = dict(source)
@@ -210,6 +96,7 @@ def new_claim(new: Object) -> None:
 
 def deployment_annotations_count(new: Object, old: Object) -> None:
     """New annotations are a new generation, too: they are copied to replica sets."""
+    template_gates(new, old)
     before, after = old["metadata"].get("annotations"), new["metadata"].get("annotations")
     if before != after and new["spec"] == old["spec"]:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -217,6 +104,7 @@ def deployment_annotations_count(new: Object, old: Object) -> None:
 
 def new_daemon_set(new: Object) -> None:
     """The template's generation is kept in an annotation that old clients read."""
+    new_template(new)
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
 
 
@@ -224,6 +112,7 @@ def daemon_set_template_generation(new: Object, old: Object) -> None:
     """Count changes of the template."""
     held = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
     generation = int(held) if held.isdigit() else 0
+    template_gates(new, old)
     if new["spec"].get("template") != old["spec"].get("template"):
         generation += 1
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(generation)
@@ -231,6 +120,7 @@ def daemon_set_template_generation(new: Object, old: Object) -> None:
 
 def stateful_set_gates(new: Object, old: Object | None = None) -> None:
     """maxUnavailable is of a feature that is off: it stays only where it is already."""
+    new_template(new)
     rolling = (new["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     held = ((old or {}).get("spec", {}).get("updateStrategy") or {}).get("rollingUpdate") or {}
     if "maxUnavailable" in rolling and "maxUnavailable" not in held:
@@ -252,6 +142,7 @@ _JOB_LABELS: Final = (
 
 def new_job(new: Object) -> None:
     """A job selects its pods by its own uid, unless it says otherwise."""
+    new_template(new)
     spec = new["spec"]
     if spec.get("manualSelector"):
         return
@@ -259,11 +150,32 @@ def new_job(new: Object) -> None:
     template = spec["template"].setdefault("metadata", {})
     labels = template.setdefault("labels", {})
     for label, source in _JOB_LABELS:
-        labels[label] = metadata[source]
+        labels.setdefault(label, metadata[source])  # another one is refused by validation
     selector = spec.get("selector") or {}
     matching = dict(selector.get("matchLabels") or {})
     matching.setdefault("batch.kubernetes.io/controller-uid", metadata["uid"])
     spec["selector"] = {**selector, "matchLabels": matching}
+
+
+def new_cron_job(new: Object) -> None:
+    """Drop what belongs to features that are off from the template of the jobs' pods."""
+    job = (new["spec"].get("jobTemplate") or {}).get("spec") or {}
+    drop_disabled((job.get("template") or {}).get("spec") or {})
+
+
+def cron_job_gates(new: Object, old: Object) -> None:
+    """The same for an update."""
+    new_cron_job(new)
+
+
+def new_pod_template(new: Object) -> None:
+    """Drop what belongs to features that are off."""
+    drop_disabled((new.get("template") or {}).get("spec") or {})
+
+
+def pod_template_gates(new: Object, old: Object) -> None:
+    """The same for an update."""
+    new_pod_template(new)
 
 
 # -- certificates -----------------------------------------------------------------------------------------------------

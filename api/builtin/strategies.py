@@ -12,6 +12,7 @@ from typing import Final
 
 from kubechronicle.api.builtin import (
     hooks,
+    hooks_pods,
     hooks_services,
     validation,
     validation_apps,
@@ -71,7 +72,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         returns_deleted=True,
         validates_whole_update=False,
         validates_spec_update=False,
-        prepare_create=hooks.new_pod,
+        prepare_create=hooks_pods.new_pod,
+        prepare_update=hooks_pods.pod_gates,
         validate=validation_pods.pod,
         validate_update=validation_pods.pod_update,
         subresources=MappingProxyType(
@@ -79,16 +81,16 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
                 "status": status_update(
                     "spec",
                     metadata=("ownerReferences",),
-                    prepare=hooks.pod_status_keeps,
+                    prepare=hooks_pods.pod_status_keeps,
                     validate_update=validation_pod_subresources.pod_status,
                     reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
                 ),
                 "ephemeralcontainers": SubresourceStrategy(
-                    prepare=hooks.only_ephemeral_containers,
+                    prepare=hooks_pods.only_ephemeral_containers,
                     validate_update=validation_pod_subresources.ephemeral_containers_update,
                 ),
                 "resize": SubresourceStrategy(
-                    prepare=hooks.only_resources, validate_update=validation_pod_subresources.resize
+                    prepare=hooks_pods.only_resources, validate_update=validation_pod_subresources.resize
                 ),
             }
         ),
@@ -147,9 +149,13 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         generation_fields=("template",),
         returns_deleted=True,
         validates_whole_update=False,
+        prepare_create=hooks.new_pod_template,
+        prepare_update=hooks.pod_template_gates,
         validate=validation_apps.pod_template_object,
     ),
     "replicationcontrollers": Strategy(
+        prepare_create=hooks_pods.new_template,
+        prepare_update=hooks_pods.template_gates,
         generation=True,
         dependents=ORPHAN,
         validates_whole_update=False,
@@ -171,6 +177,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     ),
     "serviceaccounts": Strategy(status=False, returns_deleted=True),
     "deployments.apps": Strategy(
+        prepare_create=hooks_pods.new_template,
         generation=True,
         generation_fields=("spec",),
         prepare_update=hooks.deployment_annotations_count,
@@ -180,6 +187,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         subresources=MappingProxyType({"status": _DEPLOYMENT_STATUS}),
     ),
     "replicasets.apps": Strategy(
+        prepare_create=hooks_pods.new_template,
+        prepare_update=hooks_pods.template_gates,
         generation=True,
         validates_whole_update=False,
         validates_twice=True,
@@ -223,6 +232,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         dependents=ORPHAN,
         defaults_again=True,
         prepare_create=hooks.new_job,
+        prepare_update=hooks_pods.template_gates,
         validates_whole_update=False,
         validate=validation_batch.job,
         validate_update=validation_batch.job_update,
@@ -234,6 +244,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         generation=True,
         validates_whole_update=False,
         validates_spec_update=False,
+        prepare_create=hooks.new_cron_job,
+        prepare_update=hooks.cron_job_gates,
         validate=validation_cron.cron_job,
         validate_update=validation_cron.cron_job_update,
         subresources=_STATUS,

@@ -17,7 +17,7 @@ from kubechronicle.api.builtin.checks import (
     qualified_name,
 )
 from kubechronicle.api.builtin.go_shapes import difference, record
-from kubechronicle.api.builtin.hooks import qos_class
+from kubechronicle.api.builtin.hooks_pods import qos_class
 from kubechronicle.api.builtin.network_values import legacy_ip
 from kubechronicle.api.builtin.validation_pods import annotations_stay, metadata_and_spec
 from kubechronicle.api.encoding import copy_object

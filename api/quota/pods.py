@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from kubechronicle.api.builtin.hooks import qos_class
+from kubechronicle.api.builtin.hooks_pods import qos_class
 from kubechronicle.api.builtin.validation_resources import HUGE_PAGES, is_extended
 from kubechronicle.api.quota import amounts
 from kubechronicle.api.quota.amounts import ONE, Usage
