@@ -84,7 +84,7 @@ def document(registry: Registry, path: str, *, server_version: str) -> Document:
     elif version:
         paths = list(operations.paths_of(registry, group, version))
     else:
-        paths = [operations.group_page(group)] if registry.versions(group) else []
+        paths = [operations.group_page(group)] if group and registry.versions(group) else []
     if not paths:
         raise KeyError(path)
     writer = schemas.Writer(v3=True, custom=schemas.custom_definitions(registry.resources(group, version)))
