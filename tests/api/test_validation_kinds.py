@@ -103,7 +103,7 @@ def test_good_objects_are_good(path: str, body: dict[str, Any]) -> None:
         ),
         (
             "discovery.k8s.io/v1/endpointslices",
-            {"addressType": "IPv4", "endpoints": [{"addresses": ["::1"]}], "ports": []},
+            {"addressType": "IPv4", "endpoints": [{"addresses": ["2001:db8::1"]}], "ports": []},
             [("endpoints[0].addresses", "Invalid")],
         ),
         (
