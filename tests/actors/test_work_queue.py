@@ -1,0 +1,112 @@
+"""The work queue of control loops: once each, one worker at a time, failures later."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from kubechronicle.actors.loops.work_queue import WorkQueue
+
+
+async def test_each_key_is_there_once() -> None:
+    queue: WorkQueue[str] = WorkQueue(first=1.0, longest=60.0)
+    for key in "abab":
+        queue.add(key)
+    assert len(queue) == 2
+    assert [await queue.take(), await queue.take()] == ["a", "b"]
+    queue.done("a")
+    queue.done("b")
+    assert len(queue) == 0
+
+
+async def test_what_is_in_hand_is_looked_at_once_more_afterwards(autojump_clock: MockClock) -> None:
+    queue: WorkQueue[str] = WorkQueue(first=1.0, longest=60.0)
+    queue.add("a")
+    assert await queue.take() == "a"
+    queue.add("a")
+    queue.add("a")
+    with pytest.raises(trio.TooSlowError), trio.fail_after(10):
+        await queue.take()
+    queue.done("a")
+    assert await queue.take() == "a"
+    queue.done("a")
+    assert len(queue) == 0
+
+
+async def test_failures_come_back_later_and_later(autojump_clock: MockClock) -> None:
+    queue: WorkQueue[str] = WorkQueue(first=1.0, longest=5.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(queue.run)
+        queue.add("a")
+        await queue.take()
+        waits = []
+        for _ in range(5):
+            before = trio.current_time()
+            queue.retry("a")
+            await queue.take()
+            waits.append(trio.current_time() - before)
+        assert waits == [1.0, 2.0, 4.0, 5.0, 5.0]
+        queue.done("a")
+        queue.add("a")
+        await queue.take()
+        before = trio.current_time()
+        queue.retry("a")
+        await queue.take()
+        assert trio.current_time() - before == 1.0, "what went well once begins anew"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_key_that_is_added_does_not_wait_for_its_time(autojump_clock: MockClock) -> None:
+    queue: WorkQueue[str] = WorkQueue(first=100.0, longest=100.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(queue.run)
+        queue.add("a")
+        await queue.take()
+        queue.later("a", 50.0)
+        queue.add("a")
+        before = trio.current_time()
+        assert await queue.take() == "a"
+        assert trio.current_time() == before
+        queue.done("a")
+        with pytest.raises(trio.TooSlowError), trio.fail_after(1000):
+            await queue.take()
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_added_while_in_hand_is_not_put_off(autojump_clock: MockClock) -> None:
+    queue: WorkQueue[str] = WorkQueue(first=100.0, longest=100.0)
+    queue.add("a")
+    await queue.take()
+    queue.add("a")
+    queue.retry("a")
+    with trio.fail_after(1):
+        assert await queue.take() == "a"
+
+
+async def test_a_cancelled_worker_takes_nothing_along() -> None:
+    queue: WorkQueue[str] = WorkQueue(first=1.0, longest=60.0)
+    found: list[str] = []
+
+    async def work() -> None:
+        found.append(await queue.take())
+
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        async def cancelled() -> None:
+            with scope:
+                await work()
+
+        nursery.start_soon(cancelled)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(work)
+        await wait_all_tasks_blocked()
+        scope.cancel()
+        queue.add("a")
+        queue.add("b")
+        await wait_all_tasks_blocked()
+        assert found == ["a"]
+        nursery.start_soon(work)
+        await wait_all_tasks_blocked()
+    assert found == ["a", "b"]
