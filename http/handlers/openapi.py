@@ -103,7 +103,7 @@ class OpenApi:
 
     async def _answer_v3(self, request: Request, context: Context, path: str) -> Response:
         if path not in self._served:
-            return Response(404)
+            return Response(404, [REVALIDATE])
         media_type = TYPES_V3.get(one_of(request.headers.get("accept"), tuple(TYPES_V3)))
         if media_type is None:
             return Response(406, [VARY, REVALIDATE])
