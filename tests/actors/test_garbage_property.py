@@ -1,8 +1,9 @@
 """Whatever owns whom and is deleted how, with restarts in between: what the collector does is right, by the log.
 
-Programs create ConfigMaps with owners among those created before (there or not) and perhaps somebody's finalizer, change
-owners, delete with every policy, and stop servers, mostly without waiting for the collector. In the end nothing remains
-whose owners are gone; and every single write of the collector is checked against the state it was made in, replayed from the log.
+Programs create ConfigMaps with owners among those created before (there or not) and perhaps somebody's finalizer,
+change owners, delete with every policy, and stop servers, mostly without waiting for the collector. In the end nothing
+remains whose owners are gone; and every single write of the collector is checked against the state it was made in,
+replayed from the log.
 """
 
 from __future__ import annotations
