@@ -43,11 +43,14 @@ class ResourceQuota(AdmissionPlugin):
         if not entries or attributes.object is None:
             return
         evaluator = evaluator_of(attributes.rt.resource)
+        operation, subresource = attributes.operation, attributes.subresource
         if evaluator is None:
             return
+        if subresource and not evaluator.handles(operation, subresource, attributes.object, None):
+            return  # spares taking the quotas apart for every status a kubelet sends
         write = Write(
-            operation=attributes.operation,
-            subresource=attributes.subresource,
+            operation=operation,
+            subresource=subresource,
             new=attributes.object,
             old=attributes.old.object() if attributes.old is not None else None,
         )
