@@ -13,10 +13,13 @@ MAX_REQUEST_URI = 2048
 
 
 class Context:
-    """Filled from the outside in: ``info`` and ``query`` first, then ``user``. ``deadline`` in trio time;
+    """Filled from the outside in: ``info`` and ``query`` first, then ``user``, whom the request counts for, and
+    ``impersonator``, who made it in that name ("": the user itself). ``deadline`` in trio time;
     ``received`` in seconds since the epoch. ``warnings`` become Warning headers of the answer (RFC 7234 §5.5, 299)."""
 
-    __slots__ = ("audit_id", "deadline", "info", "long_running", "query", "received", "user", "warnings")
+    __slots__ = (
+        "audit_id", "deadline", "impersonator", "info", "long_running", "query", "received", "user", "warnings",
+    )  # fmt: skip
 
     def __init__(self, *, info: RequestInfo, query: Query, audit_id: str, deadline: float, received: float) -> None:
         self.info = info
@@ -25,6 +28,7 @@ class Context:
         self.deadline = deadline
         self.received = received
         self.user: User = ANONYMOUS_USER
+        self.impersonator = ""
         self.long_running = False
         self.warnings: list[str] = []
 
@@ -38,6 +42,7 @@ def who(request: Request, context: Context, *, field_manager: str = "") -> Who:
         groups=user.groups,
         uid=user.uid,
         extra=user.extra,
+        impersonator=context.impersonator,
         verb=context.info.verb,
         request_uri=uri[:MAX_REQUEST_URI],
         user_agent=request.headers.get("user-agent")[:MAX_USER_AGENT],

@@ -21,6 +21,7 @@ from kubechronicle.api.status import StatusError
 from kubechronicle.http.answers import status_response
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected
+from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden_message
 from kubechronicle.http.context import Context
 from kubechronicle.http.errors import as_status_error
@@ -218,6 +219,23 @@ def authenticate(services: Services, following: Next) -> Next:
     return filtered
 
 
+def impersonate(services: Services, following: Next) -> Next:
+    """In whose name: the request goes on as the user its Impersonate headers ask for, if it may."""
+    chain = services.authorization
+
+    async def filtered(request: Request) -> Response:
+        if request.headers.has_prefix(impersonation.PREFIX):
+            context = request.attached(Context)
+            wanted = impersonation.wanted_user(request.headers)
+            if wanted is not None:
+                requestor = context.user
+                context.user = impersonation.impersonate(chain, requestor, wanted, context.info)
+                context.impersonator = requestor.name
+        return await following(request)
+
+    return filtered
+
+
 def limit_in_flight(services: Services, following: Next) -> Next:
     """No more requests at once than configured, reads and writes counted apart; watches don't count."""
     reads = services.metrics.in_flight.labels("readOnly")
@@ -318,6 +336,7 @@ FILTERS: tuple[Filter, ...] = (
     identify,
     measure,
     authenticate,
+    impersonate,
     limit_in_flight,
     authorize,
     limit_time,

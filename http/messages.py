@@ -89,6 +89,13 @@ class Headers:
             return []
         return [value for key, value in self._items if key == name]
 
+    def has_prefix(self, prefix: str) -> bool:
+        """Whether any field's name begins with the prefix (in lower case)."""
+        for name in self._first:  # noqa: SIM110 - every request comes by here, and a generator takes twice as long
+            if name.startswith(prefix):
+                return True
+        return False
+
     def __getitem__(self, name: str) -> str:
         return self._first[name.lower()]
 
