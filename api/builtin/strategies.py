@@ -57,12 +57,17 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_update=hooks.namespace_finalizers_stay,
         canonicalize=hooks.label_namespace,
         validates_whole_update=False,
+        validate=validation.namespace,
         returns_deleted=True,
         reset=(("status",),),
         subresources=MappingProxyType(
             {
-                "status": status_update("spec"),
-                "finalize": SubresourceStrategy(prepare=hooks.finalize_namespace, reset=(("status",),)),
+                "status": status_update("spec", validate_update=validation.namespace_status),
+                "finalize": SubresourceStrategy(
+                    prepare=hooks.finalize_namespace,
+                    validate_update=validation.namespace_finalize,
+                    reset=(("status",),),
+                ),
             }
         ),
     ),
@@ -106,7 +111,14 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
             {"status": status_update("spec", validate_update=validation_services.service_status)}
         ),
     ),
-    "endpoints": Strategy(status=False, create_on_update=True, validate=validation_endpoints.endpoints),
+    "endpoints": Strategy(
+        status=False,
+        create_on_update=True,
+        validates_spec_update=False,
+        validates_whole_update=False,
+        validate=validation_endpoints.endpoints,
+        validate_update=validation_endpoints.endpoints_update,
+    ),
     "events": Strategy(
         status=False,
         create_on_update=True,
@@ -121,7 +133,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_spec_update=False,
         validate=validation_quotas.node,
         validate_update=validation_quotas.node_update,
-        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation_quotas.node_update)}),
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation_quotas.node_change)}),
     ),
     "persistentvolumes": Strategy(
         returns_deleted=True,
@@ -251,7 +263,9 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         subresources=_STATUS,
     ),
     "horizontalpodautoscalers.autoscaling": Strategy(
-        subresources=_STATUS,
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation_scaling.autoscaler_status)}
+        ),
         validates_whole_update=False,
         names="segment",
         validate=validation_scaling.autoscaler,

@@ -56,7 +56,7 @@ def config_map(obj: Object) -> list[Cause]:
         causes += [invalid_value(f"binaryData[{key}]", key, problem) for problem in names.config_key(key)]
         size += _base64_length(value)
     if size > MAX_SECRET:
-        causes.append(too_long("", MAX_SECRET))
+        causes.append(too_long("[]", MAX_SECRET))
     return causes
 
 
@@ -119,6 +119,42 @@ def secret(obj: Object) -> list[Cause]:
 def secret_update(new: Object, old: Object) -> list[Cause]:
     """The type never changes; an immutable Secret stays as it is."""
     return immutable("type", new.get("type", ""), old.get("type", "")) + _sealed_update(new, old, "data")
+
+
+# -- namespaces -------------------------------------------------------------------------------------------------------
+
+_STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
+
+
+def _finalizer(name: str, field: str) -> list[Cause]:
+    causes = wrong(field, name, names.qualified_name(name))
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        detail = "name is neither a standard finalizer name nor is it fully qualified"
+        causes.append(invalid_value(field, name, detail))
+    return causes
+
+
+def namespace(obj: Object) -> list[Cause]:
+    """What holds a namespace has a name."""
+    finalizers = obj["spec"].get("finalizers") or ()
+    return [cause for name in finalizers for cause in _finalizer(name, "spec.finalizers")]
+
+
+def namespace_finalize(new: Object, old: Object) -> list[Cause]:
+    """The same where only that is changed."""
+    causes: list[Cause] = []
+    for index, name in enumerate(new["spec"].get("finalizers") or ()):
+        causes += _finalizer(name, f"spec.finalizers[{index}]")
+    return causes
+
+
+def namespace_status(new: Object, old: Object) -> list[Cause]:
+    """A namespace that ends is terminating, any other active."""
+    deleted, phase = bool(new["metadata"].get("deletionTimestamp")), (new.get("status") or {}).get("phase", "")
+    wanted, words = ("Terminating", "not empty") if deleted else ("Active", "empty")
+    if phase == wanted:
+        return []
+    return [invalid_value("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {words}")]
 
 
 # -- others -----------------------------------------------------------------------------------------------------------

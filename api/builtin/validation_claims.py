@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api import quantity
+from kubechronicle.api import names, quantity
 from kubechronicle.api.builtin.checks import (
     dns_label,
     dns_subdomain,
@@ -12,11 +12,13 @@ from kubechronicle.api.builtin.checks import (
     label_selector,
     missing,
     one_of_if_set,
+    wrong,
 )
-from kubechronicle.api.builtin.validation_resources import amount, basic_amount, positive
-from kubechronicle.api.encoding import copy_object
+from kubechronicle.api.builtin.go_shapes import difference, record
+from kubechronicle.api.builtin.validation_resources import amount, basic_amount, is_native, positive
 from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.metadata import validate_annotations, validate_labels
+from kubechronicle.api.strategy import keep
 
 Object = dict[str, Any]
 
@@ -37,8 +39,8 @@ def access_modes(spec: Object, field: str) -> list[Cause]:
     return causes
 
 
-def claim_spec(spec: Object, field: str) -> list[Cause]:
-    """What a claim asks for."""
+def claim_spec(spec: Object, field: str, *, old: Object | None = None) -> list[Cause]:
+    """What a claim asks for. Where ``old`` names a group of data sources, any name of one is taken."""
     causes: list[Cause] = []
     if not spec.get("accessModes"):
         causes.append(required(f"{field}.accessModes", "at least 1 access mode is required"))
@@ -53,14 +55,15 @@ def claim_spec(spec: Object, field: str) -> list[Cause]:
     if spec.get("storageClassName"):
         causes += dns_subdomain(spec["storageClassName"], f"{field}.storageClassName")
     causes += one_of_if_set(spec.get("volumeMode"), VOLUME_MODES, f"{field}.volumeMode")
-    causes += _data_sources(spec, field)
+    causes += _data_sources(spec, field, old or {})
     if spec.get("volumeAttributesClassName"):
         causes += dns_subdomain(spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName")
     return causes
 
 
-def _data_sources(spec: Object, field: str) -> list[Cause]:
+def _data_sources(spec: Object, field: str, old: Object) -> list[Cause]:
     causes: list[Cause] = []
+    any_group = any("apiGroup" in (old.get(name) or {}) for name in ("dataSource", "dataSourceRef"))
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     for name, given in (("dataSource", source), ("dataSourceRef", reference)):
         if given is None:
@@ -71,7 +74,7 @@ def _data_sources(spec: Object, field: str) -> list[Cause]:
         if not group and given.get("kind") != "PersistentVolumeClaim":
             detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
             causes.append(invalid_value(path, given.get("kind", ""), detail))
-        if group:
+        if group and not any_group:
             causes += dns_subdomain(group, f"{path}.apiGroup")
         if given.get("namespace"):
             causes += dns_label(given["namespace"], f"{path}.namespace")
@@ -108,53 +111,92 @@ def claim(obj: Object) -> list[Cause]:
 
 def claim_update(new: Object, old: Object) -> list[Cause]:
     """A claim's volume and class are set once, its size grows once it is bound; all else stays."""
-    causes = claim(new)
-    spec: Object = copy_object(new["spec"])
-    held: Object = copy_object(old["spec"])
+    spec, held = new["spec"], old["spec"]
+    found = claim_spec(spec, "spec", old=held)
+    causes = found + found  # as such, and as part of the change
+    wanted, present = dict(spec), dict(held)
     if not held.get("volumeName"):
-        held["volumeName"] = spec.get("volumeName", "")
-        spec.setdefault("volumeName", "")
+        keep("volumeName", present, wanted)
+    causes += _storage_class(new, old, wanted)
+    bound = (new.get("status") or {}).get("phase") == "Bound"
+    if bound:
+        wanted["resources"] = _with_size(spec.get("resources") or {}, held.get("resources") or {})
+        keep("volumeAttributesClassName", wanted, held)
+    shown = [record(each, "PersistentVolumeClaimSpec", compared=True) for each in (present, wanted)]
+    if wanted != present and shown[0] != shown[1]:
+        shown = [record(each, "PersistentVolumeClaimSpec") for each in (present, wanted)]
+        causes.append(forbidden("spec", f"{CLAIM_UPDATE}\n{difference(*shown)}"))
+    sizes = [((each.get("resources") or {}).get("requests") or {}).get("storage", "0") for each in (spec, held)]
+    if sizes[0] != sizes[1] and quantity.value_of(sizes[0]) < quantity.value_of(sizes[1]):
+        capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
+        if quantity.value_of(sizes[0]) <= quantity.value_of(capacity):
+            causes.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+    causes += immutable("volumeMode", spec.get("volumeMode"), held.get("volumeMode"))
+    return causes + _attributes_class_stays(spec, old)
+
+
+def _storage_class(new: Object, old: Object, wanted: Object) -> list[Cause]:
+    """A claim's class may move from its annotation to its field, or be set for the first time: then ``wanted`` gets
+    the old one, so that it does not count as a change."""
     before = (old["metadata"].get("annotations") or {}).get(BETA_STORAGE_CLASS)
     after = (new["metadata"].get("annotations") or {}).get(BETA_STORAGE_CLASS)
-    wanted = spec.get("storageClassName")
-    if held.get("storageClassName") is None and wanted is not None and before in (None, wanted):
-        spec.pop("storageClassName", None)
-    elif (before or "") != (after or ""):
-        causes += immutable(f"metadata.annotations.{BETA_STORAGE_CLASS}", after or "", before or "")
-    size = (spec.get("resources") or {}).get("requests", {}).get("storage")
-    held_size = (held.get("resources") or {}).get("requests", {}).get("storage")
-    if (new.get("status") or {}).get("phase") == "Bound":
-        if size is not None and held_size is not None:
-            spec["resources"]["requests"]["storage"] = held_size
-        if spec.get("volumeAttributesClassName") is not None:
-            spec.pop("volumeAttributesClassName")
-            held.pop("volumeAttributesClassName", None)
-    if spec != held:
-        causes.append(forbidden("spec", CLAIM_UPDATE))
-    if size is not None and held_size is not None and quantity.value_of(size) < quantity.value_of(held_size):
-        capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
-        if quantity.value_of(size) <= quantity.value_of(capacity):
-            causes.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
-    causes += immutable("volumeMode", new["spec"].get("volumeMode"), old["spec"].get("volumeMode"))
-    return causes + _attributes_class_stays(new["spec"], old["spec"])
-
-
-def _attributes_class_stays(spec: Object, held: Object) -> list[Cause]:
-    if held.get("volumeAttributesClassName") is None:
+    name, unset = wanted.get("storageClassName"), old["spec"].get("storageClassName") is None
+    if before is not None and unset and name == before and after in (None, before):
+        wanted.pop("storageClassName", None)
         return []
-    field = "spec.volumeAttributesClassName"
-    if spec.get("volumeAttributesClassName") is None:
-        return [forbidden(field, "update from non-nil value to nil is forbidden")]
-    if not spec["volumeAttributesClassName"] and held["volumeAttributesClassName"]:
-        return [forbidden(field, "update from non-nil value to an empty string is forbidden")]
-    return []
+    if unset and name is not None and before in (None, name):
+        wanted.pop("storageClassName", None)
+    return immutable(f"metadata.annotations.{BETA_STORAGE_CLASS}", after or "", before or "")
+
+
+def _with_size(resources: Object, held: Object) -> Object:
+    """Resources with the size of the held ones: that of a bound claim may grow."""
+    if resources.get("requests") is None:
+        return resources
+    size = (held.get("requests") or {}).get("storage", "0")
+    return {**resources, "requests": {**resources["requests"], "storage": size}}
+
+
+def _attributes_class_stays(spec: Object, old: Object) -> list[Cause]:
+    """A volume that has a class of attributes keeps one."""
+    name = spec.get("volumeAttributesClassName")
+    current = (old.get("status") or {}).get("currentVolumeAttributesClassName")
+    if name == old["spec"].get("volumeAttributesClassName") or current is None or name:
+        return []
+    what = "nil" if name is None else "empty string"
+    detail = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+    return [forbidden("spec.volumeAttributesClassName", detail)]
+
+
+_RESIZE_STATUSES: Final = (
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+)
+
+
+def _resource_key(name: str, field: str) -> list[Cause]:
+    problems = names.qualified_name(name)
+    if problems:
+        return wrong(field, name, problems)
+    return [not_supported(field, name, ("storage",))] if is_native(name) and name != "storage" else []
 
 
 def claim_status(new: Object, old: Object) -> list[Cause]:
-    """Capacities are amounts."""
+    """Capacities are amounts; how far a growing claim has come is told for its storage."""
     status = new.get("status") or {}
     causes: list[Cause] = []
-    for part in ("capacity", "allocatedResources"):
-        for name, given in (status.get(part) or {}).items():
-            causes += basic_amount(given, f"status.{part}[{name}]")
+    for name, given in (status.get("capacity") or {}).items():
+        causes += basic_amount(given, f"status.capacity[{name}]")
+    field = "status.allocatedResourceStatuses"
+    for name, state in (status.get("allocatedResourceStatuses") or {}).items():
+        causes += _resource_key(name, field)
+        if state not in _RESIZE_STATUSES:
+            causes.append(not_supported(field, name, _RESIZE_STATUSES))
+    field = "status.allocatedResources"
+    for name, given in (status.get("allocatedResources") or {}).items():
+        found = _resource_key(name, field)
+        causes += found or basic_amount(given, f"{field}[{name}]") or amount("storage", given, f"{field}[{name}]")
     return causes

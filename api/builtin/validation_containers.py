@@ -38,8 +38,8 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a container's rules need to know of its pod. ``volumes`` are the good ones, by name; ``system`` is the name
-    of its operating system. ``files`` gathers which variables come from files of which volumes."""
+    """What a container's rules need to know of its pod. ``volumes`` are the good ones, by name; ``files`` gathers
+    which variables come from files of which volumes."""
 
     volumes: dict[str, Object]
     claims: frozenset[str]
@@ -47,7 +47,6 @@ class Surroundings:
     restart_policy: str
     host_users: bool
     is_pod: bool
-    system: str | None = None
     files: list[tuple[str, str]] = dataclass_field(default_factory=list)
 
 
@@ -258,7 +257,7 @@ def _restart_rule(rule: Object, field: str) -> list[Cause]:
 def _beside(given: Object, field: str, around: Surroundings) -> list[Cause]:
     causes: list[Cause] = []
     if given.get("lifecycle"):
-        causes += lifecycle(given["lifecycle"], f"{field}.lifecycle", around.grace, around.system)
+        causes += lifecycle(given["lifecycle"], f"{field}.lifecycle", around.grace)
     for kind in PROBES:
         if given.get(kind) is not None:
             causes += probe(kind, given[kind], f"{field}.{kind}")

@@ -8,12 +8,12 @@ from kubechronicle.api.builtin.checks import (
     PROTOCOLS,
     dns_label,
     dns_subdomain,
-    ip,
     non_special_ip,
     one_of,
     port_number,
     qualified_name,
 )
+from kubechronicle.api.builtin.network_values import legacy_ip
 from kubechronicle.api.field_errors import Cause, required
 
 Object = dict[str, Any]
@@ -35,8 +35,15 @@ def endpoints(obj: Object) -> list[Cause]:
     return causes
 
 
+def endpoints_update(new: Object, old: Object) -> list[Cause]:
+    """The same for an update; what was accepted once stays."""
+    if new.get("subsets") == old.get("subsets"):
+        return []
+    return endpoints(new)
+
+
 def _address(address: Object, field: str) -> list[Cause]:
-    causes = ip(address.get("ip", ""), f"{field}.ip")
+    causes = legacy_ip(address.get("ip", ""), f"{field}.ip")
     if address.get("hostname"):
         causes += dns_label(address["hostname"], f"{field}.hostname")
     if address.get("nodeName") is not None:

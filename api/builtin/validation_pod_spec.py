@@ -12,7 +12,6 @@ from kubechronicle.api.builtin.checks import (
     dns_label,
     dns_subdomain,
     in_range,
-    ip,
     one_of,
     one_of_if_set,
     qualified_name,
@@ -20,6 +19,7 @@ from kubechronicle.api.builtin.checks import (
 )
 from kubechronicle.api.builtin.defaults import container_requests
 from kubechronicle.api.builtin.go_shapes import record
+from kubechronicle.api.builtin.network_values import legacy_ip
 from kubechronicle.api.builtin.validation_containers import (
     Surroundings,
     containers,
@@ -74,13 +74,7 @@ def pod_spec(spec: Object, field: str, pod: Object | None = None) -> list[Cause]
     if spec.get("resourceClaims"):
         causes += _resource_claims(spec["resourceClaims"], f"{field}.resourceClaims", pod)
     around = Surroundings(
-        good,
-        claims,
-        grace,
-        spec.get("restartPolicy", ""),
-        spec.get("hostUsers") is not False,
-        pod is not None,
-        (spec.get("os") or {}).get("name"),
+        good, claims, grace, spec.get("restartPolicy", ""), spec.get("hostUsers") is not False, pod is not None
     )
     usual = spec.get("containers") or ()
     causes += containers(usual, f"{field}.containers", around)
@@ -136,7 +130,7 @@ def _rest(spec: Object, field: str, around: Surroundings) -> list[Cause]:
     if spec.get("tolerations"):
         causes += tolerations(spec["tolerations"], f"{field}.tolerations")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
-        causes += ip(alias.get("ip", ""), f"{field}.hostAliases[{index}].ip")
+        causes += legacy_ip(alias.get("ip", ""), f"{field}.hostAliases[{index}].ip")
         for position, name in enumerate(alias.get("hostnames") or ()):
             causes += dns_subdomain(name, f"{field}.hostAliases[{index}].hostnames[{position}]")
     if spec.get("priorityClassName"):
@@ -270,7 +264,7 @@ def _dns_config(config: Object | None, policy: str, field: str) -> list[Cause]:
         detail = f"must not have more than {MAX_NAME_SERVERS} nameservers"
         causes.append(invalid_value(f"{field}.nameservers", servers, detail))
     for index, server in enumerate(servers):
-        causes += ip(server, f"{field}.nameservers[{index}]")
+        causes += legacy_ip(server, f"{field}.nameservers[{index}]")
     if len(searches) > MAX_SEARCHES:
         detail = f"must not have more than {MAX_SEARCHES} search paths"
         causes.append(invalid_value(f"{field}.searches", searches, detail))

@@ -11,7 +11,7 @@ from kubechronicle.api.builtin.checks import (
     port_number,
     port_number_or_name,
 )
-from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, required
 
 Object = dict[str, Any]
 
@@ -20,19 +20,6 @@ _HEADER_MESSAGE: Final = (
     "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for "
     "validation is '[-A-Za-z0-9]+')"
 )
-SIGNALS_OF_WINDOWS: Final = ("SIGKILL", "SIGTERM")
-_NAMED: Final = (
-    "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT STOP SYS TERM TRAP "
-    "TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ RTMIN RTMAX"
-)
-SIGNALS: Final = tuple(
-    sorted(
-        [f"SIG{name}" for name in _NAMED.split()]
-        + [f"SIGRTMIN+{number}" for number in range(1, 16)]
-        + [f"SIGRTMAX-{number}" for number in range(1, 15)]
-    )
-)
-"""Signals a container of Linux can be stopped with."""
 
 
 def _handler(handler: Object, field: str, grace: int | None, actions: tuple[str, ...]) -> list[Cause]:
@@ -92,20 +79,10 @@ def probe(kind: str, given: Object, field: str) -> list[Cause]:
     return causes
 
 
-def lifecycle(given: Object, field: str, grace: int | None, system: str | None) -> list[Cause]:
-    """Hooks have one handler each; the signal that stops a container is one of its operating system's."""
+def lifecycle(given: Object, field: str, grace: int | None) -> list[Cause]:
+    """Hooks have one handler each."""
     causes: list[Cause] = []
     for name in ("postStart", "preStop"):
         if given.get(name) is not None:
             causes += _handler(given[name], f"{field}.{name}", grace, _HOOK_ACTIONS)
-    signal = given.get("stopSignal")
-    if signal is not None:
-        causes += _stop_signal(signal, f"{field}.stopSignal", system)
     return causes
-
-
-def _stop_signal(signal: str, field: str, system: str | None) -> list[Cause]:
-    if system is None:
-        return [forbidden(field, "may not be set for containers with empty `spec.os.name`")]
-    known = {"linux": SIGNALS, "windows": SIGNALS_OF_WINDOWS}.get(system)
-    return [] if known is None or signal in known else [not_supported(field, signal, known)]

@@ -6,8 +6,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kubechronicle.api import names, quantity
-from kubechronicle.api.builtin.checks import cidr, dual_stack, parse_cidr, wrong
+from kubechronicle.api.builtin.checks import dual_stack, parse_cidr, wrong
 from kubechronicle.api.builtin.go_shapes import shape
+from kubechronicle.api.builtin.network_values import legacy_cidr
 from kubechronicle.api.builtin.validation_resources import (
     amount,
     container_resource_name,
@@ -217,24 +218,30 @@ def _node_amounts(status: Object) -> list[Cause]:
 def node(obj: Object) -> list[Cause]:
     """Taints, capacities and address ranges of a node."""
     spec = obj["spec"]
+    status = obj.get("status") or {}
     causes = taints(spec["taints"], "metadata.taints") if spec.get("taints") else []
-    causes += _node_amounts(obj.get("status") or {})
+    causes += _node_amounts(status)
+    swap = ((status.get("nodeInfo") or {}).get("swap") or {}).get("capacity")
+    if swap is not None and swap <= 0:
+        causes.append(invalid_value("metadata.nodeSwapStatus.capacity", swap, "must be greater than zero"))
     ranges = spec.get("podCIDRs") or []
     for index, value in enumerate(ranges):
-        causes += cidr(value, f"spec.podCIDRs[{index}]")
+        causes += legacy_cidr(value, f"spec.podCIDRs[{index}]")
     if len(ranges) > 1:
         parsed = [each for each in map(parse_cidr, ranges) if each is not None]
         if not dual_stack(parsed) or len(ranges) > 2:
             detail = "may specify no more than one CIDR for each IP family"
             causes.append(invalid_value("spec.podCIDRs", ranges, detail))
-        for index, value in enumerate(ranges):
-            if value in ranges[:index]:
-                causes.append(duplicate(f"spec.podCIDRs[{index}]", value))
     return causes
 
 
 def node_update(new: Object, old: Object) -> list[Cause]:
     """Address ranges and the provider's id are set once."""
+    return node(new) + node_change(new, old)
+
+
+def node_change(new: Object, old: Object) -> list[Cause]:
+    """What of that is about the change, and all that is asked of a status."""
     spec, held, status = new["spec"], old["spec"], new.get("status") or {}
     causes = _node_amounts(status)
     addresses = status.get("addresses") or []
@@ -243,8 +250,9 @@ def node_update(new: Object, old: Object) -> list[Cause]:
             causes.append(duplicate(f"status.addresses[{index}]", shape(address, "NodeAddress")))
     refused = 'node updates may not change {} except from "" to valid'
     before, after = held.get("podCIDRs") or [], spec.get("podCIDRs") or []
-    if before and before != after:
-        causes.append(forbidden("spec.podCIDRs", refused.format("podCIDR")))
+    changed = 1 if len(before) != len(after) else sum(one != other for one, other in zip(before, after, strict=True))
+    if before:
+        causes += [forbidden("spec.podCIDRs", refused.format("podCIDR"))] * changed
     if held.get("providerID") and spec.get("providerID") != held["providerID"]:
         causes.append(forbidden("spec.providerID", refused.format("providerID")))
     if spec.get("taints"):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api import names, quantity
-from kubechronicle.api.builtin.checks import label_selector, not_negative
+from kubechronicle.api.builtin.checks import NOT_NEGATIVE, dns_label, label_selector, not_negative
+from kubechronicle.api.builtin.go_shapes import selector
 from kubechronicle.api.builtin.validation_apps import at_most_whole, int_or_percent
+from kubechronicle.api.builtin.validation_resources import container_resource_name
 from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required
 
 Object = dict[str, Any]
@@ -62,43 +64,83 @@ def _target_reference(reference: Object, field: str) -> list[Cause]:
     return causes
 
 
+_LOOKED_AT: Final = ("object", "external", "pods", "resource", "containerResource")
+"""Sources in the order in which Kubernetes looks for them: the first it finds is the one it checks."""
+
+
 def _metric(metric: Object, field: str) -> list[Cause]:
     kind = metric.get("type", "")
-    if not kind:
-        return [required(f"{field}.type", "must specify a metric source type")]
-    if kind not in SOURCES:
-        unsupported = not_supported(f"{field}.type", kind, sorted(SOURCES))
-        return [unsupported, unsupported]
     causes: list[Cause] = []
-    given = [source for source in SOURCES.values() if metric.get(source) is not None]
-    source = SOURCES[kind]
-    for other in given:
-        if other != source:
-            detail = "must populate the given metric source only"
-            causes.append(forbidden(f"{field}.{other}", detail))
-    if source not in given:
+    if not kind:
+        causes.append(required(f"{field}.type", "must specify a metric source type"))
+    unsupported = not_supported(f"{field}.type", kind, sorted(SOURCES))
+    if kind not in SOURCES:
+        causes.append(unsupported)
+    given = [source for source in _LOOKED_AT if metric.get(source) is not None]
+    if given:
+        causes += _source(metric[given[0]], given[0], f"{field}.{given[0]}")
+    source = SOURCES.get(kind)
+    if source is None:
+        causes.append(unsupported)
+    elif source not in given:
         causes.append(required(f"{field}.{source}", "must populate information for the given metric source"))
-        return causes
-    return causes + _source(metric[source], source, f"{field}.{source}")
+    if len(given) != 1:
+        detail = "must populate the given metric source only"
+        causes += [forbidden(f"{field}.{other}", detail) for other in given if other != source]
+    return causes
 
 
 def _source(metric: Object, source: str, field: str) -> list[Cause]:
     causes: list[Cause] = []
     target = metric.get("target") or {}
     if source in ("resource", "containerResource"):
-        if not metric.get("name"):
+        name, container = metric.get("name", ""), metric.get("container", "")
+        if not name:
             causes.append(required(f"{field}.name", "must specify a resource name"))
-        if source == "containerResource" and not metric.get("container"):
-            causes.append(required(f"{field}.container", "must specify a container name"))
+        elif source == "containerResource":
+            causes += container_resource_name(name, f"{field}.name")
+        if source == "containerResource":
+            path = f"{field}.container"
+            causes += dns_label(container, path) if container else [required(path, "must specify a container")]
     else:
+        if source == "object":
+            causes += _target_reference(metric.get("describedObject") or {}, f"{field}.describedObject")
         name = (metric.get("metric") or {}).get("name", "")
         if not name:
             causes.append(required(f"{field}.metric.name", "must specify a metric name"))
         else:
             causes += [invalid_value(f"{field}.metric.name", name, problem) for problem in names.path_segment(name)]
-    if source == "object":
-        causes += _target_reference(metric.get("describedObject") or {}, f"{field}.describedObject")
     return causes + _target(target, source, f"{field}.target")
+
+
+_TARGETS: Final = {
+    "object": (("value", "averageValue"), "averageValue", "must set either a target value or averageValue"),
+    "external": (
+        ("value", "averageValue"),
+        "averageValue",
+        "must set either a target value for metric or a per-pod target",
+    ),
+    "pods": (("averageValue",), "averageValue", "must specify a positive target averageValue"),
+    "resource": (
+        ("averageUtilization", "averageValue"),
+        "averageUtilization",
+        "must set either a target raw value or a target utilization",
+    ),
+}
+"""(members of which one must be given, the one that is asked for, in which words) by source."""
+
+_NOT_BOTH: Final = {
+    "external": (
+        ("value", "averageValue"),
+        "value",
+        "may not set both a target value for metric and a per-pod target",
+    ),
+    "resource": (
+        ("averageUtilization", "averageValue"),
+        "averageValue",
+        "may not set both a target raw value and a target utilization",
+    ),
+}
 
 
 def _target(target: Object, source: str, field: str) -> list[Cause]:
@@ -106,7 +148,7 @@ def _target(target: Object, source: str, field: str) -> list[Cause]:
     kind = target.get("type", "")
     if not kind:
         causes.append(required(f"{field}.type", "must specify a metric target type"))
-    elif kind not in ("Utilization", "Value", "AverageValue"):
+    if kind not in ("Utilization", "Value", "AverageValue"):
         causes.append(invalid_value(f"{field}.type", kind, "must be either Utilization, Value, or AverageValue"))
     for name in ("value", "averageValue"):
         if target.get(name) is not None and quantity.value_of(target[name]) <= 0:
@@ -114,16 +156,14 @@ def _target(target: Object, source: str, field: str) -> list[Cause]:
     utilization = target.get("averageUtilization")
     if utilization is not None and utilization < 1:
         causes.append(invalid_value(f"{field}.averageUtilization", utilization, "must be greater than 0"))
-    if source in ("resource", "containerResource"):
-        if utilization is None and target.get("averageValue") is None:
-            detail = "must set either a target raw value or a target utilization"
-            causes.append(required(f"{field}.averageUtilization", detail))
-    elif source == "pods":
-        if target.get("averageValue") is None:
-            causes.append(required(f"{field}.averageValue", "must specify a positive target averageValue"))
-    elif target.get("value") is None and target.get("averageValue") is None:
-        detail = "must set either a target value or averageValue"
-        causes.append(required(f"{field}.averageValue", detail))
+    source = "resource" if source == "containerResource" else source
+    members, asked, words = _TARGETS[source]
+    if all(target.get(name) is None for name in members):
+        causes.append(required(f"{field}.{asked}", words))
+    if source in _NOT_BOTH:
+        members, asked, words = _NOT_BOTH[source]
+        if all(target.get(name) is not None for name in members):
+            causes.append(forbidden(f"{field}.{asked}", words))
     return causes
 
 
@@ -153,7 +193,15 @@ def _rules(rules: Object, field: str) -> list[Cause]:
         if period > MAX_PERIOD:
             detail = f"must be less than or equal to {MAX_PERIOD}"
             causes.append(invalid_value(f"{path}.periodSeconds", period, detail))
+    tolerance = rules.get("tolerance")
+    if tolerance is not None and quantity.value_of(tolerance) < 0:
+        causes.append(invalid_value(f"{field}.tolerance", tolerance, NOT_NEGATIVE))
     return causes
+
+
+def autoscaler_status(new: Object, old: Object) -> list[Cause]:
+    """Counts are not negative."""
+    return not_negative(new.get("status") or {}, "status", "currentReplicas", "desiredReplicas")
 
 
 def disruption_budget(obj: Object) -> list[Cause]:
@@ -164,7 +212,7 @@ def disruption_budget(obj: Object) -> list[Cause]:
     if low is not None and high is not None:
         shown = {
             "MinAvailable": low,
-            "Selector": spec.get("selector"),
+            "Selector": selector(spec.get("selector")),
             "MaxUnavailable": high,
             "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
         }

@@ -195,7 +195,7 @@ def _sysctls(given: list[Object], spec: Object, field: str) -> list[Cause]:
 
 _POLICIES: Final = (
     ("supplementalGroupsPolicy", ("Merge", "Strict")),
-    ("seLinuxChangePolicy", ("MountOption", "Recursive")),
+    ("seLinuxChangePolicy", ("Recursive",)),  # MountOption belongs to SELinuxMount, which is off
 )
 
 

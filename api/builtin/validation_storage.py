@@ -84,7 +84,8 @@ def persistent_volume(obj: Object) -> list[Cause]:
 
 def persistent_volume_update(new: Object, old: Object) -> list[Cause]:
     """Where the data is never changes."""
-    causes = persistent_volume(new)
+    found = persistent_volume(new)
+    causes = found + found  # as such, and as part of the change
     spec, held = new["spec"], old["spec"]
     sources = [{name: each[name] for name in PERSISTENT_SOURCES if name in each} for each in (spec, held)]
     if all("csi" in each for each in sources) and "controllerExpandSecretRef" not in sources[1]["csi"]:
