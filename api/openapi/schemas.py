@@ -144,6 +144,8 @@ class Writer:
         made.pop("enum", None)  # of apiVersion and kind: the carrying package's addition
         if enum is not None:
             made["enum"] = list(enum)
+            if "description" in made:
+                made["description"] += _listed(enum)
         if default is not None:
             made["default"] = default
         if "$ref" not in schema:
@@ -161,6 +163,11 @@ class Writer:
         if "type" in made:
             made["type"] = _word(schema)
         return made
+
+
+def _listed(enum: tuple[str, ...]) -> str:
+    """What kube-openapi adds to a description, for readers who are not shown the enum."""
+    return "\n\nPossible enum values:" + "".join(f'\n - `"{value}"`' for value in enum)
 
 
 _STRUCTURE: Final = frozenset({"$ref", "properties", "items", "additionalProperties"})

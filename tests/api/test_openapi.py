@@ -362,6 +362,14 @@ def test_defaults_and_enums(definition: str, field: str, expected: dict[str, Any
     assert plain.get("enum") == expected.get("enum")
 
 
+def test_values_are_told_in_the_description_too() -> None:
+    for found in (schema(CORE + "Container"), whole()["definitions"][CORE + "Container"]):
+        described = found["properties"]["imagePullPolicy"]["description"]
+        assert described.endswith(
+            'Possible enum values:\n - `"Always"`\n - `"IfNotPresent"`\n - `"Never"`'
+        )
+
+
 def test_selector_of_a_workload_has_no_default() -> None:
     spec = schema("io.k8s.api.apps.v1.DeploymentSpec", "apis/apps/v1")["properties"]
     assert "default" not in spec["selector"]  # a pointer in Go
