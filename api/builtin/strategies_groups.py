@@ -20,6 +20,7 @@ from kubechronicle.api.builtin import (
     validation_endpoint_slices,
     validation_flow,
     validation_network,
+    validation_policies,
     validation_scaling,
     validation_services,
     validation_storage_classes,
@@ -233,12 +234,12 @@ GROUPS: Final[Mapping[str, Strategy]] = {
     "validatingadmissionpolicies.admissionregistration.k8s.io": Strategy(
         generation=True,
         unconditional_update=False,
-        validate=validation_admission.validating_policy,
-        subresources=_only_status(validation_admission.policy_status),
+        validate=validation_policies.validating_policy,
+        subresources=_only_status(validation_policies.policy_status),
     ),
-    "validatingadmissionpolicybindings.admissionregistration.k8s.io": _policy(validation_admission.validating_binding),
-    "mutatingadmissionpolicies.admissionregistration.k8s.io": _policy(validation_admission.mutating_policy),
-    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": _policy(validation_admission.mutating_binding),
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": _policy(validation_policies.validating_binding),
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": _policy(validation_policies.mutating_policy),
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": _policy(validation_policies.mutating_binding),
     "customresourcedefinitions.apiextensions.k8s.io": Strategy(
         generation=True, unconditional_update=False, subresources=_STATUS, kube_finalizers=False
     ),

@@ -190,5 +190,5 @@ def _drop_topology(new: Object, old: Object) -> None:
     known = {(one.get("deprecatedTopology") or {}).get(HOSTNAME) for one in old.get("endpoints") or ()} - {None, ""}
     for endpoint in new.get("endpoints") or ():
         node = (endpoint.pop("deprecatedTopology", None) or {}).get(HOSTNAME)
-        if endpoint.get("nodeName") is None and node in known and not names.dns_subdomain(node):
+        if node and endpoint.get("nodeName") is None and node in known and not names.dns_subdomain(node):
             endpoint["nodeName"] = node
