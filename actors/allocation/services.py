@@ -15,6 +15,7 @@ from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import Ports
 from kubechronicle.actors.beside import Beside
 from kubechronicle.api import metadata
+from kubechronicle.api.encoding import copy_object
 from kubechronicle.eventlog.entries import Entry
 
 Object = dict[str, Any]
@@ -39,7 +40,7 @@ class ServiceClaimant:
             return
         name = obj["metadata"].get("name", "")
         ledger = Ledger(Owner(attributes.namespace, name), state, attributes.dry_run)
-        spec = obj["spec"]
+        spec = copy_object(obj["spec"])  # a claim that fails is made again, on what the client asked for
         if attributes.operation == CREATE:
             pair_addresses(spec, None)
             settle_families(name, spec, None, self._families)
@@ -52,6 +53,7 @@ class ServiceClaimant:
             settle_families(name, spec, held, self._families)
             self._addresses.claim_changes(ledger, spec, held)
             self._ports.claim_changes(ledger, spec, held)
+        obj["spec"] = spec
         attributes.beside.extend(ledger.beside())
 
     def release(self, entry: Entry, state: State) -> Sequence[Beside]:
