@@ -9,7 +9,7 @@ import pytest
 
 from kubechronicle.ops import settings
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.settings_types import Controllers
+from kubechronicle.ops.settings_types import Controllers, Pairs
 
 
 def load(flags: dict[str, str], *, config: Path | None = None, **environment: str) -> settings.Settings:
@@ -22,6 +22,15 @@ def test_defaults() -> None:
     assert loaded.database_url is None
     assert loaded.data_dir == Path.cwd() / "data"
     assert loaded.controllers.chosen_from(["a", "b"]) == ["a", "b"]
+
+
+def test_pairs_come_from_a_list_or_a_mapping(tmp_path: Path) -> None:
+    expected = Pairs((("batch/v1beta1", "true"), ("v1", "")))
+    assert load({"runtime-config": "batch/v1beta1=true,v1"}).runtime_config == expected
+    config = tmp_path / "config.yaml"
+    for text in ("{batch/v1beta1: true, v1: ''}", "[batch/v1beta1=true, v1]", "'batch/v1beta1=true,v1'"):
+        config.write_text(f"runtime-config: {text}\n")
+        assert load({}, config=config).runtime_config == expected
 
 
 def test_precedence_is_flag_file_environment_default(tmp_path: Path) -> None:
