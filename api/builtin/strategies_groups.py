@@ -9,7 +9,6 @@ from typing import Final
 from kubechronicle.api.builtin import (
     hooks,
     hooks_groups,
-    validation,
     validation_access,
     validation_admission,
     validation_certificates,
@@ -18,6 +17,7 @@ from kubechronicle.api.builtin import (
     validation_device_status,
     validation_devices,
     validation_endpoint_slices,
+    validation_events,
     validation_flow,
     validation_network,
     validation_policies,
@@ -83,7 +83,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
         prepare_create=hooks_groups.new_lease,
         prepare_update=hooks_groups.lease_features,
-        validate=validation.lease,
+        validate=validation_events.lease,
     ),
     "endpointslices.discovery.k8s.io": Strategy(
         status=False,
@@ -172,11 +172,13 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         ),
     ),
     "storageclasses.storage.k8s.io": Strategy(
+        returns_deleted=True,
         status=False,
         validate=validation_storage_classes.storage_class,
         validate_update=validation_storage_classes.storage_class_update,
     ),
     "csidrivers.storage.k8s.io": Strategy(
+        returns_deleted=True,
         status=False,
         unconditional_update=False,
         prepare_create=hooks_groups.new_csi_driver,
@@ -185,6 +187,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         validate_update=validation_storage_classes.csi_driver_update,
     ),
     "csinodes.storage.k8s.io": Strategy(
+        returns_deleted=True,
         status=False,
         unconditional_update=False,
         validate=validation_storage_classes.csi_node,
@@ -197,12 +200,14 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         validate_update=validation_storage_classes.storage_capacity_update,
     ),
     "volumeattachments.storage.k8s.io": Strategy(
+        returns_deleted=True,
         unconditional_update=False,
         validate=validation_storage_classes.attachment,
         validate_update=validation_storage_classes.attachment_update,
         subresources=_only_status(validation_storage_classes.attachment_status),
     ),
     "volumeattributesclasses.storage.k8s.io": Strategy(
+        returns_deleted=True,
         status=False,
         validate=validation_storage_classes.attributes_class,
         validate_update=validation_storage_classes.attributes_class_update,
@@ -261,8 +266,11 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         validate=validation_flow.priority_level,
         subresources=_only_status(validation_flow.conditions_update),
     ),
-    "deviceclasses.resource.k8s.io": Strategy(status=False, generation=True, validate=validation_devices.device_class),
+    "deviceclasses.resource.k8s.io": Strategy(
+        returns_deleted=True, status=False, generation=True, validate=validation_devices.device_class
+    ),
     "resourceclaims.resource.k8s.io": Strategy(
+        returns_deleted=True,
         validates_whole_update=False,
         validates_spec_update=False,
         validate=validation_devices.claim,
@@ -270,6 +278,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         subresources=_only_status(validation_device_status.claim_status, validation_device_status.forget_deallocated),
     ),
     "resourceclaimtemplates.resource.k8s.io": Strategy(
+        returns_deleted=True,
         status=False,
         validates_whole_update=False,
         validates_spec_update=False,
@@ -277,6 +286,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         validate_update=validation_devices.claim_template_update,
     ),
     "resourceslices.resource.k8s.io": Strategy(
+        returns_deleted=True,
         status=False,
         generation=True,
         prepare_create=validation_device_slices.new_slice,

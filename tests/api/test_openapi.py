@@ -313,6 +313,19 @@ def test_bodies_and_answers() -> None:
     assert watched["application/json;stream=watch"]["schema"]["$ref"].endswith("meta.v1.WatchEvent")
 
 
+def test_some_kinds_answer_what_was_deleted() -> None:
+    """The object, unless it is told to be a Status."""
+    told = {}
+    for path, method, operation in operations(whole(BUILTIN)["paths"]):
+        if method == "delete" and operation["x-kubernetes-action"] == "delete":
+            told[path.split("/")[-2]] = operation["responses"]["200"]["schema"]["$ref"].rpartition(".")[2]
+    assert {name for name, answer in told.items() if answer != "Status"} == {
+        "csidrivers", "csinodes", "deviceclasses", "persistentvolumeclaims", "persistentvolumes", "pods",
+        "podtemplates", "resourceclaims", "resourceclaimtemplates", "resourcequotas", "resourceslices",
+        "serviceaccounts", "services", "storageclasses", "volumeattachments", "volumeattributesclasses",
+    }  # fmt: skip
+
+
 # -- schemas ----------------------------------------------------------------------------------------------------------
 
 CORE = "io.k8s.api.core.v1."
