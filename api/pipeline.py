@@ -115,6 +115,7 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
     if strategy.requested is not None:
         strategy.requested(obj, ctx.requester)
     causes = _validate_metadata(rt, strategy, meta) + strategy.validate(obj)
+    causes += strategy.validate_as(rt.api_version, obj, None)
     if causes:
         raise status.invalid(_stored_group(rt), rt.kind, meta.get("name", ""), causes)
     warnings = strategy.warnings(obj, None) if strategy.warnings is not None else ()

@@ -71,7 +71,7 @@ class Strategy:
     even that without ``validates_spec_update``; with ``validates_twice`` what it finds is reported again, as Kubernetes
     does for the kinds that it checks as such and as part of the change. ``kube_finalizers``: finalizers need a domain.
     ``defaults_again``: what the hooks set has defaults that follow from it. ``requested(new, requester)`` notes who has
-    created an object.
+    created an object. ``validate_as(api version, new, old)`` is for what only some versions of a kind ask for.
     """
 
     names: str = "subdomain"
@@ -94,6 +94,7 @@ class Strategy:
     prepare_update: PrepareUpdate = lambda new, old: None
     validate: Validate = lambda new: []
     validate_update: ValidateUpdate = lambda new, old: []
+    validate_as: Callable[[str, Object, Object | None], list[Cause]] = lambda api_version, new, old: []
     canonicalize: PrepareCreate = lambda new: None
     warnings: Warnings | None = None
     reset: Paths = (("status",),)

@@ -58,6 +58,16 @@ SHAPES: Final[Mapping[str, tuple[tuple[str, str, Any], ...]]] = {
     ),
     "NodeAddress": (("Type", "type", '""'), ("Address", "address", '""')),
     "FlowDistinguisherMethod": (("Type", "type", '""'),),
+    "ObjectReference": (
+        ("Kind", "kind", '""'),
+        ("Namespace", "namespace", '""'),
+        ("Name", "name", '""'),
+        ("UID", "uid", '""'),
+        ("APIVersion", "apiVersion", '""'),
+        ("ResourceVersion", "resourceVersion", '""'),
+        ("FieldPath", "fieldPath", '""'),
+    ),
+    "EventSource": (("Component", "component", '""'), ("Host", "host", '""')),
     "NamedReference": (("Name", "name", '""'),),
     "FlowSchemaSpec": (
         ("PriorityLevelConfiguration", "priorityLevelConfiguration", "NamedReference"),
