@@ -248,11 +248,13 @@ def behavior_to_note(behavior: Object) -> Object:
         if rules is None:
             note[shown] = None
             continue
-        policies = [{to: policy.get(of) for of, to in _POLICY} for policy in rules.get("policies") or ()]
+        policies = rules.get("policies")
+        if policies is not None:  # none at all and an empty list have different defaults
+            policies = [{to: policy.get(of) for of, to in _POLICY} for policy in policies]
         note[shown] = {
             "StabilizationWindowSeconds": rules.get("stabilizationWindowSeconds"),
             "SelectPolicy": rules.get("selectPolicy"),
-            "Policies": policies or None,
+            "Policies": policies,
             "Tolerance": rules.get("tolerance"),
         }
     return note
@@ -274,11 +276,13 @@ def _behavior_from_note(note: Object) -> Object:
         rules = note.get(shown)
         if rules is None:
             continue
-        policies = [{of: policy.get(to) for of, to in _POLICY} for policy in rules.get("Policies") or ()]
+        policies = rules.get("Policies")
+        if policies is not None:
+            policies = [{of: policy.get(to) for of, to in _POLICY} for policy in policies]
         found = {
             "stabilizationWindowSeconds": rules.get("StabilizationWindowSeconds"),
             "selectPolicy": rules.get("SelectPolicy"),
-            "policies": policies or None,
+            "policies": policies,
             "tolerance": rules.get("Tolerance"),
         }
         behavior[name] = {member: value for member, value in found.items() if value is not None}

@@ -121,17 +121,8 @@ def _pod_term(term: Object, field: str) -> list[Cause]:
     causes += label_selector(term.get("namespaceSelector"), f"{field}.namespaceSelector")
     for namespace in term.get("namespaces") or ():
         causes += dns_label(namespace, f"{field}.namespace")
-    matching, mismatching = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
-    for member, keys in (("matchLabelKeys", matching), ("mismatchLabelKeys", mismatching)):
-        if keys and selector is None:
-            causes.append(forbidden(f"{field}.{member}", "must not be specified when labelSelector is not set"))
-            continue
-        for index, key in enumerate(keys):
-            causes += qualified_name(key, f"{field}.{member}[{index}]")
-    for index, key in enumerate(matching):
-        if key in mismatching:
-            detail = "exists in both matchLabelKeys and mismatchLabelKeys"
-            causes.append(invalid_value(f"{field}.matchLabelKeys[{index}]", key, detail))
+    if "matchLabelKeys" in term or "mismatchLabelKeys" in term:
+        causes += _label_keys(term, field)
     topology = term.get("topologyKey", "")
     if not topology:
         causes.append(required(f"{field}.topologyKey", "can not be empty"))
@@ -220,7 +211,7 @@ def topology_spread(constraints: Sequence[Object], field: str) -> list[Cause]:
         causes += _min_domains(constraint.get("minDomains"), action, f"{path}.minDomains")
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             causes += one_of_if_set(constraint.get(name), ("Honor", "Ignore"), f"{path}.{name}")
-        causes += _label_keys(constraint, f"{path}.matchLabelKeys")
+        causes += _label_keys(constraint, path) if constraint.get("matchLabelKeys") else []
         causes += label_selector(constraint.get("labelSelector"), f"{path}.labelSelector")
     return causes
 
@@ -235,15 +226,27 @@ def _min_domains(number: int | None, action: str, field: str) -> list[Cause]:
     return causes
 
 
-def _label_keys(constraint: Object, field: str) -> list[Cause]:
-    keys, selector = constraint.get("matchLabelKeys") or (), constraint.get("labelSelector")
+def _label_keys(term: Object, field: str) -> list[Cause]:
+    """Keys of a pod's own labels that narrow a selector, which says nothing else of them."""
+    selector = term.get("labelSelector")
+    matching, mismatching = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
     causes: list[Cause] = []
-    if keys and selector is None:
-        causes.append(forbidden(field, "must not be specified when labelSelector is not set"))
+    for member, keys in (("matchLabelKeys", matching), ("mismatchLabelKeys", mismatching)):
+        if keys and selector is None:
+            causes.append(forbidden(f"{field}.{member}", "must not be specified when labelSelector is not set"))
+            continue
+        for index, key in enumerate(keys):
+            causes += qualified_name(key, f"{field}.{member}[{index}]")
     selected = set((selector or {}).get("matchLabels") or ())
-    selected |= {each.get("key") for each in (selector or {}).get("matchExpressions") or ()}
-    for index, key in enumerate(keys):
-        causes += qualified_name(key, f"{field}[{index}]")
-        if key in selected:
-            causes.append(invalid_value(f"{field}[{index}]", key, "exists in both matchLabelKeys and labelSelector"))
+    for each in (selector or {}).get("matchExpressions") or ():
+        key = each.get("key", "")
+        if key in matching and key in selected:
+            # A new pod's keys stand in its selector already: twice is once too often.
+            detail = "exists in both matchLabelKeys and labelSelector"
+            causes.append(invalid_value(f"{field}[{list(matching).index(key)}]", key, detail))
+        selected.add(key)
+    for index, key in enumerate(matching):
+        if key in mismatching:
+            detail = "exists in both matchLabelKeys and mismatchLabelKeys"
+            causes.append(invalid_value(f"{field}.matchLabelKeys[{index}]", key, detail))
     return causes

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubechronicle.api.schema import values
-from kubechronicle.api.schema.types import AnyType, ListType, MapType, ObjectType, Scalar, Type
+from kubechronicle.api.schema.types import AnyType, Field, ListType, MapType, ObjectType, Scalar, Type
 from kubechronicle.api.schema.values import DecodeError, json_word
 
 MAX_DEPTH: Final = 200
@@ -100,7 +100,7 @@ def _object(value: dict[str, Any], kind: ObjectType, unknown: list[str]) -> None
             _prefix(unknown, before, name)
         if result is not item:
             value[name] = result
-        if not result and _dropped(result, field.type, keep_zero=field.keep_zero):
+        if not result and _dropped(result, field):
             drop.append(name)
     for name in drop:
         del value[name]
@@ -109,12 +109,14 @@ def _object(value: dict[str, Any], kind: ObjectType, unknown: list[str]) -> None
             value[name] = make()
 
 
-def _dropped(result: Any, kind: Type, *, keep_zero: bool) -> bool:
-    """Tell whether Go leaves this empty value out: empty lists and maps, zero scalars; never an empty struct."""
+def _dropped(result: Any, field: Field) -> bool:
+    """Tell whether Go leaves this empty value out: empty lists and maps, zero scalars; never an empty struct, nor a
+    list that defaults tell from none."""
+    kind, keep_zero = field.type, field.keep_zero
     if isinstance(kind, ObjectType | AnyType):
         return False
     if isinstance(kind, ListType | MapType):
-        return True  # written again as null where the field is always written
+        return field.null_stays or not keep_zero  # written again as null where the field is always written
     if result is None:
         return True
     return not keep_zero and not (isinstance(kind, Scalar) and kind.kind in ("intorstring", "quantity"))
