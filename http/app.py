@@ -67,11 +67,16 @@ def build_application(
         paths=paths,
     )
     openapi = OpenApi(store.registry, version=version["gitVersion"], pages=documents.paths())
-    resources = Resources(store=store, metrics=metrics, min_watch=settings.min_request_timeout, drain=drain)
+    authentication = AuthenticationChain(authenticators)
+    authorization = AuthorizationChain([Privileged(), *authorizers])
+    resources = Resources(
+        store=store, authentication=authentication, authorization=authorization, metrics=metrics,
+        min_watch=settings.min_request_timeout, drain=drain,
+    )  # fmt: skip
     services = filters.Services(
         metrics=metrics,
-        authentication=AuthenticationChain(authenticators),
-        authorization=AuthorizationChain([Privileged(), *authorizers]),
+        authentication=authentication,
+        authorization=authorization,
         is_served=is_served,
         request_timeout=settings.request_timeout,
         max_requests_inflight=settings.max_requests_inflight,

@@ -4,7 +4,8 @@ if none succeeds and one rejected, the request is unauthenticated (401), otherwi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, Rejected, User, authenticated
 from kubechronicle.http.messages import Request
@@ -14,6 +15,24 @@ class Authenticator(Protocol):
     def authenticate(self, request: Request) -> User | None:
         """The user, or None if the request carries no credential of this kind. Rejected: it carries a wrong one."""
         ...
+
+
+@runtime_checkable
+class TokenAuthenticator(Authenticator, Protocol):
+    """One that knows bearer tokens, wherever they come from."""
+
+    def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
+        """Whose token this is, None if it is none of this kind. ``audiences``: whom it must be meant for (one of them
+        is enough; none: this server). Rejected: it is of this kind and wrong."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """A token's user, and for which of the audiences asked about it holds (none: it knows of no audiences)."""
+
+    user: User
+    audiences: tuple[str, ...] = ()
 
 
 class AuthenticationChain:
@@ -34,3 +53,16 @@ class AuthenticationChain:
         if rejected or request.headers.get("authorization").strip():
             raise Rejected
         return ANONYMOUS_USER
+
+    def authenticate_token(self, token: str, audiences: Sequence[str] = ()) -> Identified:
+        """Whose token this is, for a review. Rejected: nobody's, or not for these audiences."""
+        for authenticator in self._authenticators:
+            if not isinstance(authenticator, TokenAuthenticator):
+                continue
+            try:
+                found = authenticator.user_of(token, audiences)
+            except Rejected:
+                continue
+            if found is not None:
+                return Identified(authenticated(found.user), found.audiences)
+        raise Rejected

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kubechronicle.api.rbac import Rule
 from kubechronicle.http.authentication.user import GROUP_MASTERS, User
 from kubechronicle.http.request_info import RequestInfo
 
@@ -34,6 +35,22 @@ ALLOWED = Verdict(Decision.ALLOW)
 NO_OPINION = Verdict(Decision.NO_OPINION)
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a user may do in a namespace, as far as it can be listed: PolicyRules, and what could not be resolved.
+    ``incomplete``: there is more than can be listed."""
+
+    rules: Sequence[Rule] = ()
+    errors: Sequence[str] = ()
+    incomplete: bool = False
+
+
+EVERYTHING = Rules((
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+))  # fmt: skip
+
+
 class Authorizer(Protocol):
     def decide(self, user: User, info: RequestInfo) -> Verdict:
         """The quick answer, for a request under way."""
@@ -41,6 +58,10 @@ class Authorizer(Protocol):
 
     def explain(self, user: User, info: RequestInfo) -> Verdict:
         """The same answer with its reason, for reviews."""
+        ...
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        """What this authorizer allows the user in the namespace, or cluster-wide."""
         ...
 
 
@@ -52,12 +73,18 @@ class Privileged:
 
     explain = decide
 
+    def rules(self, user: User, namespace: str) -> Rules:
+        return EVERYTHING if GROUP_MASTERS in user.groups else Rules()
+
 
 class AlwaysAllow:
     def decide(self, user: User, info: RequestInfo) -> Verdict:
         return ALLOWED
 
     explain = decide
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        return EVERYTHING
 
 
 class AlwaysDeny:
@@ -67,6 +94,9 @@ class AlwaysDeny:
         return Verdict(Decision.NO_OPINION, "Everything is forbidden.")
 
     explain = decide
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        return Rules()
 
 
 class AuthorizationChain:
@@ -80,6 +110,15 @@ class AuthorizationChain:
     def explain(self, user: User, info: RequestInfo) -> Verdict:
         """As decide, with the reason."""
         return self._ask([authorizer.explain for authorizer in self._authorizers], user, info)
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        """What all of them allow, those of the first asked first."""
+        found = [authorizer.rules(user, namespace) for authorizer in self._authorizers]
+        return Rules(
+            [rule for each in found for rule in each.rules],
+            [error for each in found for error in each.errors],
+            any(each.incomplete for each in found),
+        )
 
     @staticmethod
     def _ask(questions: Sequence[Ask], user: User, info: RequestInfo) -> Verdict:

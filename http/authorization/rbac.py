@@ -21,7 +21,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Operation
 from kubechronicle.eventlog.views import View, Views
 from kubechronicle.http.authentication.user import User
-from kubechronicle.http.authorization.decision import Decision, Verdict
+from kubechronicle.http.authorization.decision import Decision, Rules, Verdict
 from kubechronicle.http.request_info import RequestInfo
 
 GROUP = "rbac.authorization.k8s.io"
@@ -77,8 +77,8 @@ class RbacAuthorizer:
                 return Verdict(Decision.ALLOW, bound.reason())
         return Verdict(Decision.NO_OPINION, self._missing(user, info.namespace))
 
-    def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
-        """The rules that hold for a user in a namespace ("": cluster-wide only), and what could not be resolved."""
+    def rules(self, user: User, namespace: str) -> Rules:
+        """The rules that hold for a user in a namespace ("": cluster-wide only), and roles that are not there."""
         self._catch_up()
         rules: list[Rule] = []
         missing: list[str] = []
@@ -88,7 +88,7 @@ class RbacAuthorizer:
                 missing.append(_not_found(bound.role))
             else:
                 rules += found
-        return rules, missing
+        return Rules(rules, missing)
 
     def rules_of_role(self, namespace: str, name: str) -> list[Rule] | None:
         """The rules of a role (no namespace: a cluster role), None if there is none."""

@@ -14,6 +14,8 @@ from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.selectors import parse_field_selector, parse_label_selector
 from kubechronicle.api.strategy import strategy_of
 from kubechronicle.http.answers import CACHE_CONTROL, object_form
+from kubechronicle.http.authentication.chain import AuthenticationChain
+from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoder import Encoder, Object, encode
 from kubechronicle.http.handlers.bodies import (
@@ -26,6 +28,7 @@ from kubechronicle.http.handlers.bodies import (
 )
 from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.pod_subresources import bind
+from kubechronicle.http.handlers.reviews import REVIEWS, review
 from kubechronicle.http.handlers.scale import scale
 from kubechronicle.http.handlers.watch import Drain, storage_revision, watch
 from kubechronicle.http.messages import Request, Response
@@ -39,6 +42,8 @@ class Resources:
     (--min-request-timeout)."""
 
     store: Store
+    authentication: AuthenticationChain
+    authorization: AuthorizationChain
     metrics: Metrics
     min_watch: float
     drain: Drain
@@ -158,8 +163,9 @@ def _list_revision(asked: options.ListOptions) -> int | None:
 async def create(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = _encoder(request, context, rt)
     asked = options.parse_create_options(context.query.as_dict())
+    if rt.kind in REVIEWS and not rt.stored:
+        return await review(resources, request, context, rt)
     if not rt.stored:
-        # Reviews and bindings are answered, not kept.
         raise status.method_not_supported(rt, "create")
     value, duplicates = await decoded_body(request, rt, asked.field_validation)
     target = target_of(request, context, rt, asked)
