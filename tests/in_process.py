@@ -25,6 +25,7 @@ from kubechronicle.actors.loops.bootstrap import Advertised
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor
 from kubechronicle.api.runtime_config import parse, registry_for
+from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.memory import MemoryLog, MemoryStore
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.token_file import StaticTokens
@@ -225,7 +226,7 @@ def without_listener(assembly: Assembly, *, loops: bool) -> Supervisor:
 
 @asynccontextmanager
 async def open_server(
-    log: MemoryLog | MemoryStore | None = None,
+    log: RevisionLog | MemoryStore | None = None,
     *,
     loops: bool = False,
     namespaces: tuple[str, ...] = ("default",),
@@ -233,7 +234,7 @@ async def open_server(
 ) -> AsyncIterator[InProcess]:
     """A running server on the log (or on a new MemoryLog on the store, as another replica). Without ``loops`` the
     namespaces given are created instead of what bootstrap creates, so that a test knows every revision."""
-    memory = log if isinstance(log, MemoryLog) else MemoryLog(log)
+    memory = MemoryLog(log) if log is None or isinstance(log, MemoryStore) else cast("MemoryLog", log)
     assembly = assemble(memory, plan(**options))
     tree = without_listener(assembly, loops=loops)
     async with trio.open_nursery() as nursery:

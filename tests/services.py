@@ -11,6 +11,7 @@ from in_process import InProcess, open_server
 from kubechronicle.actors.allocation.addresses import IP_ADDRESSES
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import NODE_PORTS
+from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.memory import MemoryStore
 
 SERVICES = "/api/v1/namespaces/default/services"
@@ -24,7 +25,7 @@ PORTS = range(30000, 32768)
 
 @asynccontextmanager
 async def open_services(
-    *ranges: str, store: MemoryStore | None = None, node_ports: range = PORTS, **options: Any
+    *ranges: str, store: RevisionLog | MemoryStore | None = None, node_ports: range = PORTS, **options: Any
 ) -> AsyncIterator[InProcess]:
     """A server without loops, with the ServiceCIDR its settings describe."""
     services = ServiceNetwork(ranges=ranges or SINGLE, node_ports=node_ports)
