@@ -104,7 +104,11 @@ class NodePortRepair:
         if self._store.reads.peek(*keeper.key) is not keeper or self._store.reads.peek(*port_key(number)) is not held:
             return  # changed while this pass went on; the next one will see
         await self._tell(keeper, "repair", "PortNotAllocated", f"Port {number} is not allocated; repairing")
-        await self._settle(Beside(key=port_key(number), old=held, object=new_port(number, keeps)))
+        obj = new_port(number, keeps)
+        if held is not None:
+            obj["metadata"] = held.object()["metadata"]
+            del obj["metadata"]["resourceVersion"]
+        await self._settle(Beside(key=port_key(number), old=held, object=obj))
 
     async def _check_unused(self, number: int, entry: Entry) -> None:
         passes = self._leaks[number] = self._leaks.get(number, 0) + 1
