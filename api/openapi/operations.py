@@ -79,11 +79,17 @@ def list_definition_of(rt: ResourceType) -> str:
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-def _camel(words: str, *, capital: bool) -> str:
-    """``rbac.authorization`` as rbacAuthorization, or RbacAuthorization."""
-    first, *rest = words.replace("-", ".").split(".")
-    made = first + "".join(_capital(word) for word in rest)
-    return _capital(made) if capital else made
+def identifier(text: str, *, capital: bool) -> str:
+    """``rbac.authorization`` as rbacAuthorization or RbacAuthorization: what is neither letter, digit nor ``_`` (nor a
+    digit in front) is left out, and the next one is a capital (apiserver, ToValidOperationID)."""
+    made = []
+    for at, letter in enumerate(text):
+        if letter.isalpha() or letter == "_" or (at and letter.isdigit()):
+            made.append(letter.upper() if capital else letter)
+            capital = False
+        else:
+            capital = True
+    return "".join(made)
 
 
 def _capital(word: str) -> str:
@@ -92,12 +98,12 @@ def _capital(word: str) -> str:
 
 def group_words(group: str, version: str = "") -> str:
     """What operation ids call a group and its version: CoreV1, RbacAuthorizationV1."""
-    return _camel(group.removesuffix(".k8s.io") or "core", capital=True) + _capital(version)
+    return identifier(group.removesuffix(".k8s.io") or "core", capital=True) + identifier(version, capital=True)
 
 
 def tag(group: str, version: str = "") -> str:
-    words = _camel(group.removesuffix(".k8s.io") or "core", capital=False)
-    return f"{words}_{version}" if version else words
+    words = identifier(group.removesuffix(".k8s.io") or "core", capital=False)
+    return f"{words}_{identifier(version, capital=False)}" if version else words
 
 
 def _article(kind: str) -> str:

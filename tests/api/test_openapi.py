@@ -16,6 +16,7 @@ from openapi_spec_validator import OpenAPIV2SpecValidator, OpenAPIV30SpecValidat
 
 from kubechronicle.api.codecs.errors import EncodeError
 from kubechronicle.api.openapi import messages, v2, v3
+from kubechronicle.api.openapi.operations import group_words, tag
 from kubechronicle.api.openapi.v2 import content_hash
 from kubechronicle.api.registry import Registry, builtin_registry, known_registry
 from kubechronicle.api.runtime_config import registry_for
@@ -212,6 +213,20 @@ def test_names(path: str, method: str, name: str, action: str | None, descriptio
     assert (found["operationId"], found["description"]) == (name, description)
     assert found.get("x-kubernetes-action") == action
     assert found["schemes"] == ["https"]
+
+
+@pytest.mark.parametrize(
+    ("group", "version", "words", "tagged"),
+    [
+        ("", "v1", "CoreV1", "core_v1"),
+        ("storage.k8s.io", "v1", "StorageV1", "storage_v1"),
+        ("my-shop.example.com", "v1alpha1", "MyShopExampleComV1alpha1", "myShopExampleCom_v1alpha1"),
+        ("3d.io", "v2", "DIoV2", "DIo_v2"),
+        ("a3.b_c", "", "A3B_c", "a3B_c"),
+    ],
+)
+def test_words_of_groups(group: str, version: str, words: str, tagged: str) -> None:
+    assert (group_words(group, version), tag(group, version)) == (words, tagged)
 
 
 def test_generated_clients_have_these_names() -> None:
