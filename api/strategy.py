@@ -71,7 +71,8 @@ class Strategy:
     even that without ``validates_spec_update``; with ``validates_twice`` what it finds is reported again, as Kubernetes
     does for the kinds that it checks as such and as part of the change. ``kube_finalizers``: finalizers need a domain.
     ``defaults_again``: what the hooks set has defaults that follow from it. ``requested(new, requester)`` notes who has
-    created an object. ``validate_as(api version, new, old)`` is for what only some versions of a kind ask for.
+    created an object. ``prepare_as(api version, new, old)`` and ``validate_as`` are for what only some versions of a
+    kind do or ask for; old is None for a creation.
     """
 
     names: str = "subdomain"
@@ -92,6 +93,7 @@ class Strategy:
     requested: Callable[[Object, Requester], None] | None = None
     prepare_create: PrepareCreate = lambda new: None
     prepare_update: PrepareUpdate = lambda new, old: None
+    prepare_as: Callable[[str, Object, Object | None], None] = lambda api_version, new, old: None
     validate: Validate = lambda new: []
     validate_update: ValidateUpdate = lambda new, old: []
     validate_as: Callable[[str, Object, Object | None], list[Cause]] = lambda api_version, new, old: []

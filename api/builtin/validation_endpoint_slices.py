@@ -167,27 +167,21 @@ def endpoint_slice_warnings(new: Object, old: Object | None) -> list[str]:
 # -- the life of a slice ----------------------------------------------------------------------------------------------
 
 
-def new_endpoint_slice(new: Object) -> None:
-    """Topology is told in fields of its own."""
-    _drop_topology(new, {})
-
-
 def endpoint_slice_changes(new: Object, old: Object) -> None:
     """Changes of anything but metadata, and of labels, are counted."""
     parts = [{name: part for name, part in each.items() if name != "metadata"} for each in (new, old)]
     labels = [each["metadata"].get("labels") for each in (new, old)]
     if parts[0] != parts[1] or labels[0] != labels[1]:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-    if new.get("endpoints") != old.get("endpoints"):
-        _drop_topology(new, old)
 
 
-def _drop_topology(new: Object, old: Object) -> None:
-    """Drop the topology of older versions but for its writers; a node that was told there goes to its own field."""
-    entries = new["metadata"].get("managedFields") or []
-    if entries and entries[-1].get("apiVersion", "").endswith("/v1beta1"):
+def drop_topology(api_version: str, new: Object, old: Object | None) -> None:
+    """Drop the topology of older versions from what others than their clients write; a node that was told there goes to
+    its own field."""
+    before = (old or {}).get("endpoints")
+    if api_version.endswith("/v1beta1") or (old is not None and new.get("endpoints") == before):
         return
-    known = {(one.get("deprecatedTopology") or {}).get(HOSTNAME) for one in old.get("endpoints") or ()} - {None, ""}
+    known = {(one.get("deprecatedTopology") or {}).get(HOSTNAME) for one in before or ()} - {None, ""}
     for endpoint in new.get("endpoints") or ():
         node = (endpoint.pop("deprecatedTopology", None) or {}).get(HOSTNAME)
         if node and endpoint.get("nodeName") is None and node in known and not names.dns_subdomain(node):
