@@ -118,7 +118,7 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
     causes = _validate_metadata(rt, strategy, meta) + strategy.validate(obj)
     causes += strategy.validate_as(rt.api_version, obj, None)
     if causes:
-        raise status.invalid(_stored_group(rt), rt.kind, meta.get("name", ""), causes)
+        raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)
     warnings = strategy.warnings(obj, None) if strategy.warnings is not None else ()
     strategy.canonicalize(obj)
     _default_stored(rt, obj)
@@ -131,11 +131,6 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
 def prepare_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
     """accept_create and finish_create, for writers without admission."""
     return finish_create(rt, accept_create(rt, obj, ctx), ctx)
-
-
-def _stored_group(rt: ResourceType) -> str:
-    """The group a refusal names: the stored version's, also where another one shows the same objects (events)."""
-    return rt.storage_api_version.rpartition("/")[0]
 
 
 def _reset_status(rt: ResourceType, obj: Object) -> None:
@@ -241,7 +236,7 @@ def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
     metadata.keep_on_update(meta, held)
     causes = _validate_update(rt, strategy, below, new, old)
     if causes:
-        raise status.invalid(_stored_group(rt), rt.kind, meta.get("name", ""), causes)
+        raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)
     warn = below.warnings if below is not None else strategy.warnings
     warnings = warn(new, old) if warn is not None else ()
     strategy.canonicalize(new)
@@ -292,7 +287,7 @@ def _validate_update(
     if strategy.validates_spec_update:
         found = strategy.validate(new)
         common += found + found if strategy.validates_twice else found
-    return common + strategy.validate_update(new, old)
+    return common + strategy.validate_update(new, old) + strategy.validate_as(rt.api_version, new, old)
 
 
 def _validate_name(strategy: Strategy, meta: Object) -> list[Cause]:
@@ -337,7 +332,7 @@ def apply_patch(
     if meta.get("uid", uid) != uid:
         # A uid in a PUT is a precondition; in a patch it is a change, and that field never changes.
         cause = invalid_value("metadata.uid", meta["uid"], metadata.IMMUTABLE)
-        raise status.invalid(_stored_group(rt), rt.kind, meta.get("name", ""), [cause, cause])
+        raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), [cause, cause])
     metadata.match_name(meta, ctx.name)
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
     return patched, warnings

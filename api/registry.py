@@ -88,6 +88,11 @@ class ResourceType:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
+    def stored_group(self) -> str:
+        """The group refusals of an object name, also where another group shows the same objects (events)."""
+        return self.storage_api_version.rpartition("/")[0]
+
+    @property
     def is_storage_version(self) -> bool:
         """Whether objects are kept in this very form."""
         return self.api_version == self.storage_api_version
