@@ -221,15 +221,7 @@ def _convert_flags(parser: argparse.ArgumentParser) -> None:
 def _convert(given: argparse.Namespace) -> int:
     from kubechronicle.ops import convert
 
-    data = sys.stdin.buffer.read(convert.MAX_INPUT + 1)
-    if len(data) > convert.MAX_INPUT:
-        raise OperatorError(f"what was read is larger than {convert.MAX_INPUT} bytes; convert it in parts")
-    written = convert.convert(
-        data, source=given.source, target=given.target, output_version=given.output_version
-    )
-    sys.stdout.buffer.write(written)
-    sys.stdout.buffer.flush()
-    return OK
+    return convert.run(given.source, given.target, given.output_version)
 
 
 def _version_flags(parser: argparse.ArgumentParser) -> None:

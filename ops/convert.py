@@ -9,7 +9,8 @@ YAML, and become a v1 List where there can be but one. All kinds and versions th
 whether a server serves them or not. Nothing is defaulted. Of what is converted to another version, and of what becomes
 protobuf, fields that the version does not have are left out, as Kubernetes leaves them out.
 
-No settings, no files and no server here: bytes in, bytes out. What cannot be converted is an OperatorError.
+No settings, no files and no server here: bytes in, bytes out, and ``run`` for the command. What cannot be converted is
+an OperatorError.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from __future__ import annotations
 import codecs
 import functools
 import json as stdlib_json
+import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -36,6 +39,28 @@ MAX_INPUT: Final = 256 * 1024 * 1024
 
 WATCH_EVENT: Final = "meta/v1.WatchEvent"
 _GROUP_VERSION: Final = re.compile(r"(?:[a-z0-9.-]+/)?v[0-9][a-z0-9]*")
+
+
+def run(source: str, target: str, output_version: str) -> int:
+    """Convert what stands on stdin to stdout; the exit code. OperatorError."""
+    try:
+        data = sys.stdin.buffer.read(MAX_INPUT + 1)
+    except (OSError, AttributeError) as error:  # AttributeError: stdin is closed
+        raise OperatorError(f"cannot read stdin: {getattr(error, 'strerror', None) or 'it is closed'}") from None
+    if len(data) > MAX_INPUT:
+        raise OperatorError(f"what was read is larger than {MAX_INPUT} bytes; convert it in parts")
+    written = convert(data, source=source, target=target, output_version=output_version)
+    try:
+        sys.stdout.buffer.write(written)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # Whoever read it has seen enough. What is left in the buffer must not be tried again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise OperatorError(f"cannot write to stdout: {error.strerror}") from None
+    return 0
 
 
 def convert(data: bytes, *, source: str = "", target: str, output_version: str = "") -> bytes:
