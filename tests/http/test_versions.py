@@ -217,6 +217,30 @@ async def test_topology_of_endpoints() -> None:
         assert new["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {}, **where}]
 
 
+async def test_only_old_clients_write_topology_of_the_past() -> None:
+    past, present, plural = "discovery.k8s.io/v1beta1", "discovery.k8s.io/v1", "endpointslices"
+    apply = {"headers": {"content-type": "application/apply-patch+yaml"}}
+
+    def slice_of(version: str, **endpoint: Any) -> Any:
+        body = {"apiVersion": version, "kind": "EndpointSlice", "metadata": {"name": "a"}, "addressType": "IPv4"}
+        return {**body, "endpoints": [{"addresses": ["10.0.0.1"], **endpoint}]}
+
+    async with open_server(runtime_config=BETA) as server:
+        region = {"topology.kubernetes.io/region": "r"}
+        body = slice_of(present, deprecatedTopology=region)
+        made = await server.post(f"{path(present, plural)}?fieldManager=z", body)
+        assert "deprecatedTopology" not in made["endpoints"][0]
+        target = f"{path(past, plural, 'a')}?fieldManager=a&force=true"
+        old = (await server.ask("PATCH", target, slice_of(past, topology=region), **apply)).ok()
+        assert old["endpoints"][0]["topology"] == region
+        target = f"{path(present, plural, 'a')}?fieldManager=z"
+        same = await server.patch(target, {"metadata": {"labels": {"x": "y"}}})
+        assert same["endpoints"][0]["deprecatedTopology"] == region
+        new = {**same, "ports": [], "endpoints": [{**same["endpoints"][0], "zone": "z"}]}
+        changed = await server.put(target, new)
+        assert "deprecatedTopology" not in changed["endpoints"][0]
+
+
 async def test_watches_in_both_versions() -> None:
     past, present = path("policy/v1beta1", "poddisruptionbudgets"), path("policy/v1", "poddisruptionbudgets")
     async with (

@@ -202,6 +202,19 @@ def test_mistakes_of_the_command_are_one_line() -> None:
         assert done.stderr.count(b"\n") == 1
 
 
+def test_what_stdin_and_stdout_cannot_do() -> None:
+    data = json.dumps({**POD, "metadata": {"name": "a" * 500_000}}).encode()
+    for shell, said in (
+        (f"{COMMAND} convert --to json <&-", "cannot read stdin"),
+        (f"{COMMAND} convert --to json > /dev/full", "cannot write to stdout: No space left on device"),
+        (f"{COMMAND} convert --to json | head -c 1 > /dev/null", ""),
+    ):
+        done = subprocess.run(["/bin/sh", "-c", shell], input=data, capture_output=True, timeout=60, check=False)
+        assert said in done.stderr.decode()
+        assert done.stderr.count(b"\n") == bool(said)
+        assert done.returncode == (cli.MISTAKE if said else 0)
+
+
 def _attempt(data: bytes, target: str, output_version: str) -> None:
     with contextlib.suppress(OperatorError):
         convert(data, target=target, output_version=output_version)
