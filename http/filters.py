@@ -12,11 +12,12 @@ import math
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import trio
 
 from kubechronicle.api import status
+from kubechronicle.api.selectors import name_required
 from kubechronicle.api.status import StatusError
 from kubechronicle.http.answers import status_response
 from kubechronicle.http.authentication.chain import AuthenticationChain
@@ -269,14 +270,24 @@ def authorize(services: Services, following: Next) -> Next:
 
     async def filtered(request: Request) -> Response:
         context = request.attached(Context)
-        verdict = chain.decide(context.user, context.info)
+        info = _authorized_as(context)
+        verdict = chain.decide(context.user, info)
         if verdict.decision is not Decision.ALLOW:
-            info = context.info
             why = forbidden_message(context.user, info, verdict.reason)
             raise status.forbidden(info.group_resource if info.is_resource else "", info.name, why)
         return await following(request)
 
     return filtered
+
+
+def _authorized_as(context: Context) -> RequestInfo:
+    """A list or watch of one object by name needs the right to that object alone (RequestInfo resolver of
+    k8s.io/apiserver)."""
+    info = context.info
+    if info.name or info.verb not in ("list", "watch") or "fieldSelector" not in context.query:
+        return info
+    name = name_required(context.query.get("fieldSelector"))
+    return replace(info, name=name) if name else info
 
 
 def limit_time(services: Services, following: Next) -> Next:

@@ -13,6 +13,7 @@ import trio
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, State
+from kubechronicle.actors.admission.escalation import EscalationCheck
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.allocation.services import ServiceClaimant
@@ -152,7 +153,11 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     reads = Reads(log=revision_log, views=views, consistency=consistency, describe=describe)
     state = State(peek=reads.peek, entries=lambda resource, namespace: views[resource].entries(namespace))
     claimant = ServiceClaimant(plan.services)
-    admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, claimants=(claimant,))
+    authorizers = [AUTHORIZERS[mode](views) for mode in plan.authorization_modes]
+    escalation = [EscalationCheck(each) for each in authorizers if isinstance(each, RbacAuthorizer)]
+    admission = AdmissionChain(
+        plugins.plugins_in_order(plan.admission_plugins), state, claimants=(claimant, *escalation)
+    )
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
     store = Store(registry=plan.registry, reads=reads, writes=writes)
     bootstrap = Bootstrap(store, plan.advertised, plan.services)
@@ -182,7 +187,6 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         Check("poststarthook/start-kubernetes-service-cidr-controller", ranges_made),
         Check("shutdown", not_draining, live=False),
     ]
-    authorizers = [AUTHORIZERS[mode](views) for mode in plan.authorization_modes]
     application = build_application(store, plan.authenticators, authorizers, checks, plan.http)
     loops = [
         ChildSpec(name="bootstrap", run=bootstrap.run),

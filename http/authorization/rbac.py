@@ -11,14 +11,14 @@ Roles and bindings are read from the views. Before each decision the index takes
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kubechronicle.api import rbac
 from kubechronicle.api.rbac import Grants, Rule
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.eventlog.records import Operation
+from kubechronicle.eventlog.records import Operation, Who
 from kubechronicle.eventlog.views import View, Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision, Rules, Verdict
@@ -90,10 +90,20 @@ class RbacAuthorizer:
                 rules += found
         return Rules(rules, missing)
 
-    def rules_of_role(self, namespace: str, name: str) -> list[Rule] | None:
-        """The rules of a role (no namespace: a cluster role), None if there is none."""
-        self._catch_up()
-        return self._roles.get((namespace, name))
+    # What the check against escalation asks (actors/admission/escalation.py): of RBAC's own rights, as in Kubernetes.
+
+    def rights(self, who: Who, namespace: str) -> tuple[Sequence[Rule], Sequence[str]]:
+        """The rules somebody holds in a namespace ("": cluster-wide), and what could not be resolved."""
+        found = self.rules(_user(who), namespace)
+        return found.rules, found.errors
+
+    def permits(self, who: Who, verb: str, group: str, resource: str, namespace: str, name: str) -> bool:
+        """Whether somebody may do this to an object."""
+        info = RequestInfo(
+            path="", verb=verb, is_resource=True, group=group, version="v1", namespace=namespace, resource=resource,
+            name=name,
+        )  # fmt: skip
+        return self._permitted(_user(who), info)
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
@@ -175,6 +185,10 @@ class RbacAuthorizer:
             bound = Bound(namespace, name, role, _shown(subject, namespace))
             self._bound[key].setdefault(namespace, {})[(name, position)] = bound
             held.append((key, position))
+
+
+def _user(who: Who) -> User:
+    return User(name=who.user, uid=who.uid, groups=who.groups, extra=who.extra)
 
 
 def permits(rule: Rule, info: RequestInfo) -> bool:

@@ -1,0 +1,128 @@
+"""Nobody hands out rights they don't have: what RBAC asks of those who write roles and bindings.
+
+    a role       needs all of its rules held by the writer, or the verb "escalate" on roles
+    a binding    needs all rules of the role it refers to held by the writer, or the verb "bind" on that role
+    aggregation  of cluster roles needs every right there is: what will be aggregated is not known yet
+
+system:masters may do all of it. As in kube-apiserver this is asked after mutating admission and before the kind's own
+rules, of creations and of changes that touch the rules or the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from kubechronicle.actors.admission.chain import CREATE, Attributes, State
+from kubechronicle.actors.beside import Beside
+from kubechronicle.api import rbac, status
+from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.rbac import Rule
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Who
+
+GROUP: Final = "rbac.authorization.k8s.io"
+GROUP_MASTERS: Final = "system:masters"
+ROLES: Final = frozenset({f"roles.{GROUP}", f"clusterroles.{GROUP}"})
+BINDINGS: Final = frozenset({f"rolebindings.{GROUP}", f"clusterrolebindings.{GROUP}"})
+EVERYTHING: Final = (
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+)
+
+Object = dict[str, Any]
+
+
+class Rights(Protocol):
+    """What somebody may do, as the server's authorizers see it."""
+
+    def permits(self, who: Who, verb: str, group: str, resource: str, namespace: str, name: str) -> bool: ...
+
+    def rights(self, who: Who, namespace: str) -> tuple[Sequence[Rule], Sequence[str]]:
+        """The rules bindings give in a namespace ("": cluster-wide), and what of them could not be resolved."""
+        ...
+
+
+class EscalationCheck:
+    """A claimant, for the place in a write it has; it claims nothing."""
+
+    resources = ROLES | BINDINGS
+
+    def __init__(self, rights: Rights) -> None:
+        self._rights = rights
+
+    def release(self, entry: Entry, state: State) -> Sequence[Beside]:
+        """Nothing is given back."""
+        return ()
+
+    def claim(self, attributes: Attributes, state: State) -> None:
+        """403 for rules the writer does not hold, 404 for a binding to a role that is not there."""
+        obj = attributes.object
+        if obj is None or GROUP_MASTERS in attributes.who.groups:
+            return
+        old = attributes.old.object() if attributes.old is not None else None
+        if old is not None and _only_for_the_collector(obj, old):
+            return
+        if attributes.rt.resource in ROLES:
+            self._role(attributes, obj, old)
+        else:
+            self._binding(attributes, obj, state)
+
+    def _role(self, attributes: Attributes, obj: Object, old: Object | None) -> None:
+        name = "" if attributes.operation == CREATE else attributes.name
+        if self._permits(attributes, "escalate", attributes.rt.plural, name):
+            return
+        aggregates = obj.get("aggregationRule") or (old or {}).get("aggregationRule")
+        if aggregates and self._missing(attributes, EVERYTHING):
+            raise self._refused(attributes, "must have cluster-admin privileges to use the aggregationRule")
+        self._confirm(attributes, obj.get("rules") or ())
+
+    def _binding(self, attributes: Attributes, obj: Object, state: State) -> None:
+        reference = obj.get("roleRef") or {}
+        name, is_role = reference.get("name", ""), reference.get("kind") == "Role"
+        plural = "roles" if is_role else "clusterroles"
+        if self._permits(attributes, "bind", plural, name):
+            return
+        role = state.peek(f"{plural}.{GROUP}", attributes.namespace if is_role else "", name)
+        if role is None:
+            raise status.not_found(attributes.rt, name)
+        self._confirm(attributes, role.object().get("rules") or ())
+
+    def _permits(self, attributes: Attributes, verb: str, plural: str, name: str) -> bool:
+        return self._rights.permits(attributes.who, verb, GROUP, plural, attributes.namespace, name)
+
+    def _missing(self, attributes: Attributes, wanted: Sequence[Rule]) -> list[Rule]:
+        return rbac.not_covered(self._rights.rights(attributes.who, attributes.namespace)[0], wanted)
+
+    def _confirm(self, attributes: Attributes, wanted: Sequence[Rule]) -> None:
+        held, unresolved = self._rights.rights(attributes.who, attributes.namespace)
+        missing = rbac.not_covered(held, wanted)
+        if not missing:
+            return
+        who = attributes.who
+        groups = "[" + " ".join(map(go_quote, who.groups)) + "]"
+        asking = f"user {go_quote(who.user)} (groups={groups})"
+        heading = f"{asking} is attempting to grant RBAC permissions not currently held:"
+        text = "\n".join([heading, *rbac.describe(missing)])
+        if unresolved:
+            text += f"; resolution errors: [{', '.join(unresolved)}]"
+        raise self._refused(attributes, text)
+
+    def _refused(self, attributes: Attributes, why: str) -> status.StatusError:
+        name = attributes.name
+        if attributes.operation == CREATE and attributes.object is not None:
+            name = attributes.object["metadata"].get("name", "")
+        return status.forbidden(attributes.rt, name, why)
+
+
+_COLLECTOR_FIELDS: Final = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
+
+
+def _only_for_the_collector(new: Object, old: Object) -> bool:
+    """Whether a change touches only what the garbage collector needs to be able to change of every object."""
+
+    def rest(obj: Object) -> Object:
+        kept = {name: value for name, value in obj["metadata"].items() if name not in _COLLECTOR_FIELDS}
+        return {**obj, "metadata": kept}
+
+    return rest(new) == rest(old)
