@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
+from kubechronicle.actors.admission.certificates import CertificateSubjectRestriction
 from kubechronicle.actors.admission.chain import Admits
 from kubechronicle.actors.admission.external_ips import DenyServiceExternalIPs
 from kubechronicle.actors.admission.ingress import DefaultIngressClass
@@ -38,6 +39,7 @@ PLUGINS: Final[tuple[Callable[[], Admits], ...]] = (
     StorageObjectInUseProtection,
     PersistentVolumeClaimResize,
     RuntimeClass,
+    CertificateSubjectRestriction,
     DefaultIngressClass,
     DenyServiceExternalIPs,
     PodTopologyLabels,
