@@ -42,14 +42,17 @@ class AllocationCollector(Collector):
         available = GaugeMetricFamily(
             f"{IPS}_available_ips", "Gauge measuring the number of available IPs for Services", labels=["cidr"]
         )
-        names = (
-            entry.key.name
-            for entry in self.state.entries(IP_ADDRESSES, "")
-            if entry.labels.get(MANAGED_BY) == ALLOCATOR
-        )
-        given = [address for address in map(parse_ip, names) if address is not None]
-        for one in Ranges().of(self.state):
-            used = sum(address in one for address in given)
+        given: dict[str, list[str]] = {"IPv4": [], "IPv6": []}
+        for entry in self.state.entries(IP_ADDRESSES, ""):
+            if entry.labels.get(MANAGED_BY) == ALLOCATOR:
+                given["IPv6" if ":" in entry.key.name else "IPv4"].append(entry.key.name)
+        ranges = Ranges().of(self.state)
+        for one in ranges:
+            names = given[one.family]
+            if sum(other.family == one.family for other in ranges) == 1:
+                used = len(names)  # spares taking every name apart
+            else:
+                used = sum(address in one for address in map(parse_ip, names) if address is not None)
             allocated.add_metric([str(one.network)], used)
             available.add_metric([str(one.network)], one.pool.size - used)
         yield allocated

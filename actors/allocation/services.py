@@ -57,12 +57,15 @@ class ServiceClaimant:
         attributes.beside.extend(ledger.beside())
 
     def release(self, entry: Entry, state: State) -> Sequence[Beside]:
-        """Give back all that a Service has."""
+        """Give back all that a Service has; its Endpoints go with it, lest the next of its name begin with them."""
         ledger = Ledger(Owner(entry.key.namespace, entry.key.name), state)
         spec = entry.object().get("spec") or {}
         self._addresses.release(ledger, spec)
         self._ports.release(ledger, spec)
-        return ledger.beside()
+        endpoints = state.peek("endpoints", *ledger.owner)
+        if endpoints is None or endpoints.object()["metadata"].get("finalizers"):
+            return ledger.beside()
+        return [*ledger.beside(), Beside(key=endpoints.key, old=endpoints, object=None)]
 
 
 def _is_stale(meta: Object, old: Entry) -> bool:

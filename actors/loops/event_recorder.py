@@ -11,6 +11,7 @@ from typing import Any
 
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writes import Target
+from kubechronicle.api import names
 from kubechronicle.api.status import StatusError
 from kubechronicle.eventlog.entries import Entry
 
@@ -32,8 +33,11 @@ class EventRecorder:
         log.warning("%s/%s %s: %s", entry.key.resource, entry.key.name, reason, message)
         involved = entry.object()
         namespace = entry.key.namespace or "default"
-        digest = hashlib.sha256(f"{entry.key}{entry.uid}{reason}{message}".encode()).hexdigest()[:16]
-        target = Target(rt=self._rt, namespace=namespace, name=f"{entry.key.name}.{digest}", manager=self._component)
+        digest = hashlib.sha256(f"{entry.key}{entry.uid}{reason}{message}".encode()).hexdigest()[:32]
+        name = f"{entry.key.name}.{digest[:16]}"
+        if names.dns_subdomain(name):
+            name = digest  # the name of an address of IPv6, for one, is no name for an Event
+        target = Target(rt=self._rt, namespace=namespace, name=name, manager=self._component)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
         def again(event: Object) -> Object:

@@ -63,7 +63,7 @@ async def test_a_restarted_server_writes_nothing(autojump_clock: MockClock) -> N
 
 async def test_what_somebody_took_away_comes_back(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
-        for target in (SERVICE, ENDPOINTS, SLICE):
+        for target in (ENDPOINTS, SLICE, SERVICE):
             await server.delete(target)
         emptied = await server.get("/api/v1/namespaces/kube-node-lease")
         assert emptied["status"]["phase"] == "Active"

@@ -165,6 +165,14 @@ async def test_an_address_of_nobody_goes_after_a_while(autojump_clock: MockClock
         assert ("IPAddress/10.96.0.7", "IPAddressNotAllocated", leaked) in await told(server)
 
 
+async def test_an_event_about_an_address_of_the_longer_kind(autojump_clock: MockClock) -> None:
+    async with open_services("fd00:96::/112") as server:
+        await server.post(ADDRESSES, address("fd00:96::7", resource="gateways", labels=MANAGED))
+        await repair_of(server).check_all()
+        assert held(server) == {}
+        assert {what for what, _, _ in await told(server)} == {"IPAddress/fd00:96::7"}
+
+
 async def test_a_cluster_from_before_the_allocator(autojump_clock: MockClock) -> None:
     """Services that a backup brought, without their addresses and ports."""
     async with open_services() as server:

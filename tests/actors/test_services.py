@@ -415,6 +415,18 @@ async def test_what_is_deleted_gives_back(autojump_clock: MockClock) -> None:
         assert held(server) == {}
 
 
+async def test_the_endpoints_go_with_their_service(autojump_clock: MockClock) -> None:
+    async with open_services() as server:
+        target = "/api/v1/namespaces/default/endpoints"
+        await server.post(SERVICES, service())
+        await server.post(target, {"metadata": {"name": "web"}})
+        await server.post(target, {"metadata": {"name": "other"}})
+        await server.delete(f"{WEB}?dryRun=All")
+        assert await server.names(target) == ["other", "web"]
+        await server.delete(WEB)
+        assert await server.names(target) == ["other"]
+
+
 async def test_only_ones_own_is_given_back(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         made = await server.post(SERVICES, service())
@@ -484,3 +496,6 @@ async def test_figures(autojump_clock: MockClock) -> None:
         assert await server.figure(f"{ports}_available_ports") == 9
         assert await server.figure(f"{ports}_allocation_total", scope="dynamic") == 1
         assert (await server.ask("GET", "/metrics")).status == 200
+        await server.post(CIDRS, cidr("more", "10.96.0.0/28"))
+        assert await server.figure(f"{ips}_allocated_ips", cidr="10.96.0.0/28") == 1
+        assert await server.figure(f"{ips}_available_ips", cidr="10.96.0.0/28") == 13
