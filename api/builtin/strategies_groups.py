@@ -24,6 +24,7 @@ from kubechronicle.api.builtin import (
     validation_scaling,
     validation_services,
     validation_storage_classes,
+    warnings_groups,
 )
 from kubechronicle.api.strategy import (
     PrepareUpdate,
@@ -111,6 +112,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         unconditional_update=False,
         validate=validation_cluster.runtime_class,
         validate_update=validation_cluster.runtime_class_update,
+        warnings=warnings_groups.runtime_class_warnings,
     ),
     "roles.rbac.authorization.k8s.io": _rbac(validation_access.role),
     "clusterroles.rbac.authorization.k8s.io": _rbac(validation_access.cluster_role),
@@ -176,6 +178,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         status=False,
         validate=validation_storage_classes.storage_class,
         validate_update=validation_storage_classes.storage_class_update,
+        warnings=warnings_groups.storage_class_warnings,
     ),
     "csidrivers.storage.k8s.io": Strategy(
         returns_deleted=True,
@@ -198,6 +201,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         unconditional_update=False,
         validate=validation_storage_classes.storage_capacity,
         validate_update=validation_storage_classes.storage_capacity_update,
+        warnings=warnings_groups.storage_capacity_warnings,
     ),
     "volumeattachments.storage.k8s.io": Strategy(
         returns_deleted=True,

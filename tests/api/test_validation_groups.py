@@ -368,3 +368,30 @@ def test_parameters_are_chosen_one_way() -> None:
         "spec.paramRef.selector: Forbidden: name and selector are mutually exclusive",
         'spec.paramRef.parameterNotFoundAction: Unsupported value: "Shrug": supported values: "Deny", "Allow"',
     ]
+
+
+def test_labels_that_have_got_other_names_are_told_of() -> None:
+    zone = "failure-domain.beta.kubernetes.io/zone"
+    told_of = 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead'
+    topology = {"matchLabelExpressions": [{"key": zone, "values": ["a"]}]}
+    for path, body, field in (
+        (
+            "storage.k8s.io/v1/storageclasses",
+            {"provisioner": "p.example.com", "allowedTopologies": [topology]},
+            "allowedTopologies[0].matchLabelExpressions[0].key",
+        ),
+        (
+            "storage.k8s.io/v1/csistoragecapacities",
+            {"storageClassName": "s", "nodeTopology": {"matchExpressions": [{"key": zone, "operator": "Exists"}]}},
+            "nodeTopology.matchExpressions[0].key",
+        ),
+        (
+            "node.k8s.io/v1/runtimeclasses",
+            {"handler": "h", "scheduling": {"nodeSelector": {zone: "a"}}},
+            "scheduling.nodeSelector",
+        ),
+    ):
+        rt = builtin_registry().lookup(*path.split("/"))
+        assert rt is not None
+        obj, _ = pipeline.decode_object(rt, {**body, "metadata": {"name": "a"}}, context(path), create=True)
+        assert list(pipeline.prepare_create(rt, obj, context(path)).warnings) == [f"{field}: {told_of}"]
