@@ -68,6 +68,14 @@ SHAPES: Final[Mapping[str, tuple[tuple[str, str, Any], ...]]] = {
         ("FieldPath", "fieldPath", '""'),
     ),
     "EventSource": (("Component", "component", '""'), ("Host", "host", '""')),
+    "SigningCondition": (
+        ("Type", "type", '""'),
+        ("Status", "status", '""'),
+        ("Reason", "reason", '""'),
+        ("Message", "message", '""'),
+        ("LastUpdateTime", "lastUpdateTime", _NIL),
+        ("LastTransitionTime", "lastTransitionTime", _NIL),
+    ),
     "NamedReference": (("Name", "name", '""'),),
     "FlowSchemaSpec": (
         ("PriorityLevelConfiguration", "priorityLevelConfiguration", "NamedReference"),
@@ -309,7 +317,7 @@ def selector(given: Mapping[str, Any] | None) -> Object | None:
     return printed
 
 
-def difference(old: Object | None, new: Object | None) -> str:
+def difference(old: Any, new: Any) -> str:
     """Return how two printed records differ, line by line as a unified diff: the end of Kubernetes' messages about
     what may not change. Example:
 
@@ -324,7 +332,7 @@ def difference(old: Object | None, new: Object | None) -> str:
     return "".join(list(difflib.unified_diff(lines[0], lines[1], n=3))[2:])
 
 
-def _indented(value: Object | None) -> str:
+def _indented(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, indent=1, separators=(",", ": "))
     for character, escape in HTML_ESCAPES:
         text = text.replace(character, escape)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api import names
+from kubechronicle.api.builtin.go_shapes import difference, shape
 from kubechronicle.api.certificates import chain_problem, request_problem
 from kubechronicle.api.field_errors import (
     Cause,
@@ -179,7 +180,9 @@ def _update(new: Object, old: Object, *, approves: bool, issues: bool) -> list[C
         if len(after) > len(before):
             causes.append(forbidden(field, f'updates may not add a condition of type "{kind}"'))
         elif len(after) == len(before) and after != before:
-            causes.append(forbidden(field, f'updates may not modify a condition of type "{kind}"'))
+            shown = [[shape(one, "SigningCondition") for one in each] for each in (before, after)]
+            detail = f'updates may not modify a condition of type "{kind}"\n{difference(*shown)}'
+            causes.append(forbidden(field, detail))
     if _certificate(new) != _certificate(old):
         if not issues:
             causes.append(forbidden("status.certificate", "updates may not set certificate content"))
