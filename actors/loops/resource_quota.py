@@ -223,10 +223,12 @@ class Measures:
 
 
 def _differs(event: Event) -> bool:
-    """Whether a quota demands something else than before, or its status does not say all."""
+    """Whether a quota demands something else than before, or its status does not say all, or says it only now: then
+    another replica may just be making something without knowing of it."""
     quota = event.entry.object()
     spec, current = quota.get("spec") or {}, quota.get("status") or {}
     hard = spec.get("hard") or {}
     if hard != (current.get("hard") or {}) or any(name not in (current.get("used") or {}) for name in hard):
         return True
-    return event.previous is None or spec != event.previous.object().get("spec")
+    before = event.previous.object() if event.previous is not None else {}
+    return spec != before.get("spec") or current.get("hard") != (before.get("status") or {}).get("hard")

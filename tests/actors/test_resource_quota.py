@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from in_process import MAPS, PODS, InProcess, configmap, open_server, pod
+from in_process import ADMISSION, MAPS, PODS, InProcess, configmap, open_server, pod
 from trio.testing import MockClock
 
 from kubechronicle.actors.loops import resource_quota
@@ -159,6 +159,7 @@ async def test_two_replicas_never_overdraw_a_quota(autojump_clock: MockClock) ->
     async with replicas() as (one, two):
         await make_quota(one, "a", pods=str(LIMIT), requests_cpu="100")
         await make_quota(one, "b", count__pods="100")
+        await two.get(QUOTAS)  # both know both
         codes: list[int] = []
 
         async def make(server: InProcess, name: str) -> None:
@@ -210,8 +211,8 @@ async def settled() -> None:
 
 
 @asynccontextmanager
-async def counting() -> AsyncIterator[InProcess]:
-    async with open_server(loops=True, controllers=frozenset({"resourcequota"})) as server:
+async def counting(store: MemoryStore | None = None) -> AsyncIterator[InProcess]:
+    async with open_server(store, loops=True, controllers=frozenset({"resourcequota"})) as server:
         await settled()
         yield server
 
@@ -274,6 +275,22 @@ async def test_scopes_choose_what_is_counted(autojump_clock: MockClock) -> None:
         await server.post(QUOTAS, {"metadata": {"name": "q"}, "spec": spec})
         await settled()
         assert await used(server) == {"pods": "1"}
+
+
+async def test_what_another_replica_makes_without_knowing_of_the_quota_is_counted(autojump_clock: MockClock) -> None:
+    store = MemoryStore()
+    unaware = ADMISSION - {"ResourceQuota"}
+    async with open_server(store, admission=unaware) as two, counting(store) as one:
+        await one.post(QUOTAS, {"metadata": {"name": "first"}, "spec": {"hard": {"configmaps": "5"}}})
+        await settled()
+        async with one.watch(f"{QUOTAS}?watch=1&fieldSelector=metadata.name=q") as stream:
+            await one.post(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "5"}}})
+            for _ in range(2):  # made, and counted
+                assert await stream.next() is not None
+        assert await used(one) == {"count/configmaps": "0"}
+        await two.post(MAPS, configmap("a"))
+        await settled()
+        assert await used(one) == {"count/configmaps": "1"}
 
 
 async def test_what_is_right_is_not_written(autojump_clock: MockClock) -> None:
