@@ -28,7 +28,6 @@ from kubechronicle.api.label_selectors import (
     selector_from_labels,
     selector_from_spec,
 )
-from kubechronicle.api.names import path_segment
 from kubechronicle.api.registry import ResourceType
 
 __all__ = [
@@ -156,16 +155,16 @@ def parse_field_selector(text: str, rt: ResourceType) -> FieldSelector:
     return parsed
 
 
-def name_required(text: str) -> str:
-    """Return the one name a field selector lets through, "" if it names none or is malformed. For authorization, which
-    comes before the kind is looked at."""
+def value_required(text: str, field: str) -> str:
+    """Return the one value of a field that a selector lets through, "" if it names none or is malformed. For
+    authorization, which comes before the kind is looked at."""
     try:
         terms = list(_field_terms(text, selectable.DEFAULT))
     except SelectorSyntaxError:
         return ""
     for term in terms:
-        if term.field == "metadata.name" and term.equal:
-            return term.value if not path_segment(term.value) else ""
+        if term.field == field and term.equal:
+            return term.value
     return ""
 
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 import trio
 
 from kubechronicle.api import status
-from kubechronicle.api.selectors import name_required
+from kubechronicle.api.names import path_segment
+from kubechronicle.api.selectors import value_required
 from kubechronicle.api.status import StatusError
 from kubechronicle.http.answers import status_response
 from kubechronicle.http.authentication.chain import AuthenticationChain
@@ -284,10 +285,11 @@ def _authorized_as(context: Context) -> RequestInfo:
     """A list or watch of one object by name needs the right to that object alone (RequestInfo resolver of
     k8s.io/apiserver)."""
     info = context.info
-    if info.name or info.verb not in ("list", "watch") or "fieldSelector" not in context.query:
+    selector = context.query.get("fieldSelector")
+    if info.name or not selector or info.verb not in ("list", "watch", "deletecollection"):
         return info
-    name = name_required(context.query.get("fieldSelector"))
-    return replace(info, name=name) if name else info
+    name = value_required(selector, "metadata.name") if info.verb != "deletecollection" else ""
+    return replace(info, name="" if path_segment(name) else name, field_selector=selector)
 
 
 def limit_time(services: Services, following: Next) -> Next:

@@ -33,7 +33,8 @@ FALSE_VALUES = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestInfo:
     """``resource`` is the plural as in the path; empty ``verb`` parts are empty strings. ``parts`` is what follows the
-    namespace (resource, name, subresource, …). ``deprecated_watch``: the path has the old /watch/ prefix."""
+    namespace (resource, name, subresource, …). ``field_selector`` is filled in for authorization only.
+    ``deprecated_watch``: the path has the old /watch/ prefix."""
 
     path: str
     verb: str
@@ -46,6 +47,7 @@ class RequestInfo:
     subresource: str = ""
     name: str = ""
     parts: tuple[str, ...] = ()
+    field_selector: str = ""
     deprecated_watch: bool = False
 
     @property

@@ -45,6 +45,7 @@ from kubechronicle.eventlog.views import Views
 from kubechronicle.http.app import HttpApplication, HttpSettings, build_application
 from kubechronicle.http.authentication.chain import Authenticator
 from kubechronicle.http.authorization.decision import AlwaysAllow, AlwaysDeny, Authorizer
+from kubechronicle.http.authorization.node import NodeAuthorizer
 from kubechronicle.http.authorization.rbac import RbacAuthorizer
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.listener import Server, serve
@@ -76,6 +77,7 @@ CONTROLLER_ALIASES = {
 AUTHORIZERS: Mapping[str, Callable[[Views], Authorizer]] = {
     "AlwaysAllow": lambda views: AlwaysAllow(),
     "AlwaysDeny": lambda views: AlwaysDeny(),
+    "Node": NodeAuthorizer,
     "RBAC": RbacAuthorizer,
 }
 
@@ -90,7 +92,7 @@ class Plan:
     services: ServiceNetwork
     http: HttpSettings
     authenticators: Sequence[Authenticator] = ()
-    authorization_modes: Sequence[str] = ("RBAC",)
+    authorization_modes: Sequence[str] = ("Node", "RBAC")
     controllers: frozenset[str] = frozenset(CONTROLLERS)
     root_ca: bytes = b""
     admission_plugins: frozenset[str] = plugins.DEFAULT

@@ -110,8 +110,9 @@ FLAGS = (
         help='Static bearer tokens, one a line: token,user,uid,"group1,group2".',
     ),
     Flag(
-        name="authorization-mode", placeholder="LIST", default="RBAC",
-        help="Who decides what a user may do, comma-separated, asked in this order: AlwaysAllow, AlwaysDeny, RBAC.",
+        name="authorization-mode", placeholder="LIST", default="Node,RBAC",
+        help="Who decides what a user may do, comma-separated, asked in the order given. There are AlwaysAllow, "
+        "AlwaysDeny, Node and RBAC.",
     ),
     Flag(
         name="database-url", placeholder="URL", default="", environment="DATABASE_URL",

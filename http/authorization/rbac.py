@@ -11,17 +11,18 @@ Roles and bindings are read from the views. Before each decision the index takes
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kubechronicle.api import rbac
 from kubechronicle.api.rbac import Grants, Rule
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.eventlog.records import Operation, Who
-from kubechronicle.eventlog.views import View, Views
+from kubechronicle.eventlog.records import Who
+from kubechronicle.eventlog.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision, Rules, Verdict
+from kubechronicle.http.authorization.following import Followed
 from kubechronicle.http.request_info import RequestInfo
 
 GROUP = "rbac.authorization.k8s.io"
@@ -57,10 +58,10 @@ class RbacAuthorizer:
         self._bound: defaultdict[tuple[str, str], dict[str, dict[tuple[str, int], Bound]]] = defaultdict(dict)
         self._grants: dict[tuple[str, tuple[str, ...], str], Grants] = {}
         self._followed = [
-            _Followed(views[f"clusterroles.{GROUP}"], self._role),
-            _Followed(views[f"roles.{GROUP}"], self._role),
-            _Followed(views[f"clusterrolebindings.{GROUP}"], self._binding),
-            _Followed(views[f"rolebindings.{GROUP}"], self._binding),
+            Followed(views[f"clusterroles.{GROUP}"], self._role),
+            Followed(views[f"roles.{GROUP}"], self._role),
+            Followed(views[f"clusterrolebindings.{GROUP}"], self._binding),
+            Followed(views[f"rolebindings.{GROUP}"], self._binding),
         ]
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
@@ -196,53 +197,6 @@ def permits(rule: Rule, info: RequestInfo) -> bool:
     if not info.is_resource:
         return rbac.permits_path(rule, info.verb, info.path)
     return rbac.permits_resource(rule, info.verb, info.group, info.resource, info.subresource, info.name)
-
-
-Take = Callable[[str, str, Entry | None], None]
-"""Told of every object: (namespace, name, the entry as it is now; None: it is gone)."""
-
-
-class _Followed:
-    """One view, and up to where its changes have been taken in."""
-
-    def __init__(self, view: View, take: Take) -> None:
-        self._view = view
-        self._take = take
-        self._seen = -1
-        self._known: set[tuple[str, str]] = set()
-
-    def catch_up(self) -> bool:
-        """Take in what has changed; whether anything had."""
-        view = self._view
-        if self._seen < view.held_since:
-            self._begin_anew()
-            return True
-        first = view.window.after(self._seen)
-        events = view.window.events
-        if first == len(events):
-            return False
-        for event in events[first:]:
-            self._one(event.entry, gone=event.operation is Operation.DELETE)
-        self._seen = events[-1].revision
-        return True
-
-    def _begin_anew(self) -> None:
-        """History in memory does not reach back that far: the state as it is, less what was known and is no more."""
-        entries = self._view.entries()
-        for namespace, name in self._known - {(entry.key.namespace, entry.key.name) for entry in entries}:
-            self._known.discard((namespace, name))
-            self._take(namespace, name, None)
-        for entry in entries:
-            self._one(entry, gone=False)
-        self._seen = self._view.applied
-
-    def _one(self, entry: Entry, *, gone: bool) -> None:
-        _, namespace, name = entry.key
-        if gone:
-            self._known.discard((namespace, name))
-        else:
-            self._known.add((namespace, name))
-        self._take(namespace, name, None if gone else entry)
 
 
 def _shown(subject: dict[str, Any], namespace: str) -> str:

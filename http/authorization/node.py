@@ -1,0 +1,263 @@
+"""The Node authorizer: a kubelet may read what the pods on its node refer to, and write what is its own.
+
+Users ``system:node:NAME`` in the group ``system:nodes``. What a node is related to follows from the pods bound to it:
+
+    node ─ pod ─┬─ secrets, configmaps, service accounts, resource claims
+                └─ persistentvolumeclaim ─ persistentvolume ─ its secrets
+
+NodeRestriction (actors/admission) looks at what a request carries, which is not known here yet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kubechronicle.api import rbac
+from kubechronicle.api.builtin.bootstrap_policy import cluster_roles
+from kubechronicle.api.pod_references import Reference, references, volume_secrets
+from kubechronicle.api.selectors import value_required
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.views import Views
+from kubechronicle.http.authentication.user import User
+from kubechronicle.http.authorization.decision import ALLOWED, NO_OPINION, Decision, Rules, Verdict
+from kubechronicle.http.authorization.following import Followed
+from kubechronicle.http.request_info import RequestInfo
+
+NODE_PREFIX: Final = "system:node:"
+GROUP_NODES: Final = "system:nodes"
+LEASE_NAMESPACE: Final = "kube-node-lease"
+OWN_OBJECT_VERBS: Final = ("get", "create", "update", "patch", "delete")
+
+
+def node_name(user: User) -> str | None:
+    """The node a user is, "" for a node without a name, None for somebody else."""
+    if GROUP_NODES not in user.groups or not user.name.startswith(NODE_PREFIX):
+        return None
+    return user.name.removeprefix(NODE_PREFIX)
+
+
+def _not(reason: str) -> Verdict:
+    return Verdict(Decision.NO_OPINION, reason)
+
+
+class NodeAuthorizer:
+    def __init__(self, views: Views) -> None:
+        self._views = views
+        self._of_pod: dict[tuple[str, str], tuple[str, frozenset[Reference]]] = {}
+        # node -> (namespace, resource, name) -> how many of its pods refer to it
+        self._related: dict[str, Counter[tuple[str, str, str]]] = {}
+        self._pods = Followed(views["pods"], self._pod)
+        self._rules = next(role for role in cluster_roles() if role["metadata"]["name"] == "system:node")["rules"]
+        self._grants = rbac.Grants()
+        self._grants.add(self._rules)
+        self._special: Mapping[tuple[str, str], Callable[[str, RequestInfo], Verdict]] = {
+            ("", "secrets"): self._readable,
+            ("", "configmaps"): self._readable,
+            ("", "persistentvolumeclaims"): self._claim,
+            ("", "persistentvolumes"): self._gettable,
+            ("resource.k8s.io", "resourceclaims"): self._gettable,
+            ("storage.k8s.io", "volumeattachments"): self._gettable,
+            ("", "serviceaccounts"): self._token,
+            ("coordination.k8s.io", "leases"): self._lease,
+            ("storage.k8s.io", "csinodes"): self._csi_node,
+            ("resource.k8s.io", "resourceslices"): self._slice,
+            ("", "nodes"): self._node,
+            ("", "pods"): self._pod_access,
+        }
+
+    def decide(self, user: User, info: RequestInfo) -> Verdict:
+        """ALLOW, or NO_OPINION with the reason. Nothing to say of users that are no nodes."""
+        node = node_name(user)
+        if node is None:
+            return NO_OPINION
+        if not node:
+            return _not(f'unknown node for user "{user.name}"')
+        if not info.is_resource:
+            return ALLOWED if self._grants.permit_path(info.verb, info.path) else NO_OPINION
+        special = self._special.get((info.group, info.resource))
+        if special is not None:
+            return special(node, info)
+        allowed = self._grants.permit_resource(info.verb, info.group, info.resource, info.subresource, info.name)
+        return ALLOWED if allowed else NO_OPINION
+
+    explain = decide
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        """What depends on the objects themselves can't be listed."""
+        if node_name(user) is None:
+            return Rules()
+        return Rules(errors=["node authorizer does not support user rule resolution"], incomplete=True)
+
+    # -- by kind ------------------------------------------------------------------------------------------------------
+
+    def _readable(self, node: str, info: RequestInfo) -> Verdict:
+        if info.verb not in ("get", "list", "watch"):
+            return _not("can only read resources of this type")
+        if info.subresource:
+            return _not("cannot read subresource")
+        if not info.namespace:
+            return _not("can only read namespaced object of this type")
+        return self._related_to(node, info)
+
+    def _gettable(self, node: str, info: RequestInfo) -> Verdict:
+        if info.verb != "get":
+            return _not("can only get individual resources of this type")
+        if info.subresource:
+            return _not("cannot get subresource")
+        return self._related_to(node, info)
+
+    def _claim(self, node: str, info: RequestInfo) -> Verdict:
+        if info.subresource != "status":
+            return self._gettable(node, info)
+        if info.verb not in ("update", "patch"):
+            return _not("can only get/update/patch this type")
+        return self._related_to(node, info)
+
+    def _token(self, node: str, info: RequestInfo) -> Verdict:
+        if info.verb != "create" or not info.name:
+            return _not("can only create tokens for individual service accounts")
+        if info.subresource != "token":
+            return _not("can only create token subresource of serviceaccount")
+        return self._related_to(node, info)
+
+    def _lease(self, node: str, info: RequestInfo) -> Verdict:
+        if info.verb not in OWN_OBJECT_VERBS:
+            return _not("can only get, create, update, patch, or delete a node lease")
+        if info.namespace != LEASE_NAMESPACE:
+            return _not(f'can only access leases in the "{LEASE_NAMESPACE}" system namespace')
+        if info.verb != "create" and info.name != node:
+            return _not("can only access node lease with the same name as the requesting node")
+        return ALLOWED
+
+    def _csi_node(self, node: str, info: RequestInfo) -> Verdict:
+        if info.verb not in OWN_OBJECT_VERBS:
+            return _not("can only get, create, update, patch, or delete a CSINode")
+        if info.subresource:
+            return _not("cannot authorize CSINode subresources")
+        if info.verb != "create" and info.name != node:
+            return _not("can only access CSINode with the same name as the requesting node")
+        return ALLOWED
+
+    def _slice(self, node: str, info: RequestInfo) -> Verdict:
+        if info.subresource:
+            return _not("cannot authorize ResourceSlice subresources")
+        if info.verb == "create":
+            return ALLOWED
+        if info.verb in ("get", "update", "patch", "delete"):
+            return self._related_to(node, info)
+        if info.verb in ("list", "watch", "deletecollection"):
+            if value_required(info.field_selector, "spec.nodeName") == node:
+                return ALLOWED
+            return _not("can only list/watch/deletecollection resourceslices with nodeName field selector")
+        return _not(
+            "only the following verbs are allowed for a ResourceSlice: "
+            "get, watch, list, create, update, patch, delete, deletecollection"
+        )
+
+    def _node(self, node: str, info: RequestInfo) -> Verdict:
+        if info.subresource == "status":
+            return ALLOWED if info.verb in ("update", "patch") else NO_OPINION
+        if info.subresource:
+            return NO_OPINION
+        if info.verb in ("create", "update", "patch"):
+            return ALLOWED
+        if info.verb not in ("get", "list", "watch"):
+            return NO_OPINION
+        if info.name == node:
+            return ALLOWED
+        what = f"'{info.name}'" if info.name else "all nodes"
+        return _not(f"node '{node}' cannot read {what}, only its own Node object")
+
+    def _pod_access(self, node: str, info: RequestInfo) -> Verdict:
+        verb, subresource = info.verb, info.subresource
+        if subresource == "status":
+            return ALLOWED if verb in ("update", "patch") else NO_OPINION
+        if subresource == "eviction":
+            return ALLOWED if verb == "create" else NO_OPINION
+        if subresource:
+            return NO_OPINION
+        if verb in ("create", "delete"):
+            return ALLOWED
+        if verb == "get":
+            return self._gettable(node, info)
+        if verb not in ("list", "watch"):
+            return NO_OPINION
+        if value_required(info.field_selector, "spec.nodeName") == node:
+            return ALLOWED
+        if info.name:
+            return self._related_to(node, info)
+        return _not("can only list/watch pods with spec.nodeName field selector")
+
+    # -- the relation -------------------------------------------------------------------------------------------------
+
+    def _related_to(self, node: str, info: RequestInfo) -> Verdict:
+        if not info.name:
+            return _not("No Object name found")
+        if self._is_related(node, info):
+            return ALLOWED
+        return _not(f"no relationship found between node '{node}' and this object")
+
+    def _is_related(self, node: str, info: RequestInfo) -> bool:
+        self._pods.catch_up()
+        resource = info.group_resource
+        related: Mapping[tuple[str, str, str], int] = self._related.get(node, {})
+        if (info.namespace, resource, info.name) in related:
+            return True
+        if resource == "pods":
+            return self._field(resource, info.namespace, info.name, "spec", "nodeName") == node
+        if resource == "volumeattachments.storage.k8s.io":
+            return self._field(resource, "", info.name, "spec", "nodeName") == node
+        if resource == "resourceslices.resource.k8s.io":
+            return self._field(resource, "", info.name, "spec", "nodeName") == node
+        if resource == "persistentvolumes":
+            return self._claimed(related, info.name)
+        if resource == "secrets":
+            return any((info.namespace, info.name) in self._secrets_of(volume) for volume in self._volumes(related))
+        return False
+
+    def _claimed(self, related: Mapping[tuple[str, str, str], int], volume: str) -> bool:
+        entry = self._views["persistentvolumes"].get("", volume)
+        claim = (entry.object()["spec"].get("claimRef") or {}) if entry is not None else {}
+        return (claim.get("namespace", ""), "persistentvolumeclaims", claim.get("name", "")) in related
+
+    def _volumes(self, related: Mapping[tuple[str, str, str], int]) -> list[str]:
+        """The volumes behind the claims of a node's pods."""
+        claims = ((space, name) for space, resource, name in related if resource == "persistentvolumeclaims")
+        found = (self._field("persistentvolumeclaims", *claim, "spec", "volumeName") for claim in claims)
+        return [name for name in found if name and self._claimed(related, name)]
+
+    def _secrets_of(self, volume: str) -> set[tuple[str, str]]:
+        entry = self._views["persistentvolumes"].get("", volume)
+        return set(volume_secrets(entry.object())) if entry is not None else set()
+
+    def _field(self, resource: str, namespace: str, name: str, *path: str) -> str:
+        entry = self._views[resource].get(namespace, name)
+        value = entry.object() if entry is not None else {}
+        for part in path[:-1]:
+            value = value.get(part) or {}
+        found: str = value.get(path[-1]) or ""
+        return found
+
+    def _pod(self, namespace: str, name: str, entry: Entry | None) -> None:
+        before = self._of_pod.pop((namespace, name), None)
+        pod = entry.object() if entry is not None else None
+        node = (pod.get("spec") or {}).get("nodeName", "") if pod is not None else ""
+        now = (node, references(pod)) if pod is not None and node else None
+        if before is not None and before != now:
+            self._count(namespace, *before, -1)
+        if now is not None:
+            self._of_pod[(namespace, name)] = now
+            if before != now:
+                self._count(namespace, *now, 1)
+
+    def _count(self, namespace: str, node: str, referred: frozenset[Reference], change: int) -> None:
+        counts = self._related.setdefault(node, Counter())
+        for resource, name in referred:
+            key = (namespace, resource, name)
+            counts[key] += change
+            if not counts[key]:
+                del counts[key]
+        if not counts:
+            del self._related[node]
