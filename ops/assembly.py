@@ -13,6 +13,7 @@ import trio
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, State
+from kubechronicle.actors.admission.device_admin import AdminAccess
 from kubechronicle.actors.admission.escalation import EscalationCheck
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import NODE_PORTS
@@ -158,7 +159,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     authorizers = [AUTHORIZERS[mode](views) for mode in plan.authorization_modes]
     escalation = [EscalationCheck(each) for each in authorizers if isinstance(each, RbacAuthorizer)]
     admission = AdmissionChain(
-        plugins.plugins_in_order(plan.admission_plugins), state, claimants=(claimant, *escalation)
+        plugins.plugins_in_order(plan.admission_plugins), state, claimants=(claimant, AdminAccess(), *escalation)
     )
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
     store = Store(registry=plan.registry, reads=reads, writes=writes)

@@ -1,0 +1,49 @@
+"""Admin access to devices, which reaches past who has them: only namespaces marked for it may ask (KEP-5018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kubechronicle.actors.admission.chain import CREATE, Attributes, State
+from kubechronicle.actors.beside import Beside
+from kubechronicle.api import status
+from kubechronicle.api.field_errors import forbidden
+from kubechronicle.eventlog.entries import Entry
+
+LABEL: Final = "resource.kubernetes.io/admin-access"
+CLAIMS: Final = "resourceclaims.resource.k8s.io"
+TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
+NEEDED: Final = f"admin access to devices requires the `{LABEL}: true` label on the containing namespace"
+
+
+def _requests(obj: dict[str, Any], resource: str) -> list[dict[str, Any]]:
+    spec = obj.get("spec") or {}
+    if resource == TEMPLATES:
+        spec = spec.get("spec") or {}
+    return (spec.get("devices") or {}).get("requests") or []
+
+
+class AdminAccess:
+    """A Claimant that hands out nothing but leave."""
+
+    resources = frozenset({CLAIMS, TEMPLATES})
+
+    def claim(self, attributes: Attributes, state: State) -> None:
+        """StatusError 422 for a new claim or template that asks for admin access in a namespace without the mark."""
+        obj = attributes.object
+        if obj is None or attributes.operation != CREATE:
+            return
+        for index, request in enumerate(_requests(obj, attributes.rt.resource)):
+            if not (request.get("exactly") or {}).get("adminAccess"):
+                continue
+            namespace = state.peek("namespaces", "", attributes.namespace)
+            if namespace is not None and namespace.labels.get(LABEL) == "true":
+                return
+            rt, name = attributes.rt, obj["metadata"].get("name", "")
+            cause = forbidden(f"spec.devices.requests[{index}].adminAccess", NEEDED)
+            raise status.invalid(rt.group, rt.kind, name, [cause])
+
+    def release(self, entry: Entry, state: State) -> Sequence[Beside]:
+        """Leave is not given back."""
+        return ()

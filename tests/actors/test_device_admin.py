@@ -1,0 +1,34 @@
+"""Admin access to devices is for namespaces that are marked for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from in_process import open_server
+from trio.testing import MockClock
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
+
+
+def claim(name: str, *, admin: bool) -> Any:
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "adminAccess": admin}}
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+
+
+async def test_admin_access_needs_a_marked_namespace(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await server.post(CLAIMS, claim("a", admin=False))
+        template = {"metadata": {"name": "t"}, "spec": {"spec": claim("t", admin=True)["spec"]}}
+        for target, body in ((CLAIMS, claim("b", admin=True)), (TEMPLATES, template)):
+            refusal = (await server.ask("POST", target, body)).refused(422)
+            (cause,) = refusal["details"]["causes"]
+            assert cause["field"] == "spec.devices.requests[0].adminAccess"
+            assert cause["message"] == (
+                "Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on "
+                "the containing namespace"
+            )
+        mark = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+        await server.patch("/api/v1/namespaces/default", mark)
+        await server.post(CLAIMS, claim("b", admin=True))
+        await server.post(TEMPLATES, template)
