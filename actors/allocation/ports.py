@@ -150,7 +150,8 @@ class Ports:
             raise status.internal_error(f"failed to allocate a nodePort: {why}") from None
 
     def _claim_changed(self, ledger: Ledger, spec: Object, held: Object) -> None:
-        known, fresh = numbers_of(held), set[int]()
+        # A number at a port of another type of Service was never given to it.
+        known, fresh = numbers_of(held) if needs_node_ports(held) else [], set[int]()
         seen: set[tuple[Any, int]] = set()
         for index, port in enumerate(spec.get("ports") or ()):
             number = port.get("nodePort", 0)

@@ -104,7 +104,13 @@ class Bootstrap:
             obj = {"metadata": {"name": name}, "value": value, "description": description}
             await self._ensure("priorityclasses", "", obj, group="scheduling.k8s.io")
         await self._ensure_ranges()
-        await self._ensure("services", "default", self._service())
+        try:
+            await self._ensure("services", "default", self._service())
+        except StatusError as error:
+            if error.reason not in ("Invalid", "InternalError"):
+                raise
+            # Its address lies in no ServiceCIDR, or is taken: for the administrator to mend, with this server running.
+            log.warning("the Service kubernetes could not be made: %s", error)
         if self._withdrawn or self._advertised.is_loopback:
             return
         await self._ensure("endpoints", "default", self._endpoints(), self._with_address)

@@ -161,6 +161,19 @@ async def test_addresses_of_both_families(
         assert (await server.get(CIDR))["spec"]["cidrs"] == list(ranges)
 
 
+async def test_a_service_whose_address_cannot_be_had_keeps_no_server_from_running(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    async with open_server(store, loops=True) as server:
+        await server.delete(SERVICE)
+    async with open_server(store, loops=True, services=ServiceNetwork(ranges=("10.97.0.0/16",))) as server:
+        (await server.ask("GET", SERVICE)).refused(404)
+        assert (await server.ask("GET", "/readyz")).status == 200
+        assert await addresses(server) == (["10.1.0.1"], ["10.1.0.1"])
+    assert "does not match the current range" in caplog.text
+
+
 async def test_the_ranges_of_services(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         made = await server.get(CIDR)

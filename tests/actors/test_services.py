@@ -270,6 +270,20 @@ async def test_one_number_for_two_protocols(autojump_clock: MockClock) -> None:
         assert answer["message"] == "duplicate nodePort: {TCP 30600}"
 
 
+async def test_a_number_that_was_never_given_is_no_claim(autojump_clock: MockClock) -> None:
+    async with open_services() as server:
+        ports = [{"port": 1, "nodePort": 30001}]
+        await server.post(SERVICES, service("first", type="ExternalName", externalName="x.org", ports=ports))
+        assert held(server) == {}
+        owner = await server.post(SERVICES, service(type="NodePort", ports=ports))
+        changed = {"spec": {"type": "NodePort", "externalName": None}}
+        assert await refused(server, "PATCH", f"{SERVICES}/first", changed, headers=MERGE) == [
+            ("spec.ports[0].nodePort", "Invalid value: 30001: provided port is already allocated")
+        ]
+        await server.delete(f"{SERVICES}/first")
+        holds(server, owner)
+
+
 async def test_a_full_range_of_ports(autojump_clock: MockClock) -> None:
     async with open_services(node_ports=range(31000, 31002)) as server:
         await server.post(SERVICES, service("a", type="NodePort"))

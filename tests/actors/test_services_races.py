@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from random import Random
 
 import postgres_fixture
 import pytest
@@ -168,6 +169,47 @@ async def test_a_log_that_fails_leaves_nothing_half_given(fault: Fault, autojump
             await server.ask("DELETE", f"{SERVICES}/s{number - 1}")
             await trio.sleep(30)  # what was under way is settled
             await given_once(server)
+
+
+TYPES = (
+    {"type": "ClusterIP"}, {"type": "NodePort"}, {"type": "LoadBalancer", "externalTrafficPolicy": "Local"},
+    {"type": "LoadBalancer", "externalTrafficPolicy": "Cluster"}, {"type": "ExternalName", "externalName": "x.org"},
+)  # fmt: skip
+POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")
+
+
+async def anything(server: InProcess, random: Random) -> None:
+    """One request of any kind about one of a few Services; most are granted, some refused."""
+    target = f"{SERVICES}/s{random.randrange(4)}"
+    name = target.rpartition("/")[2]
+    ports = [{"name": f"p{port}", "port": port} for port in range(1, random.randrange(2, 4))]
+    if random.random() < 0.3:
+        ports[0]["nodePort"] = random.choice(FEW)
+    spec: dict[str, object] = {**random.choice(TYPES), "ports": ports}
+    if spec["type"] != "ExternalName":
+        spec["ipFamilyPolicy"] = random.choice(POLICIES)
+    if spec["type"] in ("ClusterIP", "ExternalName"):
+        ports[0].pop("nodePort", None)
+    body = service(name, **spec)
+    method = random.choice(("POST", "PUT", "PATCH", "DELETE"))
+    headers = {"content-type": "application/merge-patch+json"} if method == "PATCH" else None
+    place = SERVICES if method == "POST" else target
+    answer = await server.ask(method, place, None if method == "DELETE" else body, headers=headers)
+    assert answer.status in (200, 201, 404, 409, 422, 500), answer.body
+    if answer.status == 500:
+        assert b"range is full" in answer.body or b"already allocated" in answer.body, answer.body
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_is_asked_for_nothing_is_lost_or_given_twice(seed: int, autojump_clock: MockClock) -> None:
+    random = Random(seed)
+    async with two("10.96.0.0/29", "fd00:96::/125", node_ports=range(31000, 31012)) as replicas:
+        for _ in range(60):
+            async with trio.open_nursery() as nursery:
+                for _ in range(random.randrange(1, 4)):
+                    nursery.start_soon(anything, random.choice(replicas), Random(random.random()))
+            for server in replicas:
+                await given_once(server)
 
 
 async def test_two_servers_on_postgres(database: str) -> None:
