@@ -38,7 +38,7 @@ from kubechronicle.api.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.registry import Registry, ResourceType
 from kubechronicle.api.status import StatusError
-from kubechronicle.eventlog.cursors import CURSOR_BATCH, WatchCursor
+from kubechronicle.eventlog.cursors import WatchCursor
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogError
 from kubechronicle.eventlog.records import Key, Operation
@@ -63,6 +63,9 @@ FIRST_RETRY = 0.1
 LONGEST_RETRY = 60.0
 # How often the registry is looked at for resources that have come or gone, in seconds.
 REGISTRY_INTERVAL = 5.0
+# Seconds in which further changes gather before they are taken in, unless a worker waits for them: many at once cost
+# little each.
+GATHERING = 0.02
 # Objects taken into the graph between two chances for others to run.
 LOADED_AT_ONCE = 200
 # Reports of owners in other namespaces that wait to be written; further ones are dropped, as client-go drops Events.
@@ -103,7 +106,8 @@ class Collection:
         self._graph = Graph()
         self._queue: WorkQueue[Key] = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY)
         self._followers: dict[str, Follower] = {}
-        self._progress = trio.lowlevel.ParkingLot()
+        self._progress = trio.lowlevel.ParkingLot()  # where workers wait for followers
+        self._hurry = trio.Event()  # a worker waits
         self._unknown: set[Key] = set()  # they have an owner of a kind that is not served
         self._reports, self._to_report = trio.open_memory_channel[tuple[Node, Reference]](MAX_REPORTS)
         self._over = trio.CancelScope()
@@ -156,8 +160,9 @@ class Collection:
                     await trio.sleep(FIRST_RETRY)
                 else:
                     self._absorb(events)
-                    if len(events) == CURSOR_BATCH:  # there may be more at hand, and the cursor yields to nobody
-                        await trio.lowlevel.checkpoint()
+                    self._progress.unpark_all()
+                    with trio.move_on_after(GATHERING):
+                        await self._hurry.wait()
 
     async def _load(self, rt: ResourceType) -> WatchCursor:
         """Take in what is there; the cursor goes on from it."""
@@ -172,6 +177,8 @@ class Collection:
         graph = self._graph
         for event in events:
             entry = event.entry
+            if event.previous is None and graph.is_plain(entry):
+                continue
             if event.operation is Operation.DELETE:
                 effects = graph.remove(entry.key, entry.uid)
             else:
@@ -203,6 +210,8 @@ class Collection:
     async def _catch_up(self, revision: int) -> None:
         """Until all changes up to the revision are in the graph."""
         while not all(follower.has_seen(revision) for follower in self._followers.values()):
+            self._hurry.set()
+            self._hurry = trio.Event()
             await self._progress.park()
 
     # -- looking at objects -------------------------------------------------------------------------------------------
@@ -316,7 +325,7 @@ class Collection:
 
     async def _report(self) -> None:
         """Make Events of owners in other namespaces; one that can't be made is not missed."""
-        events = self._store.registry.lookup("", "v1", "events")
+        events = self._store.registry.known("", "v1", "events")
         assert events is not None, "events are a built-in resource"
         async for node, reference in self._to_report:
             rt = self._store.registry.storage(node.key.resource)

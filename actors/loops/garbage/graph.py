@@ -126,6 +126,15 @@ class Graph:
         """Whether the object waits for its dependents to go first."""
         return uid in self._waiting
 
+    def is_plain(self, entry: Entry) -> bool:
+        """Take in an object that is new and has no owners, as most are, if this is one and nothing follows from it;
+        otherwise it is to be ``put``. (An object that is new is not being deleted.)"""
+        uid = entry.uid
+        if _OWNED in entry.json or uid in self._dependents or entry.key in self._nodes:
+            return False
+        self._places[uid] = entry.key
+        return True
+
     def put(self, key: Key, uid: str, node: Node | None) -> Effects:
         """The object is there, or has changed; ``node``: ``node_of`` it."""
         old = self._nodes.get(key)
