@@ -282,8 +282,10 @@ def _validate_update(
     if below is not None:
         return common if rt.api_version in below.lenient_in else common + below.validate_update(new, old)
     if strategy.validates_whole_update:
-        repeated = _validate_metadata(rt, strategy, meta) if common else _validate_name(strategy, meta)
-        return common + strategy.validate_update(new, old) + repeated + strategy.validate(new)
+        whole = _validate_metadata(rt, strategy, meta) if common else _validate_name(strategy, meta)
+        whole += strategy.validate(new)
+        changed = strategy.validate_update(new, old)
+        return common + (whole + changed if strategy.validates_first else changed + whole)
     if strategy.validates_spec_update:
         found = strategy.validate(new)
         common += found + found if strategy.validates_twice else found

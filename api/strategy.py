@@ -63,13 +63,13 @@ class Strategy:
     """The rules of one kind.
 
     ``names`` is a key of names.NAME_CHECKS. ``status``: the main resource ignores .status; with ``status_on_create`` a
-    creation may set it. ``generation``: set to 1 on
-    create and counted up when .spec changes (or another field of ``generation_fields``). ``unconditional_update``: an
-    update without resourceVersion overwrites. ``dependents`` says what a deletion without word about them does.
-    ``returns_deleted``: a deletion answers the object instead of a Status. ``validates_whole_update``: an update is
-    checked like a creation too, all of its metadata included; otherwise ``validate`` alone runs on an update, and not
-    even that without ``validates_spec_update``; with ``validates_twice`` what it finds is reported again, as Kubernetes
-    does for the kinds that it checks as such and as part of the change. ``kube_finalizers``: finalizers need a domain.
+    creation may set it. ``generation``: set to 1 on create and counted up when .spec changes (or another field of
+    ``generation_fields``). ``unconditional_update``: an update without resourceVersion overwrites. ``dependents`` says
+    what a deletion without word about them does. ``returns_deleted``: a deletion answers the object instead of a
+    Status. ``validates_whole_update``: an update is checked like a creation too, all of its metadata included, and with
+    ``validates_first`` before the change is looked at; otherwise ``validate`` alone runs on an update, and not even
+    that without ``validates_spec_update``; with ``validates_twice`` what it finds is reported again, as Kubernetes does
+    for the kinds that it checks as such and as part of the change. ``kube_finalizers``: finalizers need a domain.
     ``defaults_again``: what the hooks set has defaults that follow from it. ``requested(new, requester)`` notes who has
     created an object. ``prepare_as(api version, new, old)`` and ``validate_as`` are for what only some versions of a
     kind do or ask for; old is None for a creation.
@@ -86,6 +86,7 @@ class Strategy:
     returns_deleted: bool = False
     graceful: bool = False
     validates_whole_update: bool = True
+    validates_first: bool = False
     validates_spec_update: bool = True
     validates_twice: bool = False
     kube_finalizers: bool = True

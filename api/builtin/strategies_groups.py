@@ -58,6 +58,7 @@ def _rbac(validate: Validate, validate_update: ValidateUpdate = lambda new, old:
         names="segment",
         create_on_update=True,
         kube_finalizers=False,
+        validates_first=True,
         validate=validate,
         validate_update=validate_update,
     )
@@ -110,6 +111,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
     "runtimeclasses.node.k8s.io": Strategy(
         status=False,
         unconditional_update=False,
+        validates_first=True,
         validate=validation_cluster.runtime_class,
         validate_update=validation_cluster.runtime_class_update,
         warnings=warnings_groups.runtime_class_warnings,
@@ -149,6 +151,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
     "ipaddresses.networking.k8s.io": Strategy(
         status=False,
         names="any",
+        validates_first=True,
         validate=validation_network.ip_address,
         validate_update=validation_network.ip_address_update,
     ),
@@ -176,6 +179,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
     "storageclasses.storage.k8s.io": Strategy(
         returns_deleted=True,
         status=False,
+        validates_first=True,
         validate=validation_storage_classes.storage_class,
         validate_update=validation_storage_classes.storage_class_update,
         warnings=warnings_groups.storage_class_warnings,
@@ -186,6 +190,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         unconditional_update=False,
         prepare_create=hooks_groups.new_csi_driver,
         prepare_update=hooks_groups.csi_driver_changes,
+        validates_whole_update=False,
         validate=validation_storage_classes.csi_driver,
         validate_update=validation_storage_classes.csi_driver_update,
     ),
@@ -193,12 +198,14 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         returns_deleted=True,
         status=False,
         unconditional_update=False,
+        validates_first=True,
         validate=validation_storage_classes.csi_node,
         validate_update=validation_storage_classes.csi_node_update,
     ),
     "csistoragecapacities.storage.k8s.io": Strategy(
         status=False,
         unconditional_update=False,
+        validates_first=True,
         validate=validation_storage_classes.storage_capacity,
         validate_update=validation_storage_classes.storage_capacity_update,
         warnings=warnings_groups.storage_capacity_warnings,
@@ -206,6 +213,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
     "volumeattachments.storage.k8s.io": Strategy(
         returns_deleted=True,
         unconditional_update=False,
+        validates_first=True,
         validate=validation_storage_classes.attachment,
         validate_update=validation_storage_classes.attachment_update,
         subresources=_only_status(validation_storage_classes.attachment_status),

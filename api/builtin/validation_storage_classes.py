@@ -187,7 +187,7 @@ def csi_node(obj: Object) -> list[Cause]:
 
 def csi_node_update(new: Object, old: Object) -> list[Cause]:
     """What a driver has said of a node stays while the driver is on it."""
-    causes: list[Cause] = []
+    causes = csi_node(new)  # Kubernetes does that twice
     present = {driver.get("name"): driver for driver in new["spec"].get("drivers") or ()}
     for driver in old["spec"].get("drivers") or ():
         now = present.get(driver.get("name"))
