@@ -28,6 +28,8 @@ from kubechronicle.api.builtin import (
     validation_scaling,
     validation_services,
     validation_storage,
+    warnings_core,
+    warnings_workloads,
 )
 from kubechronicle.api.builtin.strategies_groups import GROUPS
 from kubechronicle.api.strategy import (
@@ -51,6 +53,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_update=hooks.secret_type_stays,
         validate=validation.secret,
         validate_update=validation.secret_update,
+        warnings=warnings_core.secret_warnings,
     ),
     "namespaces": Strategy(
         names="label",
@@ -82,6 +85,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_update=hooks_pods.pod_gates,
         validate=validation_pods.pod,
         validate_update=validation_pods.pod_update,
+        warnings=warnings_workloads.pod_warnings,
         subresources=MappingProxyType(
             {
                 "status": status_update(
@@ -89,6 +93,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
                     metadata=("ownerReferences",),
                     prepare=hooks_pods.pod_status_keeps,
                     validate_update=validation_pod_subresources.pod_status,
+                    warnings=warnings_workloads.pod_status_warnings,
                     reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
                 ),
                 "ephemeralcontainers": SubresourceStrategy(
@@ -108,6 +113,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_update=hooks_services.drop_what_the_type_lacks,
         validate=validation_services.service,
         validate_update=validation_services.service_update,
+        warnings=warnings_core.service_warnings,
         subresources=MappingProxyType(
             {"status": status_update("spec", validate_update=validation_services.service_status)}
         ),
@@ -119,6 +125,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
         validate=validation_endpoints.endpoints,
         validate_update=validation_endpoints.endpoints_update,
+        warnings=warnings_core.endpoints_warnings,
     ),
     "events": Strategy(
         status=False,
@@ -135,6 +142,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_spec_update=False,
         validate=validation_quotas.node,
         validate_update=validation_quotas.node_update,
+        warnings=warnings_core.node_warnings,
         subresources=MappingProxyType({"status": status_update("spec", validate_update=validation_quotas.node_change)}),
     ),
     "persistentvolumes": Strategy(
@@ -145,6 +153,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_spec_update=False,
         validate=validation_storage.persistent_volume,
         validate_update=validation_storage.persistent_volume_update,
+        warnings=warnings_core.volume_warnings,
     ),
     "persistentvolumeclaims": Strategy(
         returns_deleted=True,
@@ -152,6 +161,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_spec_update=False,
         validate=validation_claims.claim,
         validate_update=validation_claims.claim_update,
+        warnings=warnings_core.claim_warnings,
         subresources=MappingProxyType(
             {"status": status_update("spec", validate_update=validation_claims.claim_status)}
         ),
@@ -166,6 +176,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_create=hooks.new_pod_template,
         prepare_update=hooks.pod_template_gates,
         validate=validation_apps.pod_template_object,
+        warnings=warnings_workloads.pod_template_warnings,
     ),
     "replicationcontrollers": Strategy(
         prepare_create=hooks_pods.new_template,
@@ -175,6 +186,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
         validates_twice=True,
         validate=validation_apps.replication_controller,
+        warnings=warnings_workloads.named_template_warnings,
         subresources=MappingProxyType(
             {"status": status_update("spec", validate_update=validation_apps.replica_set_status)}
         ),
@@ -189,7 +201,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
             {"status": status_update("spec", validate_update=validation_quotas.quota_status)}
         ),
     ),
-    "serviceaccounts": Strategy(status=False, returns_deleted=True),
+    "serviceaccounts": Strategy(status=False, returns_deleted=True, warnings=warnings_core.service_account_warnings),
     "deployments.apps": Strategy(
         prepare_create=hooks_pods.new_template,
         generation=True,
@@ -198,6 +210,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
         validate=validation_apps.deployment,
         validate_update=validation_apps.selector_update,
+        warnings=warnings_workloads.named_template_warnings,
         subresources=MappingProxyType({"status": _DEPLOYMENT_STATUS}),
     ),
     "replicasets.apps": Strategy(
@@ -208,6 +221,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_twice=True,
         validate=validation_apps.replica_set,
         validate_update=validation_apps.selector_update,
+        warnings=warnings_workloads.named_template_warnings,
         subresources=MappingProxyType(
             {"status": status_update("spec", validate_update=validation_apps.replica_set_status)}
         ),
@@ -220,6 +234,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
         validate=validation_apps.stateful_set,
         validate_update=validation_apps.stateful_set_update,
+        warnings=warnings_workloads.stateful_set_warnings,
         subresources=MappingProxyType(
             {"status": status_update("spec", validate_update=validation_apps.stateful_set_status)}
         ),
@@ -232,6 +247,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_twice=True,
         validate=validation_apps.daemon_set,
         validate_update=validation_apps.selector_update,
+        warnings=warnings_workloads.template_warnings,
         subresources=MappingProxyType(
             {"status": status_update("spec", validate_update=validation_apps.daemon_set_status)}
         ),
@@ -250,6 +266,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validates_whole_update=False,
         validate=validation_batch.job,
         validate_update=validation_batch.job_update,
+        warnings=warnings_workloads.job_warnings,
         subresources=MappingProxyType(
             {"status": status_update("spec", validate_update=validation_job_status.job_status)}
         ),
@@ -262,6 +279,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_update=hooks.cron_job_gates,
         validate=validation_cron.cron_job,
         validate_update=validation_cron.cron_job_update,
+        warnings=warnings_workloads.cron_job_warnings,
         subresources=_STATUS,
     ),
     "horizontalpodautoscalers.autoscaling": Strategy(

@@ -1,0 +1,230 @@
+"""Warnings about pods and templates: what is stored as asked, and will not do what its writer may think it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from writing_warnings import (
+    CONTAINER,
+    NULL_SELECTOR,
+    OLD_LABEL,
+    POD,
+    TEMPLATE,
+    WORKLOAD,
+    container,
+    files,
+    volume,
+    warnings,
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (POD, []),
+        (
+            {**POD, "nodeSelector": {"beta.kubernetes.io/os": "x", "b": "c"}},
+            [f"nodeSelector[beta.kubernetes.io/os]: {OLD_LABEL}"],
+        ),
+        (
+            {
+                **POD,
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {"matchExpressions": [{"key": "beta.kubernetes.io/os", "operator": "Exists"}]}
+                            ]
+                        },
+                        "preferredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "weight": 1,
+                                "preference": {
+                                    "matchExpressions": [
+                                        {"key": "node-role.kubernetes.io/master", "operator": "Exists"}
+                                    ]
+                                },
+                            }
+                        ],
+                    },
+                    "podAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z"}],
+                    },
+                    "podAntiAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [
+                            {"weight": 1, "podAffinityTerm": {"topologyKey": "z"}}
+                        ],
+                    },
+                },
+            },
+            [
+                "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]"
+                f".matchExpressions[0].key: beta.kubernetes.io/os is {OLD_LABEL}",
+                "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference"
+                ".matchExpressions[0].key: node-role.kubernetes.io/master is "
+                'use "node-role.kubernetes.io/control-plane" instead',
+                "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]"
+                f".labelSelector: {NULL_SELECTOR}",
+                "affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm"
+                f".labelSelector: {NULL_SELECTOR}",
+            ],
+        ),
+        (
+            {
+                **POD,
+                "topologySpreadConstraints": [
+                    {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "topologyKey": "beta.kubernetes.io/os"}
+                ],
+            },
+            [
+                f"topologySpreadConstraints[0].topologyKey: beta.kubernetes.io/os is {OLD_LABEL}",
+                f"topologySpreadConstraints[0].labelSelector: {NULL_SELECTOR}",
+            ],
+        ),
+        (
+            volume(glusterfs={"endpoints": "e", "path": "p"}),
+            ["volumes[0].glusterfs: deprecated in v1.25, non-functional in v1.26+"],
+        ),
+        (
+            volume(gitRepo={"repository": "r"}),
+            ["volumes[0].gitRepo: deprecated in v1.11, and disabled by default in v1.33+"],
+        ),
+        (
+            volume(storageos={"volumeName": "v"}),
+            ["volumes[0].storageOS: deprecated in v1.22, non-functional in v1.25+"],
+        ),
+        (
+            {**POD, "hostAliases": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}]},
+            ['hostAliases[1].ip: duplicate ip "10.0.0.1"'],
+        ),
+        (
+            {**POD, "imagePullSecrets": [{"name": "a"}, {"name": "a"}, {}]},
+            [
+                'imagePullSecrets[1].name: duplicate name "a"',
+                'imagePullSecrets[2].name: invalid empty name ""',
+            ],
+        ),
+        (
+            container(resources={"limits": {"memory": "1.5", "cpu": "1.5"}, "requests": {"memory": "500m"}}),
+            [
+                'containers[0].resources.limits[memory]: fractional byte value "1500m" is invalid, must be an integer',
+                'containers[0].resources.requests[memory]: fractional byte value "500m" is invalid, must be an integer',
+            ],
+        ),
+        (
+            container(env=[{"name": "A"}, {"name": "A", "value": "$(A):x"}, {"name": "A", "value": "y"}]),
+            ['containers[0].env[2]: hides previous definition of "A", which may be dropped when using apply'],
+        ),
+        (
+            container(
+                ports=[
+                    {"containerPort": 80, "hostPort": 80},
+                    {"containerPort": 80},
+                    {"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.1"},
+                    {"containerPort": 81, "hostIP": "10.0.0.1"},
+                ]
+            ),
+            [
+                "containers[0].ports[1]: overlapping port definition with spec.containers[0].ports[0]",
+                "containers[0].ports[2]: dangerously ambiguous port definition with spec.containers[0].ports[0]",
+                "containers[0].ports[2]: overlapping port definition with spec.containers[0].ports[1]",
+                "containers[0].ports[3]: hostIP set without hostPort: "
+                "{Name: HostPort:0 ContainerPort:81 Protocol:TCP HostIP:10.0.0.1}",
+            ],
+        ),
+        (
+            {
+                "containers": [
+                    {**CONTAINER, "ports": [{"name": "p", "containerPort": 80}]},
+                    {**CONTAINER, "name": "d", "ports": [{"name": "p", "containerPort": 80, "protocol": "UDP"}]},
+                ]
+            },
+            [
+                'containers[1].ports[0]: duplicate port name "p" with spec.containers[0].ports[0], services and probes '
+                "that select ports by name will use spec.containers[0].ports[0]"
+            ],
+        ),
+        (
+            {**POD, "terminationGracePeriodSeconds": -1},
+            ["terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"],
+        ),
+        (
+            {**POD, "hostAliases": [{"ip": "2001:DB8::1"}]},
+            [
+                'hostAliases[0].ip: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format ("2001:db8::1")',
+            ],
+        ),
+    ],
+)
+def test_a_pod(spec: dict[str, Any], told: list[str]) -> None:
+    assert warnings("/v1/pods", {"spec": spec}) == tuple(f"spec.{text}" for text in told)
+    assert warnings("apps/v1/deployments", {"spec": {**WORKLOAD, "template": {**TEMPLATE, "spec": spec}}}) == tuple(
+        f"spec.template.spec.{text}".replace(" spec.", " spec.template.spec.") for text in told
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (
+            volume(configMap={"name": "m", "items": files("a", "a/b", "c")}),
+            ['volume "v" (ConfigMap "m"): overlapping paths: "a/b" with "a"'],
+        ),
+        (
+            volume(secret={"secretName": "s", "items": files("a", "a")}),
+            ['volume "v" (Secret "s"): overlapping paths: "a" with "a"'],
+        ),
+        (
+            volume(
+                projected={
+                    "sources": [
+                        {"secret": {"name": "s", "items": files("a/b")}},
+                        {"configMap": {"name": "m", "items": files("a")}},
+                        {"serviceAccountToken": {"path": "a/b/c"}},
+                    ]
+                }
+            ),
+            [
+                'volume "v" (Projected): overlapping paths: "a" (ConfigMap "m") with "a/b" (Secret "s")',
+                'volume "v" (Projected): overlapping paths: "a/b/c" (ServiceAccountToken) with "a/b" (Secret "s")',
+                'volume "v" (Projected): overlapping paths: "a/b/c" (ServiceAccountToken) with "a" (ConfigMap "m")',
+            ],
+        ),
+    ],
+)
+def test_files_of_one_volume(spec: dict[str, Any], told: list[str]) -> None:
+    assert list(warnings("/v1/pods", {"spec": {**spec, "serviceAccountName": "s"}})) == told
+
+
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        (
+            {"scheduler.alpha.kubernetes.io/critical-pod": ""},
+            [
+                "scheduler.alpha.kubernetes.io/critical-pod]: non-functional in v1.16+; "
+                'use the "priorityClassName" field instead'
+            ],
+        ),
+        (
+            {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"},
+            [
+                "seccomp.security.alpha.kubernetes.io/pod]: non-functional in v1.27+; "
+                'use the "seccompProfile" field instead'
+            ],
+        ),
+        (
+            {"container.apparmor.security.beta.kubernetes.io/c": "unconfined"},
+            [
+                "container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; "
+                'use the "appArmorProfile" field instead'
+            ],
+        ),
+    ],
+)
+def test_annotations_of_a_template(annotations: dict[str, str], told: list[str]) -> None:
+    template = {**TEMPLATE, "metadata": {"labels": {"a": "b"}, "annotations": annotations}}
+    assert warnings("apps/v1/daemonsets", {"spec": {**WORKLOAD, "template": template}}) == tuple(
+        f"spec.template.metadata.annotations[{text}" for text in told
+    )
