@@ -17,10 +17,12 @@ from kubechronicle.eventlog.memory import MemoryStore
 SERVICES = "/api/v1/namespaces/default/services"
 ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
 CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
+WEB = f"{SERVICES}/web"
 EVENTS = "/api/v1/namespaces/default/events"
 SINGLE = ("10.96.0.0/16",)
 DUAL = ("10.96.0.0/16", "fd00:96::/112")
 PORTS = range(30000, 32768)
+MERGE = {"content-type": "application/merge-patch+json"}
 
 
 @asynccontextmanager
@@ -68,3 +70,14 @@ def has(answer: Any) -> set[str]:
 
 def causes(refusal: Any) -> list[tuple[str, str]]:
     return [(cause["field"], cause["message"]) for cause in refusal["details"]["causes"]]
+
+
+def holds(server: InProcess, *answers: Any) -> None:
+    """What the answers have is what is given out, no more and no less."""
+    expected = {what: answer["metadata"]["name"] for answer in answers for what in has(answer)}
+    assert held(server) == expected
+
+
+async def refused(server: InProcess, method: str, target: str, body: Any, **request: Any) -> list[tuple[str, str]]:
+    """The causes of a 422."""
+    return causes((await server.ask(method, target, body, **request)).refused(422))

@@ -53,9 +53,7 @@ class EventRecorder:
             # The namespace ends, a quota is full, another server was faster: the log line above must do.
             log.info("the event %s could not be recorded: %s", target.name, error)
 
-    def _event(
-        self, involved: Object, target: Target, reason: str, message: str, action: str, now: str
-    ) -> Object:
+    def _event(self, involved: Object, target: Target, reason: str, message: str, action: str, now: str) -> Object:
         meta = involved["metadata"]
         reference = {
             "apiVersion": involved["apiVersion"], "kind": involved["kind"], "namespace": meta.get("namespace"),
