@@ -113,8 +113,8 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
         meta["generation"] = 1
     strategy.prepare_create(obj)
     strategy.prepare_as(rt.api_version, obj, None)
-    if strategy.requested is not None:
-        strategy.requested(obj, ctx.requester)
+    strategy.requested(obj, ctx.requester)
+    strategy.stamp(obj, None, ctx.now)
     causes = _validate_metadata(rt, strategy, meta) + strategy.validate(obj)
     causes += strategy.validate_as(rt.api_version, obj, None)
     if causes:
@@ -230,6 +230,7 @@ def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
         if strategy.status:
             keep("status", new, old)
         strategy.prepare_update(new, old)
+        strategy.stamp(new, old, ctx.now)
         strategy.prepare_as(rt.api_version, new, old)
         if strategy.generation and any(new.get(name) != old.get(name) for name in strategy.generation_fields):
             meta["generation"] = held.get("generation", 0) + 1

@@ -71,8 +71,8 @@ class Strategy:
     that without ``validates_spec_update``; with ``validates_twice`` what it finds is reported again, as Kubernetes does
     for the kinds that it checks as such and as part of the change. ``kube_finalizers``: finalizers need a domain.
     ``defaults_again``: what the hooks set has defaults that follow from it. ``requested(new, requester)`` notes who has
-    created an object. ``prepare_as(api version, new, old)`` and ``validate_as`` are for what only some versions of a
-    kind do or ask for; old is None for a creation.
+    created an object, ``stamp(new, old, now)`` when parts of it were added. ``prepare_as(api version, new, old)`` and
+    ``validate_as`` are for what only some versions of a kind do or ask for; old is None for a creation.
     """
 
     names: str = "subdomain"
@@ -91,7 +91,8 @@ class Strategy:
     validates_twice: bool = False
     kube_finalizers: bool = True
     defaults_again: bool = False
-    requested: Callable[[Object, Requester], None] | None = None
+    requested: Callable[[Object, Requester], None] = lambda new, requester: None
+    stamp: Callable[[Object, Object | None, str], None] = lambda new, old, now: None
     prepare_create: PrepareCreate = lambda new: None
     prepare_update: PrepareUpdate = lambda new, old: None
     prepare_as: Callable[[str, Object, Object | None], None] = lambda api_version, new, old: None

@@ -303,6 +303,7 @@ GROUPS: Final[Mapping[str, Strategy]] = {
         generation=True,
         prepare_create=validation_device_slices.new_slice,
         prepare_update=validation_device_slices.slice_features,
+        stamp=validation_device_slices.taints_since,
         validates_whole_update=False,
         validates_spec_update=False,
         validate=validation_device_slices.resource_slice,

@@ -344,3 +344,10 @@ def slice_features(new: Object, old: Object) -> None:
             for value in (device.get("attributes") or {}).values():
                 for name in _LISTS:
                     value.pop(name, None)
+
+
+def taints_since(new: Object, old: Object | None, now: str) -> None:
+    """A taint says since when it is there; without a word about it, since now."""
+    for device in new["spec"].get("devices") or ():
+        for taint in device.get("taints") or ():
+            taint.setdefault("timeAdded", now)

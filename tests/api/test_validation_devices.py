@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from test_validation_groups import Object, create, told, update
+from test_validation_groups import NOW, Object, create, told, update
 
 from kubechronicle.api.pipeline import Outcome
 
@@ -255,3 +255,12 @@ def test_driver_pool_and_node_of_a_slice_stay() -> None:
 def test_slices_drop_what_is_of_features_that_are_off() -> None:
     device = {"name": "d", "attributes": {"a": {"int": 1, "ints": [1]}}, "nodeAllocatableResourceMappings": {"cpu": {}}}
     assert create(SLICES, offered(device))["spec"]["devices"] == [{"name": "d", "attributes": {"a": {"int": 1}}}]
+
+
+def test_taints_say_since_when() -> None:
+    taint = {"key": "k", "effect": "NoSchedule"}
+    stored = create(SLICES, offered({"name": "d", "taints": [taint, {**taint, "timeAdded": "2020-01-01T00:00:00Z"}]}))
+    times = [each["timeAdded"] for each in stored["spec"]["devices"][0]["taints"]]
+    assert times == [NOW, "2020-01-01T00:00:00Z"]
+    changed = update(SLICES, stored, {"spec": {"devices": [{"name": "d", "taints": [taint]}]}}).object
+    assert changed["spec"]["devices"][0]["taints"][0]["timeAdded"] == NOW
