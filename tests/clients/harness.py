@@ -252,13 +252,15 @@ class Server(ServerProcess):
         assert done.returncode == 0, f"verify: {done.stdout}{done.stderr}"
 
 
+# All but the one that puts a ConfigMap into each namespace: tests count theirs, and watch them.
+CONTROLLERS = ("--controllers", "*,-root-ca-cert-publisher")
 SERVERS: list[Server] = []  # those of this session, for conftest to show their logs beside failures
 
 
 def server_in(directory: Path, *, database_url: str = "", arguments: Sequence[str] = ()) -> Server:
     """A server that is not started yet, with its data in ``directory``."""
     more = ["--database-url", database_url] if database_url else []
-    server = Server(directory, arguments=[*more, *arguments])
+    server = Server(directory, arguments=[*CONTROLLERS, *more, *arguments])
     server.database_url = database_url
     SERVERS.append(server)
     return server
