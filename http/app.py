@@ -9,7 +9,7 @@ from kubechronicle.actors.store import Store
 from kubechronicle.api import discovery
 from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain, Authenticator
-from kubechronicle.http.authorization.decision import AuthorizationChain, Authorizer, Privileged
+from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.openapi import OpenApi
 from kubechronicle.http.handlers.resources import Resources
@@ -45,11 +45,10 @@ class HttpApplication:
 def build_application(
     store: Store,
     authenticators: Sequence[Authenticator],
-    authorizers: Sequence[Authorizer],
+    authorization: AuthorizationChain,
     checks: Sequence[Check],
     settings: HttpSettings,
 ) -> HttpApplication:
-    """``authorizers`` in the order in which they are asked; system:masters is allowed everything before them."""
     metrics, health, drain = Metrics(), Health(checks), Drain()
 
     def paths() -> list[str]:
@@ -68,7 +67,6 @@ def build_application(
     )
     openapi = OpenApi(store.registry, version=version["gitVersion"], pages=documents.paths())
     authentication = AuthenticationChain(authenticators)
-    authorization = AuthorizationChain([Privileged(), *authorizers])
     resources = Resources(
         store=store, authentication=authentication, authorization=authorization, metrics=metrics,
         min_watch=settings.min_request_timeout, drain=drain,

@@ -41,16 +41,26 @@ from kubechronicle.api.selectors import describe
 from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.records import Who
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views import Views
 from kubechronicle.http.app import HttpApplication, HttpSettings, build_application
 from kubechronicle.http.authentication.chain import Authenticator
-from kubechronicle.http.authorization.decision import AlwaysAllow, AlwaysDeny, Authorizer
+from kubechronicle.http.authentication.user import User
+from kubechronicle.http.authorization.decision import (
+    AlwaysAllow,
+    AlwaysDeny,
+    AuthorizationChain,
+    Authorizer,
+    Decision,
+    Privileged,
+)
 from kubechronicle.http.authorization.node import NodeAuthorizer
 from kubechronicle.http.authorization.rbac import RbacAuthorizer
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.listener import Server, serve
 from kubechronicle.http.metrics import Reading
+from kubechronicle.http.request_info import RequestInfo
 from kubechronicle.http.serve_config import ServeConfig
 from kubechronicle.ops.allocation_metrics import AllocationCollector
 
@@ -154,9 +164,18 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     actors = ResourceActors(current_revision=revision_of, submit=appender.submit)
     consistency = ConsistentRead(revision_log, tail)
     reads = Reads(log=revision_log, views=views, consistency=consistency, describe=describe)
-    state = State(peek=reads.peek, entries=lambda resource, namespace: views[resource].entries(namespace))
-    claimant = ServiceClaimant(plan.services)
     authorizers = [AUTHORIZERS[mode](views) for mode in plan.authorization_modes]
+    authorization = AuthorizationChain([Privileged(), *authorizers])
+
+    def permits(who: Who, verb: str, group: str, resource: str, name: str) -> bool:
+        info = RequestInfo(path="", verb=verb, is_resource=True, group=group, version="*", resource=resource, name=name)
+        user = User(name=who.user, uid=who.uid, groups=who.groups, extra=who.extra)
+        return authorization.decide(user, info).decision is Decision.ALLOW
+
+    state = State(
+        peek=reads.peek, entries=lambda resource, namespace: views[resource].entries(namespace), permits=permits
+    )
+    claimant = ServiceClaimant(plan.services)
     escalation = [EscalationCheck(each) for each in authorizers if isinstance(each, RbacAuthorizer)]
     admission = AdmissionChain(
         plugins.plugins_in_order(plan.admission_plugins), state, claimants=(claimant, AdminAccess(), *escalation)
@@ -190,7 +209,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         Check("poststarthook/start-kubernetes-service-cidr-controller", ranges_made),
         Check("shutdown", not_draining, live=False),
     ]
-    application = build_application(store, plan.authenticators, authorizers, checks, plan.http)
+    application = build_application(store, plan.authenticators, authorization, checks, plan.http)
     loops = [
         ChildSpec(name="bootstrap", run=bootstrap.run),
         ChildSpec(name="api-services", run=APIServices(store).run),

@@ -1,22 +1,66 @@
-"""CertificateSubjectRestriction (plugin/pkg/admission/certificates of kube-apiserver): nobody becomes a master by a
-certificate that this server's own signer would sign."""
+"""Certificate requests (plugin/pkg/admission/certificates of kube-apiserver): CertificateApproval and
+CertificateSigning ask whether one may approve or sign for this signer, CertificateSubjectRestriction lets nobody become
+a master by a certificate that this server's own signer would sign."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
 from kubechronicle.api.certificates import request_organizations, request_problem
+from kubechronicle.api.field_errors import go_quote
 
+GROUP: Final = "certificates.k8s.io"
+REQUESTS: Final = frozenset({"certificatesigningrequests.certificates.k8s.io"})
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
 MASTERS: Final = "system:masters"
+
+
+def _may(attributes: Attributes, state: State, verb: str, signer: str) -> bool:
+    """Whether who asks has the verb on this signer, or on all signers of its domain."""
+    domain = f"{signer.partition('/')[0]}/*"
+    return any(state.permits(attributes.who, verb, GROUP, "signers", name) for name in (signer, domain))
+
+
+class CertificateApproval(AdmissionPlugin):
+    """Approving and denying takes the verb "approve" on the signer."""
+
+    name = "CertificateApproval"
+    resources = REQUESTS
+    operations = frozenset({UPDATE})
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        if attributes.subresource != "approval" or attributes.old is None:
+            return
+        signer = attributes.old.object()["spec"].get("signerName", "")
+        if not _may(attributes, state, "approve", signer):
+            raise forbidden(attributes, f"user not permitted to approve requests with signerName {go_quote(signer)}")
+
+
+class CertificateSigning(AdmissionPlugin):
+    """Storing a certificate, or a condition of it, takes the verb "sign" on the signer."""
+
+    name = "CertificateSigning"
+    resources = REQUESTS
+    operations = frozenset({UPDATE})
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        if attributes.subresource != "status" or attributes.old is None or attributes.object is None:
+            return
+        old = attributes.old.object()
+        before, now = old.get("status") or {}, attributes.object.get("status") or {}
+        if all(before.get(name) == now.get(name) for name in ("certificate", "conditions")):
+            return
+        signer = old["spec"].get("signerName", "")
+        if not _may(attributes, state, "sign", signer):
+            raise forbidden(attributes, f"user not permitted to sign requests with signerName {go_quote(signer)}")
 
 
 class CertificateSubjectRestriction(AdmissionPlugin):
     """A request to the signer of clients is not for the group that may do everything."""
 
     name = "CertificateSubjectRestriction"
-    resources = frozenset({"certificatesigningrequests.certificates.k8s.io"})
+    resources = REQUESTS
     operations = frozenset({CREATE})
 
     def validate(self, attributes: Attributes, state: State) -> None:

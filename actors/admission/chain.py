@@ -57,13 +57,21 @@ class Attributes:
     who: Who = NOBODY
 
 
+class Permits(Protocol):
+    """Whether somebody may do this to a cluster-scoped object, as the server's authorizers see it."""
+
+    def __call__(self, who: Who, verb: str, group: str, resource: str, name: str) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """What plugins may look at, in this replica's views: ``peek(resource, namespace, name)`` and
-    ``entries(resource, namespace)``. They may lag; a refusal of a create is checked again on a consistent state."""
+    ``entries(resource, namespace)``. They may lag; a refusal of a create is checked again on a consistent state.
+    ``permits`` tells what somebody may do besides this write."""
 
     peek: Callable[[str, str, str], Entry | None]
     entries: Callable[[str, str], Sequence[Entry]]
+    permits: Permits = lambda who, verb, group, resource, name: False
 
 
 class NotYet(StatusError):

@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
-from kubechronicle.actors.admission.certificates import CertificateSubjectRestriction
+from kubechronicle.actors.admission.certificates import (
+    CertificateApproval,
+    CertificateSigning,
+    CertificateSubjectRestriction,
+)
 from kubechronicle.actors.admission.chain import Admits
 from kubechronicle.actors.admission.external_ips import DenyServiceExternalIPs
 from kubechronicle.actors.admission.ingress import DefaultIngressClass
 from kubechronicle.actors.admission.limit_ranger import LimitRanger
 from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycle
+from kubechronicle.actors.admission.node_restriction import NodeRestriction
 from kubechronicle.actors.admission.nodes import DefaultTolerationSeconds, PodTopologyLabels, TaintNodesByCondition
 from kubechronicle.actors.admission.pod_security import PodSecurity
 from kubechronicle.actors.admission.priority import Priority
@@ -31,6 +36,7 @@ PLUGINS: Final[tuple[Callable[[], Admits], ...]] = (
     NamespaceLifecycle,
     LimitRanger,
     ServiceAccount,
+    NodeRestriction,
     TaintNodesByCondition,
     PodSecurity,
     Priority,
@@ -39,6 +45,8 @@ PLUGINS: Final[tuple[Callable[[], Admits], ...]] = (
     StorageObjectInUseProtection,
     PersistentVolumeClaimResize,
     RuntimeClass,
+    CertificateApproval,
+    CertificateSigning,
     CertificateSubjectRestriction,
     DefaultIngressClass,
     DenyServiceExternalIPs,

@@ -13,6 +13,8 @@ from in_process import open_server
 from trio.testing import MockClock
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+MERGE = {"content-type": "application/merge-patch+json"}
 
 
 def request_for(name: str, group: str, signer: str) -> Any:
@@ -42,3 +44,30 @@ async def test_nobody_becomes_a_master_by_a_certificate(autojump_clock: MockCloc
         assert told.endswith(f"use of {client} signer with system:masters group is not allowed")
         await server.post(REQUESTS, request_for("b", "devs", client))
         await server.post(REQUESTS, request_for("c", "system:masters", "example.com/signs"))
+
+
+async def test_who_may_approve_and_sign(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await server.post(REQUESTS, request_for("r", "dev", "example.com/s"))
+        rules = [
+            {"apiGroups": ["certificates.k8s.io"], "verbs": ["patch"],
+             "resources": ["certificatesigningrequests/approval", "certificatesigningrequests/status"]},
+        ]  # fmt: skip
+        await server.post(f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, "rules": rules})
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}
+        subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}]
+        await server.post(
+            f"{RBAC}/clusterrolebindings", {"metadata": {"name": "r"}, "roleRef": reference, "subjects": subjects}
+        )
+        ann = {**MERGE, "impersonate-user": "ann"}
+        approved = {"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r"}]}}
+        found = (await server.ask("PATCH", f"{REQUESTS}/r/approval", approved, headers=ann)).refused(403)
+        assert found["message"].endswith('user not permitted to approve requests with signerName "example.com/s"')
+        rules.append({"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve"],
+                      "resourceNames": ["example.com/*"]})  # fmt: skip
+        await server.patch(f"{RBAC}/clusterroles/r", {"rules": rules})
+        (await server.ask("PATCH", f"{REQUESTS}/r/approval", approved, headers=ann)).ok()
+        failed = {"status": {"conditions": [*approved["status"]["conditions"],
+                                            {"type": "Failed", "status": "True", "reason": "r"}]}}  # fmt: skip
+        found = (await server.ask("PATCH", f"{REQUESTS}/r/status", failed, headers=ann)).refused(403)
+        assert found["message"].endswith('user not permitted to sign requests with signerName "example.com/s"')
