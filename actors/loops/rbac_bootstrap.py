@@ -191,6 +191,6 @@ def aggregated(role: Mapping[str, Any], roles: Mapping[str, Mapping[str, Any]]) 
 
 
 def _type(store: Store, plural: str) -> ResourceType:
-    rt = store.registry.lookup(policy.GROUP, "v1", plural)
+    rt = store.registry.known(policy.GROUP, "v1", plural)
     assert rt is not None, f"{plural} are a built-in resource"
     return rt

@@ -56,7 +56,7 @@ class RootCAPublisher:
         self._repairs: dict[str, tuple[int, float]] = {}
 
     def _type(self, plural: str) -> ResourceType:
-        rt = self._store.registry.lookup("", "v1", plural)
+        rt = self._store.registry.known("", "v1", plural)
         assert rt is not None, f"{plural} are a built-in resource"
         return rt
 

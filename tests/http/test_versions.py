@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 from in_process import PROTOBUF, InProcess, open_server
 
 from kubechronicle.api.builtin.conversions_legacy import PDB_LABEL
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.eventlog.memory import MemoryLog
+from kubechronicle.ops.assembly import CONTROLLERS
 
 BETA = "api/beta=true"
 
@@ -111,8 +114,14 @@ async def test_one_resource_can_be_served_or_not() -> None:
 
 
 async def test_the_server_itself_does_without_what_it_does_not_serve() -> None:
-    """Namespaces end, and the Service `kubernetes` has its endpoints, though nobody can ask for them."""
-    async with open_server(loops=True, runtime_config="api/all=false,apps/v1=true") as server:
+    """Its loops start, make what every cluster has, and go on, though nobody can ask for it."""
+    off = {"runtime_config": "api/all=false,apps/v1=true", "controllers": frozenset(CONTROLLERS)}
+    async with open_server(loops=True, **off) as server:
+        views = server.assembly.views
+        with trio.fail_after(20):
+            while views["serviceaccounts"].get("kube-system", "default") is None:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        assert views["services"].get("default", "kubernetes") is not None
         assert (await server.ask("GET", "/api/v1/namespaces")).status == 404
         assert [group["name"] for group in (await server.get("/apis"))["groups"]] == ["apps"]
 
