@@ -58,13 +58,24 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; never raises but for a bug."""
     try:
-        given = make_parser().parse_args(sys.argv[1:] if argv is None else argv)
+        given = make_parser().parse_args(_with_dashed_values(sys.argv[1:] if argv is None else argv))
         _, _, run = COMMANDS[given.command]
         return run(given)
     except (*EXPECTED, SupervisorGaveUp, LogError, BaseExceptionGroup) as error:
         return _told(error)
     except KeyboardInterrupt:
         return FAILED
+
+
+def _with_dashed_values(argv: Sequence[str]) -> list[str]:
+    """With ``--controllers -NAME`` as ``--controllers=-NAME``, which is the only way argparse takes such a value."""
+    found: list[str] = []
+    for argument in argv:
+        if found and found[-1] == "--controllers" and re.match(r"-[^-]", argument):
+            found[-1] += f"={argument}"
+        else:
+            found.append(argument)
+    return found
 
 
 def _told(error: BaseException) -> int:
