@@ -36,7 +36,7 @@ from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.field_errors import Cause, invalid_value
 from kubechronicle.api.managed_fields import Paths, Writer
 from kubechronicle.api.options import DeleteOptions
-from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.registry import ResourceType, known_registry
 from kubechronicle.api.schema import types
 from kubechronicle.api.strategy import Strategy, SubresourceStrategy, keep, strategy_of
 from kubechronicle.api.writing import Outcome as Outcome
@@ -156,8 +156,6 @@ def _default_stored(rt: ResourceType, obj: Object) -> None:
 def _storage_kind(rt: ResourceType) -> types.ObjectType:
     if rt.is_storage_version:
         return types.object_type(rt.definition)
-    from kubechronicle.api.registry import known_registry
-
     stored = known_registry().storage(rt.resource) or rt
     return types.object_type(stored.definition)
 

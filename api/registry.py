@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -50,8 +50,9 @@ class ResourceType:
     the form they are kept in. ``stored`` is False for virtual kinds (reviews, bindings, component statuses).
     Verbs and subresources stand in the order discovery lists them (custom resources: status before scale).
     ``message`` and ``definition`` are empty for custom resources without them. ``warning`` is what everybody is told
-    who asks for a ``deprecated`` version. The last three fields come from a CustomResourceDefinition's version:
-    additional printer columns, selectable field paths, and the version itself.
+    who asks for a ``deprecated`` version, ``removed_release`` the Kubernetes without it ("1.25"). The last three fields
+    come from a CustomResourceDefinition's version: additional printer columns, selectable field paths, and the version
+    itself.
     """
 
     group: str
@@ -73,6 +74,7 @@ class ResourceType:
     definition: str = ""
     deprecated: bool = False
     warning: str = ""
+    removed_release: str = ""
     printer_columns: tuple[Mapping[str, Any], ...] = ()
     selectable_fields: tuple[str, ...] = ()
     custom: Any = None
@@ -246,12 +248,14 @@ def _builtin_types() -> tuple[ResourceType, ...]:
         for legacy in LEGACY.values():
             if legacy.group == group:
                 for row in legacy.rows():
+                    rt = _resource_type(group, legacy.version, row, preferred=preferred)
+                    removed = f"1.{legacy.removed}"
                     warning = legacy.warning(row.kind)
-                    found.append(_resource_type(group, legacy.version, row, preferred=preferred, warning=warning))
+                    found.append(replace(rt, deprecated=True, warning=warning, removed_release=removed))
     return tuple(found)
 
 
-def _resource_type(group: str, version: str, row: table.Row, *, preferred: str, warning: str = "") -> ResourceType:
+def _resource_type(group: str, version: str, row: table.Row, *, preferred: str) -> ResourceType:
     storage_group, storage_version = table.STORED_AS.get((group, row.plural), (group, preferred))
     return ResourceType(
         group=group,
@@ -271,8 +275,6 @@ def _resource_type(group: str, version: str, row: table.Row, *, preferred: str, 
         stored=row.stored,
         message=table.message_name(group, version, row.kind),
         definition=table.definition_name(group, version, row.kind),
-        deprecated=bool(warning),
-        warning=warning,
     )
 
 

@@ -91,6 +91,10 @@ class Metrics:
             "apiserver_longrunning_requests", "Long-running requests by verb and resource.",
             ("verb", "group", "version", "resource"), registry=self.registry,
         )  # fmt: skip
+        self._deprecated = Gauge(
+            "apiserver_requested_deprecated_apis", "Deprecated APIs that have been requested.",
+            ("group", "version", "resource", "subresource", "removed_release"), registry=self.registry,
+        )  # fmt: skip
         self._children: dict[tuple[object, ...], object] = {}
         self._of_requests: dict[tuple[_RequestLabels, int], tuple[Counter, Histogram, Histogram]] = {}
 
@@ -122,6 +126,12 @@ class Metrics:
 
     def long_running(self, verb: str, group: str, version: str, resource: str) -> Gauge:
         return self._child("l", self._long_running, verb, group, version, resource)
+
+    def requested_deprecated(
+        self, group: str, version: str, resource: str, subresource: str, removed_release: str
+    ) -> None:
+        """Note that somebody still uses it; ``removed_release`` is as "1.25", or empty."""
+        self._child("d", self._deprecated, group, version, resource, subresource, removed_release).set(1)
 
     def terminated(self, code: int) -> None:
         self._terminations.labels(str(code)).inc()

@@ -63,6 +63,8 @@ async def handle(resources: Resources, request: Request, context: Context) -> Re
     verb = _verb(request.method, info, rt)
     if rt.warning and rt.subresources.get(info.subresource, rt).kind == rt.kind:
         context.warnings.append(rt.warning)
+        named = (rt.group, rt.version, rt.plural, info.subresource)
+        resources.metrics.requested_deprecated(*named, rt.removed_release)
     if info.subresource == "scale":
         return await scale(resources, request, context, rt)
     if info.subresource == "binding" or (rt.resource == "bindings" and verb == "create"):
