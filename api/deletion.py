@@ -24,6 +24,11 @@ from kubechronicle.api.strategy import ORPHAN, UNSUPPORTED, Strategy
 Object = dict[str, Any]
 
 ORPHAN_FINALIZER: Final = "orphan"
+JOBS: Final = "jobs.batch"
+_JOBS_LEAVE_PODS: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "
+    "set propagationPolicy=Orphan to suppress this warning"
+)
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
 
@@ -165,6 +170,12 @@ def _set_dependents_finalizers(metadata: Object, options: DeleteOptions, strateg
     wanted += [ORPHAN_FINALIZER] * orphan + [FOREGROUND_FINALIZER] * foreground
     if set(wanted) != set(present):
         metadata["finalizers"] = wanted
+
+
+def warnings(resource: str, options: DeleteOptions) -> list[str]:
+    """Return what to tell of a deletion that says nothing about dependents where Kubernetes would rather be told."""
+    decided = options.propagation_policy is not None or options.orphan_dependents is not None
+    return [_JOBS_LEAVE_PODS] if resource == JOBS and not decided else []
 
 
 def ends_with_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:

@@ -244,7 +244,9 @@ def _builtin_types() -> tuple[ResourceType, ...]:
     for group, versions in table.GROUPS.items():
         preferred = next(iter(versions))
         for version, rows in versions.items():
-            found += (_resource_type(group, version, row, preferred=preferred) for row in rows)
+            for row in rows:
+                warning = table.DEPRECATED.get((group, version, row.plural), "")
+                found.append(_resource_type(group, version, row, preferred=preferred, warning=warning))
         for legacy in LEGACY.values():
             if legacy.group == group:
                 for row in legacy.rows():

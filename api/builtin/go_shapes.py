@@ -272,10 +272,9 @@ def record(obj: Mapping[str, Any] | None, name: str, *, compared: bool = False) 
         obj = {**obj, "securityContext": context}
     printed: Object = {}
     for go, member, what in _members(name):
-        value = obj.get(member)
         if what != "o":
-            printed[go] = _printed(value, what, compared=compared)
-        elif value:
+            printed[go] = _printed(obj.get(member), what, compared=compared)
+        elif value := (obj.get("metadata") or {}).get(member):
             printed[go] = dict(sorted(value.items())) if member in ("labels", "annotations") else value
     return printed
 

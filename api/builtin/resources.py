@@ -239,6 +239,12 @@ STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 }
 """(group, plural) -> (group, version) under which it is stored, where that is not the group's preferred version."""
 
+DEPRECATED: Final[Mapping[tuple[str, str, str], str]] = {
+    ("", "v1", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
+    ("", "v1", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+}
+"""(group, version, plural) -> what everybody is told who asks for a kind that stays, and is not the one to use."""
+
 _DEFINITION_PACKAGES: Final[Mapping[str, str]] = {
     "": "io.k8s.api.core",
     "apiextensions.k8s.io": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",

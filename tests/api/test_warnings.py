@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from writing_warnings import CLAIM, CONTAINER, JOB, LABEL_WANTED, OLD_CLASS, POD, TEMPLATE, VOLUME, WORKLOAD, warnings
 
+from kubechronicle.api import deletion
 from kubechronicle.api.builtin.warnings_volumes import is_fractional
+from kubechronicle.api.options import DeleteOptions
+from kubechronicle.api.registry import builtin_registry
 
 
 @pytest.mark.parametrize(
@@ -163,3 +166,24 @@ def test_a_pods_addresses() -> None:
 )
 def test_parts_of_bytes(text: str, fraction: bool) -> None:
     assert is_fractional(text) is fraction
+
+
+@pytest.mark.parametrize(
+    ("resource", "options", "count"),
+    [
+        ("jobs.batch", DeleteOptions(), 1),
+        ("jobs.batch", DeleteOptions(propagation_policy="Orphan"), 0),
+        ("jobs.batch", DeleteOptions(orphan_dependents=False), 0),
+        ("replicationcontrollers", DeleteOptions(), 0),
+    ],
+)
+def test_a_deletion_that_does_not_say_what_becomes_of_pods(resource: str, options: DeleteOptions, count: int) -> None:
+    assert len(deletion.warnings(resource, options)) == count
+
+
+def test_kinds_that_are_not_the_ones_to_use() -> None:
+    told = {rt.kind: rt.warning for rt in builtin_registry() if rt.warning}
+    assert told == {
+        "ComponentStatus": "v1 ComponentStatus is deprecated in v1.19+",
+        "Endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    }
