@@ -250,14 +250,13 @@ def _builtin_types() -> tuple[ResourceType, ...]:
         for legacy in LEGACY.values():
             if legacy.group == group:
                 for row in legacy.rows():
-                    rt = _resource_type(group, legacy.version, row, preferred=preferred)
-                    removed = f"1.{legacy.removed}"
                     warning = legacy.warning(row.kind)
-                    found.append(replace(rt, deprecated=True, warning=warning, removed_release=removed))
+                    rt = _resource_type(group, legacy.version, row, preferred=preferred, warning=warning)
+                    found.append(replace(rt, removed_release=f"1.{legacy.removed}"))
     return tuple(found)
 
 
-def _resource_type(group: str, version: str, row: table.Row, *, preferred: str) -> ResourceType:
+def _resource_type(group: str, version: str, row: table.Row, *, preferred: str, warning: str = "") -> ResourceType:
     storage_group, storage_version = table.STORED_AS.get((group, row.plural), (group, preferred))
     return ResourceType(
         group=group,
@@ -277,6 +276,8 @@ def _resource_type(group: str, version: str, row: table.Row, *, preferred: str) 
         stored=row.stored,
         message=table.message_name(group, version, row.kind),
         definition=table.definition_name(group, version, row.kind),
+        deprecated=bool(warning),
+        warning=warning,
     )
 
 
