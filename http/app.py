@@ -9,7 +9,9 @@ from kubechronicle.actors.store import Store
 from kubechronicle.api import discovery
 from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain, Authenticator
+from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
+from kubechronicle.http.handlers import openid
 from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.openapi import OpenApi
 from kubechronicle.http.handlers.resources import Resources
@@ -48,7 +50,9 @@ def build_application(
     authorization: AuthorizationChain,
     checks: Sequence[Check],
     settings: HttpSettings,
+    issuer: ServiceAccountIssuer | None = None,
 ) -> HttpApplication:
+    """``issuer`` of service account tokens: None for none."""
     metrics, health, drain = Metrics(), Health(checks), Drain()
 
     def paths() -> list[str]:
@@ -64,12 +68,13 @@ def build_application(
         version=version,
         server_address=settings.server_address,
         paths=paths,
+        openid_pages=openid.pages(issuer, settings.server_address) if issuer is not None else {},
     )
     openapi = OpenApi(store.registry, version=version["gitVersion"], pages=documents.paths())
-    authentication = AuthenticationChain(authenticators)
+    authentication = AuthenticationChain(authenticators, audiences=issuer.audiences if issuer is not None else ())
     resources = Resources(
         store=store, authentication=authentication, authorization=authorization, metrics=metrics,
-        min_watch=settings.min_request_timeout, drain=drain,
+        min_watch=settings.min_request_timeout, drain=drain, issuer=issuer,
     )  # fmt: skip
     services = filters.Services(
         metrics=metrics,

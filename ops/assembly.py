@@ -45,7 +45,9 @@ from kubechronicle.eventlog.records import Who
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views import Views
 from kubechronicle.http.app import HttpApplication, HttpSettings, build_application
+from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
 from kubechronicle.http.authentication.chain import Authenticator
+from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer, ServiceAccountTokens
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import (
     AlwaysAllow,
@@ -96,13 +98,16 @@ AUTHORIZERS: Mapping[str, Callable[[Views], Authorizer]] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What the server is to be. ``drain_grace``: seconds for answers under way when it stops; ``registry``: the API
-    versions it serves; ``root_ca``: the bundle (PEM) by which pods know the server, published unless it is empty."""
+    versions it serves; ``root_ca``: the bundle (PEM) by which pods know the server, published unless it is empty;
+    ``issuer`` of service account tokens, None for none; ``bootstrap_tokens``: whether those of nodes are believed."""
 
     listen: ServeConfig
     advertised: Advertised
     services: ServiceNetwork
     http: HttpSettings
     authenticators: Sequence[Authenticator] = ()
+    issuer: ServiceAccountIssuer | None = None
+    bootstrap_tokens: bool = False
     authorization_modes: Sequence[str] = ("Node", "RBAC")
     controllers: frozenset[str] = frozenset(CONTROLLERS)
     root_ca: bytes = b""
@@ -209,7 +214,9 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         Check("poststarthook/start-kubernetes-service-cidr-controller", ranges_made),
         Check("shutdown", not_draining, live=False),
     ]
-    application = build_application(store, plan.authenticators, authorization, checks, plan.http)
+    application = build_application(
+        store, _authenticators(plan, views), authorization, checks, plan.http, plan.issuer
+    )
     loops = [
         ChildSpec(name="bootstrap", run=bootstrap.run),
         ChildSpec(name="api-services", run=APIServices(store).run),
@@ -246,6 +253,16 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         AllocationCollector(claimant.figures, cluster_ips.figures, node_ports.figures, plan.services, state)
     )
     return assembly
+
+
+def _authenticators(plan: Plan, views: Views) -> list[Authenticator]:
+    """In kube-apiserver's order; those last that look into the views."""
+    found = list(plan.authenticators)
+    if plan.issuer is not None:
+        found.append(ServiceAccountTokens(plan.issuer, views))
+    if plan.bootstrap_tokens:
+        found.append(BootstrapTokens(views))
+    return found
 
 
 def _readings(assembly: Assembly) -> Iterable[Reading]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import trio
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.allocation.network import ServiceNetwork
@@ -28,6 +29,8 @@ from kubechronicle.api.runtime_config import parse, registry_for
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.memory import MemoryLog, MemoryStore
 from kubechronicle.http.app import HttpSettings
+from kubechronicle.http.authentication import jws
+from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authentication.token_file import StaticTokens
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.x509 import ClientCertificates
@@ -192,6 +195,14 @@ ADMISSION = plugins.DEFAULT - {"ServiceAccount"}
 
 
 SERVICES = ServiceNetwork(ranges=("10.96.0.0/16",))
+SERVICE_ACCOUNT_KEY = jws.signing_key(ec.generate_private_key(ec.SECP256R1()))
+ISSUER_NAME = "https://kubernetes.default.svc.cluster.local"
+ISSUER = ServiceAccountIssuer(
+    issuers=(ISSUER_NAME,),
+    signing=SERVICE_ACCOUNT_KEY,
+    verifying=(SERVICE_ACCOUNT_KEY.verifying,),
+    audiences=(ISSUER_NAME,),
+)
 
 
 def plan(
@@ -202,6 +213,8 @@ def plan(
     admission: frozenset[str] = ADMISSION,
     runtime_config: str = "",
     services: ServiceNetwork = SERVICES,
+    issuer: ServiceAccountIssuer | None = ISSUER,
+    bootstrap_tokens: bool = False,
     **settings: Any,
 ) -> Plan:
     return Plan(
@@ -210,6 +223,8 @@ def plan(
         services=services,
         http=HttpSettings(server_address=f"{address}:6443", server_version="0.1", **settings),
         authenticators=[ClientCertificates(), StaticTokens(USERS)],
+        issuer=issuer,
+        bootstrap_tokens=bootstrap_tokens,
         controllers=controllers,
         root_ca=root_ca,
         admission_plugins=admission,

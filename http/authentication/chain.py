@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, Rejected, User, authenticated
 from kubechronicle.http.messages import Request
+
+INVALID: Final = "invalid bearer token"
 
 
 class Authenticator(Protocol):
@@ -23,21 +25,25 @@ class TokenAuthenticator(Authenticator, Protocol):
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
         """Whose token this is, None if it is none of this kind. ``audiences``: whom it must be meant for (one of them
-        is enough; none: this server). Rejected: it is of this kind and wrong."""
+        is enough). Rejected: it is of this kind and wrong."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """A token's user, and for which of the audiences asked about it holds (none: it knows of no audiences)."""
+    """A token's user, and for which of the audiences asked about it holds (none: tokens of its kind are for whoever
+    this server is)."""
 
     user: User
     audiences: tuple[str, ...] = ()
 
 
 class AuthenticationChain:
-    def __init__(self, authenticators: Sequence[Authenticator]) -> None:
+    """``audiences``: what this server calls itself where tokens say for whom they are (--api-audiences)."""
+
+    def __init__(self, authenticators: Sequence[Authenticator], *, audiences: Sequence[str] = ()) -> None:
         self._authenticators = tuple(authenticators)
+        self._audiences = tuple(audiences)
 
     def authenticate(self, request: Request) -> User:
         """Raises Rejected. A request with an Authorization field that nobody could use is rejected as well."""
@@ -55,14 +61,20 @@ class AuthenticationChain:
         return ANONYMOUS_USER
 
     def authenticate_token(self, token: str, audiences: Sequence[str] = ()) -> Identified:
-        """Whose token this is, for a review. Rejected: nobody's, or not for these audiences."""
+        """Whose token this is, for a review, and for which of the audiences (this server's, if none are asked about).
+        Rejected: nobody's, or not for these audiences; with all that is to be told of it."""
+        asked = tuple(audiences) or self._audiences
+        ours = tuple(audience for audience in asked if audience in self._audiences)
+        reasons = [INVALID]
         for authenticator in self._authenticators:
             if not isinstance(authenticator, TokenAuthenticator):
                 continue
             try:
-                found = authenticator.user_of(token, audiences)
-            except Rejected:
+                found = authenticator.user_of(token, asked)
+            except Rejected as rejected:
+                if rejected.why:
+                    reasons.append(rejected.why)
                 continue
-            if found is not None:
-                return Identified(authenticated(found.user), found.audiences)
-        raise Rejected
+            if found is not None and (found.audiences or ours or not asked):
+                return Identified(authenticated(found.user), found.audiences or ours)
+        raise Rejected(reasons[0] if len(reasons) == 1 else f"[{', '.join(dict.fromkeys(reasons))}]")

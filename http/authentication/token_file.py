@@ -72,6 +72,6 @@ class StaticTokens:
         return user
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
-        """As of TokenAuthenticator. A token of the file is for this server, whatever audience is asked about."""
+        """As of TokenAuthenticator. A token of the file is for whoever this server is."""
         user = self._users.get(_digest(token))
         return Identified(user) if user is not None else None

@@ -22,7 +22,12 @@ class User:
 
 
 class Rejected(Exception):
-    """A credential was presented and is wrong. Carries nothing about what was wrong with it."""
+    """A credential was presented and is wrong. ``why``: what a TokenReview tells of a token whose signature is right;
+    who shows a wrong credential is never told, and it never holds the credential itself."""
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(why)
+        self.why = why
 
 
 ANONYMOUS_USER = User(name=ANONYMOUS, groups=(GROUP_UNAUTHENTICATED,))

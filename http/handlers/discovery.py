@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from kubechronicle.api import discovery, status
@@ -17,6 +17,7 @@ from kubechronicle.api.registry import Registry
 from kubechronicle.http.answers import discovery_form, takes_gzip
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoder import encode
+from kubechronicle.http.handlers import openid
 from kubechronicle.http.health import page_not_found
 from kubechronicle.http.messages import Request, Response
 
@@ -27,15 +28,23 @@ GZIP_LEVEL = 1
 
 
 class Discovery:
-    """Answers every path that tells what the server serves. ``paths`` gives all paths for GET /."""
+    """Answers every path that tells what the server serves. ``paths`` gives all paths for GET /; ``openid_pages``
+    what it tells of its issuer of service account tokens."""
 
     def __init__(
-        self, registry: Registry, *, version: dict[str, Any], server_address: str, paths: Callable[[], Sequence[str]]
+        self,
+        registry: Registry,
+        *,
+        version: dict[str, Any],
+        server_address: str,
+        paths: Callable[[], Sequence[str]],
+        openid_pages: Mapping[str, openid.Page],
     ) -> None:
         self._registry = registry
         self._version = version
         self._server_address = server_address
         self._paths = paths
+        self._openid_pages = openid_pages
         self._encoded: dict[tuple[str, str], bytes] = {}
         self._etags: dict[str, str] = {}
 
@@ -49,13 +58,16 @@ class Discovery:
             return _json(self._cached("/", JSON, lambda: discovery.root_paths(self._registry, self._paths())))
         if path == "/version":
             return _json(self._cached("/version", JSON, lambda: self._version))
+        if path in self._openid_pages:
+            content_type, body = self._openid_pages[path]
+            return Response(200, [("content-type", content_type), ("cache-control", openid.CACHE_CONTROL)], body)
         if parts[0] in ("api", "apis"):
             return self._discovery(request, context, parts)
         return None
 
     def paths(self) -> list[str]:
         """The paths answered here besides /api and /apis."""
-        return ["/version"]
+        return ["/version", *self._openid_pages]
 
     # -- /api and /apis -----------------------------------------------------------------------------------------------
 

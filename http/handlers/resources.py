@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kubechronicle.actors.reads import Selection
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writes import Written
-from kubechronicle.api import options, pipeline, status
+from kubechronicle.api import deletion, options, pipeline, status
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.selectors import parse_field_selector, parse_label_selector
 from kubechronicle.api.strategy import strategy_of
 from kubechronicle.http.answers import CACHE_CONTROL, object_form
 from kubechronicle.http.authentication.chain import AuthenticationChain
+from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoder import Encoder, Object, encode
@@ -30,6 +31,7 @@ from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.pod_subresources import bind
 from kubechronicle.http.handlers.reviews import REVIEWS, review
 from kubechronicle.http.handlers.scale import scale
+from kubechronicle.http.handlers.token_request import request_token
 from kubechronicle.http.handlers.watch import Drain, storage_revision, watch
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
@@ -39,7 +41,7 @@ from kubechronicle.http.request_info import RequestInfo
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
     """What the handlers work with. Watches end after ``min_watch`` to twice that, at random, unless they ask for less
-    (--min-request-timeout)."""
+    (--min-request-timeout). ``issuer`` of service account tokens: None where none are issued."""
 
     store: Store
     authentication: AuthenticationChain
@@ -47,10 +49,11 @@ class Resources:
     metrics: Metrics
     min_watch: float
     drain: Drain
+    issuer: ServiceAccountIssuer | None = None
 
 
 # Subresources that are no other view of the object itself.
-OWN_HANDLERS = ("scale", "binding", "eviction")
+OWN_HANDLERS = ("scale", "binding", "eviction", "token")
 Handler = Callable[[Resources, Request, Context, ResourceType], Awaitable[Response]]
 
 
@@ -71,6 +74,8 @@ async def handle(resources: Resources, request: Request, context: Context) -> Re
         return await bind(resources, request, context, rt)
     if info.subresource == "eviction":
         return await evict(resources, request, context, rt)
+    if info.subresource == "token":
+        return await request_token(resources, request, context, rt)
     return await HANDLERS[verb](resources, request, context, rt)
 
 
@@ -109,7 +114,8 @@ async def get(resources: Resources, request: Request, context: Context, rt: Reso
         revision = storage_revision(asked.resource_version)
     entry = await resources.store.reads.get(rt, namespace_of(info, rt), info.name, revision=revision)
     if entry is None:
-        raise status.not_found(rt, info.name)
+        # Kubernetes names kinds that it does not store, of which there is one to read, in the singular.
+        raise status.not_found(rt if rt.stored else replace(rt, plural=rt.singular), info.name)
     return _answer(200, encoder, encoder.one(entry))
 
 
@@ -203,6 +209,7 @@ async def patch(resources: Resources, request: Request, context: Context, rt: Re
 async def delete(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = _encoder(request, context, rt)
     asked = await delete_options(request, context)
+    context.warnings += deletion.warnings(rt.resource, asked)
     target = target_of(request, context, rt, asked)
     written = await resources.store.writes.delete(caller_of(request, context, ""), target, asked)
     prepared = written.prepared
@@ -220,6 +227,7 @@ async def delete_collection(resources: Resources, request: Request, context: Con
     encoder = _encoder(request, context, rt)
     asked_list = options.parse_list_options(context.query.as_dict(), watch=False)
     asked = await delete_options(request, context)
+    context.warnings += deletion.warnings(rt.resource, asked)
     target = target_of(request, context, rt, asked)
     selection = _selection(context.info, rt, asked_list)
     revision = _list_revision(asked_list)

@@ -216,8 +216,8 @@ async def token(resources: Resources, context: Context, sent: Object) -> Object:
         raise status.bad_request("token is required for TokenReview in authentication")
     try:
         found = resources.authentication.authenticate_token(spec["token"], tuple(spec.get("audiences") or ()))
-    except Rejected:
-        return {**sent, "status": {"user": {}, "error": "invalid bearer token"}}
+    except Rejected as rejected:
+        return {**sent, "status": {"user": {}, "error": rejected.why}}
     answer: Object = {"authenticated": True, "user": user_info(found.user)}
     if found.audiences:
         answer["audiences"] = list(found.audiences)

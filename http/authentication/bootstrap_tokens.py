@@ -1,0 +1,103 @@
+"""Bootstrap tokens: how a node that has nothing yet introduces itself (--enable-bootstrap-token-auth).
+
+A token ``abcdef.0123456789abcdef`` is a Secret in kube-system (docs: "Authenticating with Bootstrap Tokens"):
+
+    name    bootstrap-token-abcdef
+    type    bootstrap.kubernetes.io/token
+    data    token-id: abcdef, token-secret: 0123456789abcdef, usage-bootstrap-authentication: "true",
+            expiration: 2026-11-21T14:00:00Z (none: never),
+            auth-extra-groups: system:bootstrappers:NAME,… (none: system:bootstrappers alone)
+
+Whose Secret breaks any of these rules, or is being deleted, is not let in. The Secret is read from the view each time.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from kubechronicle.eventlog.views import Views
+from kubechronicle.http.authentication.chain import Identified
+from kubechronicle.http.authentication.token_file import bearer_token
+from kubechronicle.http.authentication.user import Rejected, User
+from kubechronicle.http.messages import Request
+
+NAMESPACE: Final = "kube-system"
+SECRET_TYPE: Final = "bootstrap.kubernetes.io/token"
+SECRET_PREFIX: Final = "bootstrap-token-"
+USER_PREFIX: Final = "system:bootstrap:"
+DEFAULT_GROUP: Final = "system:bootstrappers"
+
+_TOKEN: Final = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+_GROUP: Final = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
+_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+
+
+class BootstrapTokens:
+    def __init__(self, views: Views) -> None:
+        self._secrets = views["secrets"]
+
+    def authenticate(self, request: Request) -> User | None:
+        """The token's user; None without a bearer token. Rejected: it is no bootstrap token in force."""
+        token = bearer_token(request)
+        if token is None:
+            return None
+        found = self.user_of(token, ())
+        if found is None:
+            raise Rejected
+        return found.user
+
+    def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
+        """As of TokenAuthenticator. Such a token is for whoever this server is."""
+        match = _TOKEN.fullmatch(token)
+        entry = self._secrets.get(NAMESPACE, SECRET_PREFIX + match[1]) if match is not None else None
+        if match is None or entry is None:
+            return None
+        groups = _groups(entry.object(), match[1], match[2], now=time.time())
+        return Identified(User(name=USER_PREFIX + match[1], groups=groups)) if groups else None
+
+
+def _groups(secret: Mapping[str, Any], token_id: str, token_secret: str, *, now: float) -> tuple[str, ...]:
+    """The groups of who shows the token; none: the Secret does not let anybody in with it."""
+    if "deletionTimestamp" in secret["metadata"] or secret.get("type") != SECRET_TYPE:
+        return ()
+    data = secret.get("data") or {}
+    if not hmac.compare_digest(_bytes(data, "token-secret"), token_secret.encode()):
+        return ()
+    if _text(data, "token-id") != token_id or _text(data, "usage-bootstrap-authentication") != "true":
+        return ()
+    expiration = _text(data, "expiration")
+    if expiration and not _moment(expiration) > now:
+        return ()
+    extra = _text(data, "auth-extra-groups")
+    wanted = extra.split(",") if extra else []
+    if not all(map(_GROUP.fullmatch, wanted)):
+        return ()
+    return tuple(sorted({DEFAULT_GROUP, *wanted}))
+
+
+def _moment(text: str) -> float:
+    """Seconds since the epoch of an RFC 3339 time; the beginning of time for what is none."""
+    if not _RFC3339.fullmatch(text):
+        return 0.0
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _bytes(data: Mapping[str, Any], key: str) -> bytes:
+    try:
+        return base64.b64decode(data.get(key) or "")
+    except binascii.Error:
+        return b""
+
+
+def _text(data: Mapping[str, Any], key: str) -> str:
+    return _bytes(data, key).decode("utf-8", "replace")

@@ -1,0 +1,250 @@
+"""Signed tokens (JWT in JWS compact form, RFC 7515 and 7519) and their keys, as service account tokens need them.
+
+A key has one algorithm, and a token is checked with its key's algorithm alone: none, HS256 and whatever else a header
+may ask for are no tokens. Only the canonical spelling counts, so that a changed character is always a wrong token:
+
+    base64url({"alg":"RS256","kid":…}) . base64url({claims}) . base64url(signature)       no padding, no spare bits
+
+    RSA        RS256    PKCS #1 v1.5 with SHA-256
+    EC P-256   ES256    r and s side by side, 32 bytes each; P-384: ES384, P-521: ES512
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+
+# Characters of a token: no header field a client can send is longer, and a token with every claim there is has 1,500.
+MAX_TOKEN: Final = 16 * 1024
+# RSA keys below this many bits give no security (NIST SP 800-131A).
+MIN_RSA_BITS: Final = 2048
+
+_CURVES: Final[Mapping[str, tuple[str, str, hashes.HashAlgorithm]]] = {
+    "secp256r1": ("ES256", "P-256", hashes.SHA256()),
+    "secp384r1": ("ES384", "P-384", hashes.SHA384()),
+    "secp521r1": ("ES512", "P-521", hashes.SHA512()),
+}
+"""Curve -> (algorithm, name in a JSON Web Key, hash): RFC 7518 §3.4."""
+ALGORITHMS: Final = frozenset({"RS256", *(algorithm for algorithm, _, _ in _CURVES.values())})
+
+_PEM_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\r?\n.*?-----END \1-----", re.DOTALL)
+_BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*")
+
+
+class KeyFileError(ValueError):
+    """A file's keys can't be used; the message says why, never what is in it."""
+
+
+class BadToken(ValueError):
+    """This is no token. The message says why, never what was shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyingKey:
+    """A public key with its id and its one algorithm."""
+
+    public: PublicKey
+    key_id: str
+    algorithm: str
+
+    def verify(self, token: Parsed) -> bool:
+        """Whether the token is signed with this key."""
+        if token.algorithm != self.algorithm:
+            return False
+        try:
+            if isinstance(self.public, rsa.RSAPublicKey):
+                self.public.verify(token.signature, token.signed, padding.PKCS1v15(), hashes.SHA256())
+            else:
+                size = _coordinate_size(self.public)
+                if len(token.signature) != 2 * size:
+                    return False
+                r, s = (int.from_bytes(token.signature[start : start + size], "big") for start in (0, size))
+                hashed = _CURVES[self.public.curve.name][2]
+                self.public.verify(encode_dss_signature(r, s), token.signed, ec.ECDSA(hashed))
+        except InvalidSignature:
+            return False
+        return True
+
+    def web_key(self) -> dict[str, str]:
+        """As a JSON Web Key (RFC 7517), its fields in the order in which Kubernetes writes them."""
+        if isinstance(self.public, rsa.RSAPublicKey):
+            numbers = self.public.public_numbers()
+            shape = {"n": _encode_number(numbers.n), "e": _encode_number(numbers.e)}
+            return {"use": "sig", "kty": "RSA", "kid": self.key_id, "alg": self.algorithm, **shape}
+        point, size = self.public.public_numbers(), _coordinate_size(self.public)
+        curve = _CURVES[self.public.curve.name][1]
+        found = {"use": "sig", "kty": "EC", "kid": self.key_id, "crv": curve, "alg": self.algorithm}
+        return {**found, "x": _encode_number(point.x, size), "y": _encode_number(point.y, size)}
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A private key, and the public one to check what it signed."""
+
+    private: PrivateKey
+    verifying: VerifyingKey
+
+    def sign(self, claims: Mapping[str, Any]) -> str:
+        """A token with these claims."""
+        header = orjson.dumps({"alg": self.verifying.algorithm, "kid": self.verifying.key_id})
+        signed = f"{encode(header)}.{encode(orjson.dumps(claims, option=orjson.OPT_SORT_KEYS))}"
+        return f"{signed}.{encode(self._signature(signed.encode()))}"
+
+    def _signature(self, signed: bytes) -> bytes:
+        if isinstance(self.private, rsa.RSAPrivateKey):
+            return self.private.sign(signed, padding.PKCS1v15(), hashes.SHA256())
+        size = _coordinate_size(self.verifying.public)
+        hashed = _CURVES[self.private.curve.name][2]
+        r, s = decode_dss_signature(self.private.sign(signed, ec.ECDSA(hashed)))
+        return r.to_bytes(size, "big") + s.to_bytes(size, "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A token's parts; ``claims`` are what somebody says until a key has verified them."""
+
+    algorithm: str
+    key_id: str
+    claims: dict[str, Any]
+    signed: bytes
+    signature: bytes
+
+
+def parse(token: str) -> Parsed:
+    """Take a token apart. BadToken: it is none, or of an algorithm no key here has."""
+    parts = token.split(".", 3) if len(token) <= MAX_TOKEN else ()
+    if len(parts) != 3 or not all(parts):
+        raise BadToken("not three parts")
+    header, claims = _json_object(parts[0]), _json_object(parts[1])
+    algorithm, key_id = header.get("alg"), header.get("kid", "")
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS or not isinstance(key_id, str):
+        raise BadToken("not an algorithm known here")
+    if "crit" in header or "b64" in header:
+        raise BadToken("a header that asks for extensions")
+    return Parsed(algorithm, key_id, claims, f"{parts[0]}.{parts[1]}".encode(), decode(parts[2]))
+
+
+def encode(data: bytes) -> str:
+    """Base64url without padding (RFC 7515 §2)."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def decode(text: str) -> bytes:
+    """The one text ``encode`` gives for it, back. BadToken."""
+    if not _BASE64URL.fullmatch(text):
+        raise BadToken("not base64url")
+    try:
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except binascii.Error:
+        raise BadToken("not base64url") from None
+    if encode(data) != text:
+        raise BadToken("spare bits that are not zero")
+    return data
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        found = orjson.loads(decode(text))
+    except orjson.JSONDecodeError:
+        raise BadToken("not JSON") from None
+    if not isinstance(found, dict):
+        raise BadToken("not a JSON object")
+    return found
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+def key_id(public: PublicKey) -> str:
+    """Base64url of the SHA-256 of the key's DER form (SubjectPublicKeyInfo), as Kubernetes names keys."""
+    return encode(hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest())
+
+
+def verifying_key(public: Any) -> VerifyingKey:
+    """KeyFileError: a kind of key that signs no tokens."""
+    if isinstance(public, rsa.RSAPublicKey):
+        if public.key_size < MIN_RSA_BITS:
+            raise KeyFileError(f"its RSA key has {public.key_size} bits; at least {MIN_RSA_BITS} are needed")
+        return VerifyingKey(public, key_id(public), "RS256")
+    if isinstance(public, ec.EllipticCurvePublicKey) and public.curve.name in _CURVES:
+        return VerifyingKey(public, key_id(public), _CURVES[public.curve.name][0])
+    raise KeyFileError("its key is neither RSA nor ECDSA on P-256, P-384 or P-521")
+
+
+def signing_key(private: Any) -> SigningKey:
+    """KeyFileError: a kind of key that signs no tokens."""
+    if not isinstance(private, PrivateKey):
+        raise KeyFileError("its key is neither RSA nor ECDSA on P-256, P-384 or P-521")
+    return SigningKey(private, verifying_key(private.public_key()))
+
+
+def signing_key_of(pem: bytes) -> SigningKey:
+    """The first private key of a PEM text. KeyFileError."""
+    for kind, block in _blocks(pem):
+        if kind.endswith("PRIVATE KEY"):
+            return signing_key(_loaded(block, kind))
+    raise KeyFileError("it holds no private key (PEM)")
+
+
+def verifying_keys_of(pem: bytes) -> list[VerifyingKey]:
+    """All keys of a PEM text: public keys, those of private ones, those of certificates. KeyFileError."""
+    found = []
+    for kind, block in _blocks(pem):
+        if kind.endswith("PRIVATE KEY"):
+            found.append(verifying_key(_loaded(block, kind).public_key()))
+        elif kind.endswith("PUBLIC KEY") or kind == "CERTIFICATE":
+            found.append(verifying_key(_loaded(block, kind)))
+    if not found:
+        raise KeyFileError("it holds no key (PEM)")
+    return found
+
+
+def distinct(keys: Sequence[VerifyingKey]) -> list[VerifyingKey]:
+    """Each key once, in order."""
+    return list({key.key_id: key for key in keys}.values())
+
+
+def _blocks(pem: bytes) -> list[tuple[str, bytes]]:
+    return [(match[1].decode(), match[0] + b"\n") for match in _PEM_BLOCK.finditer(pem)]
+
+
+def _loaded(block: bytes, kind: str) -> Any:
+    try:
+        if kind == "CERTIFICATE":
+            return x509.load_pem_x509_certificate(block).public_key()
+        if kind.endswith("PRIVATE KEY"):
+            return load_pem_private_key(block, password=None)
+        return load_pem_public_key(block)
+    except TypeError:
+        raise KeyFileError("its private key is encrypted") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise KeyFileError("its key is damaged or of an unknown kind") from None
+
+
+def _coordinate_size(key: Any) -> int:
+    return int((key.curve.key_size + 7) // 8)
+
+
+def _encode_number(number: int, size: int = 0) -> str:
+    return encode(number.to_bytes(size or (number.bit_length() + 7) // 8, "big"))

@@ -1,0 +1,334 @@
+"""Service account tokens: who issues them, and whom a request with one comes from.
+
+A token is believed for its signature, and then only as long as all it names is still there, with the same uid: its
+service account, and the Pod, Secret or Node it is bound to. Signatures don't change and are remembered; what is there
+is looked up in the views for each request (a few dictionary look-ups), so a deletion counts from the next one on.
+
+    POST …/serviceaccounts/NAME/token        tokens that expire, meant for audiences  (KEP-1205, KEP-2799, KEP-4193)
+    Secrets of type …/service-account-token  tokens that last as long as their Secret (issuer kubernetes/serviceaccount)
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from kubechronicle.api.field_errors import go_quote
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.views import View, Views
+from kubechronicle.http.authentication import jws
+from kubechronicle.http.authentication.chain import Identified
+from kubechronicle.http.authentication.token_file import bearer_token
+from kubechronicle.http.authentication.user import Rejected, User
+from kubechronicle.http.messages import Request
+
+LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
+LEGACY_CLAIM: Final = "kubernetes.io/serviceaccount/"
+INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
+USER_PREFIX: Final = "system:serviceaccount:"
+EXTRA: Final = "authentication.kubernetes.io/"
+
+# Seconds by which clocks may differ, and for which a token outlives the deletion of what it names (go-jose's leeway).
+LEEWAY: Final = 60.0
+# Verified tokens remembered, by their digest: one per client process, about 2 KB each.
+CACHE_SIZE: Final = 8192
+
+GONE: Final = "service account token has been invalidated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAccountIssuer:
+    """Who signs (the first of ``issuers``, with ``signing``), whose tokens are believed (all of them, with any of
+    ``verifying``), and what this server calls itself (``audiences``). ``max_expiration``: seconds a token may last at
+    most, 0: as long as asked for; ``extend_expiration``: whether tokens of pods that did not ask for a lifetime get
+    a year. ``jwks_uri``: where the keys are told of, "" for this server itself."""
+
+    issuers: tuple[str, ...]
+    signing: jws.SigningKey
+    verifying: tuple[jws.VerifyingKey, ...]
+    audiences: tuple[str, ...]
+    max_expiration: int = 0
+    extend_expiration: bool = True
+    jwks_uri: str = ""
+
+
+@dataclass(slots=True)
+class _Named:
+    """An object a token names, and what was found when it was last looked at: ``revision`` of the entry, and since
+    when it is on its way out (seconds since the epoch). ``uid`` None: whichever of that name there is."""
+
+    view: View
+    namespace: str
+    name: str
+    uid: str | None
+    missing: str
+    other: str
+    gone: str
+    check: Callable[[Entry], None] | None = None
+    leeway: float = LEEWAY
+    revision: int = -1
+    deleted: float = math.inf
+
+    def look(self, now: float) -> None:
+        """Rejected: it is gone, another one, or on its way out."""
+        entry = self.view.get(self.namespace, self.name)
+        if entry is None:
+            raise Rejected(self.missing)
+        if entry.revision != self.revision:
+            if self.uid is not None and entry.uid != self.uid:
+                raise Rejected(self.other.format(entry.uid, self.uid))
+            self.deleted = _deletion_of(entry)
+            if self.check is not None and self.deleted == math.inf:
+                self.check(entry)
+            self.revision = entry.revision
+        if self.deleted < now - self.leeway:
+            raise Rejected(self.gone)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Verified:
+    """A token with a good signature: what it says, and what has to be so whenever it is used. Times in seconds since
+    the epoch; ``identified`` with all the audiences it is meant for."""
+
+    identified: Identified
+    begins: float
+    ends: float
+    issued: float
+    named: list[_Named]
+
+
+class ServiceAccountTokens:
+    """The authenticator. ``clock``: seconds since the epoch."""
+
+    def __init__(self, issuer: ServiceAccountIssuer, views: Views, *, clock: Callable[[], float] = time.time) -> None:
+        self._audiences = issuer.audiences
+        self._issuers = frozenset(issuer.issuers)
+        self._keys = {key.key_id: key for key in issuer.verifying}
+        self._accounts, self._secrets = views["serviceaccounts"], views["secrets"]
+        self._pods, self._nodes = views["pods"], views["nodes"]
+        self._clock = clock
+        self._known: OrderedDict[bytes, _Verified] = OrderedDict()
+
+    def authenticate(self, request: Request) -> User | None:
+        """The token's user; None without a bearer token. Rejected: it is no token in force, or not for this server."""
+        token = bearer_token(request)
+        if token is None:
+            return None
+        found = self.user_of(token, self._audiences)
+        if found is None:
+            raise Rejected
+        return found.user
+
+    def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
+        """As of TokenAuthenticator."""
+        if len(token) > jws.MAX_TOKEN:
+            return None
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        known = self._known.get(digest)
+        if known is None:
+            known = self._verify(token)
+            if known is None:
+                return None
+            self._known[digest] = known
+            if len(self._known) > CACHE_SIZE:
+                self._known.popitem(last=False)
+        found = known.identified
+        if found.audiences != audiences:
+            meant_for = tuple(audience for audience in audiences if audience in found.audiences)
+            if not meant_for:
+                ours, asked = _quoted(found.audiences), _quoted(audiences)
+                raise Rejected(f"token audiences {ours} is invalid for the target audiences {asked}")
+            found = Identified(found.user, meant_for)
+        now = self._clock()
+        if now + LEEWAY < known.begins:
+            raise Rejected("service account token is not valid yet")
+        if now - LEEWAY > known.ends:
+            raise Rejected("service account token has expired")
+        if now + LEEWAY < known.issued:
+            raise Rejected("service account token is issued in the future")
+        for each in known.named:
+            each.look(now)
+        return found
+
+    # -- a token seen for the first time ------------------------------------------------------------------------------
+
+    def _verify(self, token: str) -> _Verified | None:
+        """What a token says, if a key has signed it; None for what is none of ours. Rejected: signed by nobody."""
+        try:
+            parsed = jws.parse(token)
+        except jws.BadToken:
+            return None
+        claims = parsed.claims
+        issuer = claims.get("iss")
+        legacy = issuer == LEGACY_ISSUER
+        if not isinstance(issuer, str) or not (legacy or issuer in self._issuers):
+            return None
+        keys = [self._keys[parsed.key_id]] if parsed.key_id in self._keys else []
+        if not parsed.key_id:
+            keys = list(self._keys.values())
+        if not keys:
+            raise Rejected("invalid signature, no keys found")
+        if not any(key.verify(parsed) for key in keys):
+            raise Rejected("go-jose/go-jose: error in cryptographic primitive")
+        audiences = _audiences_of(claims) or self._audiences
+        user, named = self._legacy(claims, token) if legacy else self._bound(claims)
+        return _Verified(
+            identified=Identified(user, audiences),
+            begins=_moment(claims, "nbf", 0.0),
+            ends=_moment(claims, "exp", math.inf),
+            issued=_moment(claims, "iat", 0.0),
+            named=named,
+        )
+
+    def _bound(self, claims: Mapping[str, Any]) -> tuple[User, list[_Named]]:
+        """Of a token of the TokenRequest API: who it is for, and the objects it names."""
+        private = _mapping(claims, "kubernetes.io")
+        namespace = _text(private, "namespace")
+        account, pod = _reference(private, "serviceaccount"), _reference(private, "pod")
+        node, secret = _reference(private, "node"), _reference(private, "secret")
+        name, uid = account or ("", "")
+        named = [self._account(namespace, name, uid)]
+        if secret is not None:
+            other = "secret UID ({}) does not match service account secret ref claim ({})"
+            named.append(_Named(self._secrets, namespace, *secret, GONE, other, GONE))
+        extra: dict[str, tuple[str, ...]] = {}
+        if pod is not None:
+            other = "pod UID ({}) does not match service account pod ref claim ({})"
+            named.append(_Named(self._pods, namespace, *pod, GONE, other, GONE))
+            extra[f"{EXTRA}pod-name"], extra[f"{EXTRA}pod-uid"] = (pod[0],), (pod[1],)
+        elif node is not None:
+            other = "node UID ({}) does not match service account node ref claim ({})"
+            named.append(_Named(self._nodes, "", *node, GONE, other, GONE))
+        if _text(claims, "jti"):
+            extra[f"{EXTRA}credential-id"] = (f"JTI={claims['jti']}",)
+        if node is not None and node[0]:
+            extra[f"{EXTRA}node-name"] = (node[0],)
+            if node[1]:
+                extra[f"{EXTRA}node-uid"] = (node[1],)
+        return service_account_user(namespace, name, uid, extra), named
+
+    def _legacy(self, claims: Mapping[str, Any], token: str) -> tuple[User, list[_Named]]:
+        """Of a token kept in a Secret: the Secret must hold that very token."""
+        namespace = _text(claims, f"{LEGACY_CLAIM}namespace")
+        secret = _text(claims, f"{LEGACY_CLAIM}secret.name")
+        name = _text(claims, f"{LEGACY_CLAIM}service-account.name")
+        uid = _text(claims, f"{LEGACY_CLAIM}service-account.uid")
+        subject = _text(claims, "sub")
+        present = (
+            ("sub", subject), ("namespace", namespace), ("secretName", secret), ("serviceAccountName", name),
+            ("serviceAccountUID", uid),
+        )  # fmt: skip
+        for what, value in present:
+            if not value:
+                raise Rejected(f"{what} claim is missing")
+        if subject != f"{USER_PREFIX}{namespace}:{name}":
+            raise Rejected("sub claim is invalid")
+        digest = hashlib.sha256(token.encode()).digest()
+        where = f"{namespace}/{secret} for service account {namespace}/{name}"
+        account = self._account(namespace, name, uid)
+        account.leeway, account.gone = -math.inf, f"ServiceAccount {namespace}/{name} has been deleted"
+        account.other = "ServiceAccount UID ({}) does not match claim ({})"
+        invalidated = "Token has been invalidated"
+        held = _Named(
+            self._secrets, namespace, secret, None, invalidated, "", invalidated,
+            check=lambda entry: _check_held(entry, digest, where), leeway=-math.inf,
+        )  # fmt: skip
+        return service_account_user(namespace, name, uid, {}), [held, account]
+
+    def _account(self, namespace: str, name: str, uid: str) -> _Named:
+        missing = f"serviceaccounts {go_quote(name)} not found"
+        other = "service account UID ({}) does not match claim ({})"
+        gone = f"service account {namespace}/{name} has been deleted"
+        return _Named(self._accounts, namespace, name, uid, missing, other, gone)
+
+
+def service_account_user(namespace: str, name: str, uid: str, extra: Mapping[str, tuple[str, ...]]) -> User:
+    """The user a service account is."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    return User(name=f"{USER_PREFIX}{namespace}:{name}", uid=uid, groups=groups, extra=extra)
+
+
+def _check_held(entry: Entry, digest: bytes, where: str) -> None:
+    secret = entry.object()
+    try:
+        held = base64.b64decode((secret.get("data") or {}).get("token") or "")
+    except binascii.Error:
+        held = b""
+    if not hmac.compare_digest(hashlib.sha256(held).digest(), digest):
+        raise Rejected("Token does not match server's copy")
+    if (secret["metadata"].get("labels") or {}).get(INVALID_SINCE):
+        raise Rejected(
+            f"the token in secret {where} has been marked invalid. Use tokens from the TokenRequest API or manually "
+            f"created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to temporarily allow "
+            "use of this token"
+        )
+
+
+def _deletion_of(entry: Entry) -> float:
+    """When its deletion was asked for, in seconds since the epoch; never, for most."""
+    if b'"deletionTimestamp"' not in entry.json:
+        return math.inf
+    text = entry.object()["metadata"].get("deletionTimestamp")
+    return datetime.fromisoformat(text).timestamp() if text else math.inf
+
+
+# -- claims of a token with a good signature: whoever holds the key may still have signed nonsense -------------------
+
+
+def _mapping(claims: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = claims.get(name)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise Rejected(f"claim {name} is no object")
+    return found
+
+
+def _text(claims: Mapping[str, Any], name: str) -> str:
+    found = claims.get(name)
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise Rejected(f"claim {name} is no text")
+    return found
+
+
+def _reference(claims: Mapping[str, Any], name: str) -> tuple[str, str] | None:
+    """(name, uid) of an object a token names; None if it names none of this kind."""
+    if claims.get(name) is None:
+        return None
+    found = _mapping(claims, name)
+    return _text(found, "name"), _text(found, "uid")
+
+
+def _moment(claims: Mapping[str, Any], name: str, default: float) -> float:
+    found = claims.get(name)
+    if found is None:
+        return default
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise Rejected(f"claim {name} is no time")
+    return float(found)
+
+
+def _audiences_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
+    found = claims.get("aud")
+    if isinstance(found, str):
+        return (found,)
+    if found is None:
+        return ()
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise Rejected("claim aud is no list of texts")
+    return tuple(found)
+
+
+def _quoted(texts: Sequence[str]) -> str:
+    return "[" + " ".join(map(go_quote, texts)) + "]"
