@@ -182,7 +182,7 @@ def _map(items: dict[str, Any], kind: Type, unknown: list[str]) -> None:
 def _prefix(unknown: list[str], start: int, head: str) -> None:
     for index in range(start, len(unknown)):
         path = unknown[index]
-        unknown[index] = f"{head}{path}" if path[0] == "[" else f"{head}.{path}"
+        unknown[index] = f"{head}{path}" if path[:1] == "[" else f"{head}.{path}"
 
 
 def _null_item(kind: Type) -> Any:

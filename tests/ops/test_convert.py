@@ -180,6 +180,11 @@ def test_an_eviction_of_the_past() -> None:
             {"output_version": "batch/v1beta1"},
             "is not an object",
         ),
+        (
+            b'{"kind":"CronJob","apiVersion":"batch/v1","spec":{"":1,"suspend":5}}',
+            {"output_version": "batch/v1beta1"},
+            "of type bool",
+        ),
         (b'{"type":"ADDED","object":{}}', {"output_version": "v1"}, "an event of a watch has no version"),
     ],
 )
