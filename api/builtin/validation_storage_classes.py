@@ -141,6 +141,10 @@ def csi_driver(obj: Object) -> list[Cause]:
     for mode in spec.get("volumeLifecycleModes") or ():
         if mode not in LIFECYCLES:
             causes.append(not_supported("spec.volumeLifecycleModes", mode, LIFECYCLES))
+    secret = spec.get("serviceAccountTokenInSecrets")
+    if secret is not None and not spec.get("tokenRequests"):
+        detail = "may only be set when `tokenRequests` is set"
+        causes.append(invalid_value("spec.serviceAccountTokenInSecrets", secret, detail))
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < 10:
         path = "spec.nodeAllocatableUpdatePeriodSeconds"

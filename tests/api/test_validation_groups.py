@@ -255,6 +255,22 @@ def test_a_node_of_drivers() -> None:
     assert grown.object["spec"]["drivers"][0]["allocatable"] == {"count": 9}
 
 
+def test_drivers() -> None:
+    path = "storage.k8s.io/v1/csidrivers"
+    token = {"audience": "a", "expirationSeconds": 599}
+    spec = {"tokenRequests": [token, token], "volumeLifecycleModes": ["Sometimes"]}
+    assert told(path, {"spec": spec}) == [
+        "spec.tokenRequests[0].expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes",
+        'spec.tokenRequests[1].audience: Duplicate value: "a"',
+        'spec.volumeLifecycleModes: Unsupported value: "Sometimes": supported values: "Persistent", "Ephemeral"',
+    ]
+    (found,) = told(path, {"spec": {"serviceAccountTokenInSecrets": True}})
+    assert found.startswith("spec.serviceAccountTokenInSecrets: Invalid value: true")
+    assert (
+        "preventPodSchedulingIfMissing" not in create(path, {"spec": {"preventPodSchedulingIfMissing": True}})["spec"]
+    )
+
+
 def test_attachments() -> None:
     path = "storage.k8s.io/v1/volumeattachments"
     body = {"spec": {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}
