@@ -17,19 +17,27 @@ Nothing is kept elsewhere: what a restart interrupts is seen anew in the objects
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import trio
 
 from kubechronicle.actors.errors import ActorError
+from kubechronicle.actors.loops.event_recorder import EventRecorder
 from kubechronicle.actors.loops.garbage.decisions import Act, Decision, Standing, decide, find_owner, standing_of
-from kubechronicle.actors.loops.garbage.graph import NOTHING, Effects, Graph, Node, Reference, node_of, reference_of
-from kubechronicle.actors.loops.garbage.report import foreign_owner_event
+from kubechronicle.actors.loops.garbage.graph import (
+    NOTHING,
+    Effects,
+    Graph,
+    Node,
+    Reference,
+    foreign_owner,
+    node_of,
+    reference_of,
+)
 from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.actors.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
@@ -39,7 +47,7 @@ from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.registry import Registry, ResourceType
 from kubechronicle.api.status import StatusError
 from kubechronicle.eventlog.cursors import WatchCursor
-from kubechronicle.eventlog.entries import Event
+from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.errors import Compacted, LogError
 from kubechronicle.eventlog.records import Key, Operation
 
@@ -48,6 +56,8 @@ log = logging.getLogger(__name__)
 COMPONENT = "garbage-collector"
 # The field manager under which kube-controller-manager's garbage collector changes objects.
 MANAGER = "kube-controller-manager"
+# What it calls itself in Events.
+SOURCE = "garbage-collector-controller"
 # Storage resources that are never collected (kube-controller-manager: DefaultIgnoredResources).
 IGNORED = frozenset({"events"})
 # What a resource must allow (kube-controller-manager: GetDeletableResources).
@@ -109,7 +119,7 @@ class Collection:
         self._progress = trio.lowlevel.ParkingLot()  # where workers wait for followers
         self._hurry = trio.Event()  # a worker waits
         self._unknown: set[Key] = set()  # they have an owner of a kind that is not served
-        self._reports, self._to_report = trio.open_memory_channel[tuple[Node, Reference]](MAX_REPORTS)
+        self._reports, self._to_report = trio.open_memory_channel[tuple[Entry, str]](MAX_REPORTS)
         self._over = trio.CancelScope()
 
     async def run(self) -> None:
@@ -191,11 +201,11 @@ class Collection:
             self._queue.add(key)
         if effects.check is not None and not self._is_sound(effects.check):
             self._queue.add(effects.check.key)
-        for found in effects.foreign:
-            try:
-                self._reports.send_nowait(found)
-            except trio.WouldBlock:
-                break
+        for node, reference in effects.foreign:
+            entry = self._store.reads.peek(*node.key)
+            if entry is not None:
+                with suppress(trio.WouldBlock):
+                    self._reports.send_nowait((entry, foreign_owner(node, reference)))
 
     def _is_sound(self, node: Node) -> bool:
         """Whether all owners are there and may stay. If this view is behind, their end is still to come, and then the
@@ -325,20 +335,12 @@ class Collection:
 
     async def _report(self) -> None:
         """Make Events of owners in other namespaces; one that can't be made is not missed."""
-        events = self._store.registry.known("", "v1", "events")
-        assert events is not None, "events are a built-in resource"
-        async for node, reference in self._to_report:
-            rt = self._store.registry.storage(node.key.resource)
-            if rt is None:
-                continue
-            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            event = foreign_owner_event(rt, node, reference, now=now, nanoseconds=time.time_ns())
-            metadata = event["metadata"]
-            target = Target(rt=events, namespace=metadata["namespace"], name=metadata["name"], manager=MANAGER)
+        recorder = EventRecorder(self._store, SOURCE)
+        async for entry, message in self._to_report:
             try:
-                await self._store.writes.create(system_caller(COMPONENT, "create"), target, event)
-            except (StatusError, LogError, ActorError) as error:
-                log.info("%s of %s/%s: %s", event["reason"], node.key.namespace, node.key.name, error)
+                await recorder.warn(entry, "OwnerRefInvalidNamespace", message)
+            except (LogError, ActorError) as error:
+                log.info("an event about %s/%s could not be recorded: %s", entry.key.namespace, entry.key.name, error)
 
 
 def is_collected(rt: ResourceType) -> bool:

@@ -9,8 +9,15 @@ import pytest
 
 from kubechronicle.actors.loops.garbage.decisions import NOTHING as DO_NOTHING
 from kubechronicle.actors.loops.garbage.decisions import Act, Decision, Standing, decide, standing_of
-from kubechronicle.actors.loops.garbage.graph import NOTHING, Graph, Node, Reference, node_of, reference_of
-from kubechronicle.actors.loops.garbage.report import foreign_owner_event
+from kubechronicle.actors.loops.garbage.graph import (
+    NOTHING,
+    Graph,
+    Node,
+    Reference,
+    foreign_owner,
+    node_of,
+    reference_of,
+)
 from kubechronicle.api.registry import builtin_registry
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
@@ -309,20 +316,7 @@ def test_what_a_reference_refers_to(namespace: str, reference: Reference, expect
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_event_about_an_owner_in_another_namespace() -> None:
-    rt = builtin_registry().storage("configmaps")
-    assert rt is not None
-    one = node("a", ref("o"), namespace="two")
-    event = foreign_owner_event(rt, one, ref("o"), now="2026-01-01T00:00:00Z", nanoseconds=255)
-    assert event["metadata"] == {"name": "a.ff", "namespace": "two"}
-    assert event["message"] == (
+def test_what_an_event_tells_of_an_owner_in_another_namespace() -> None:
+    assert foreign_owner(node("a", namespace="two"), ref("o")) == (
         'ownerRef [v1/ConfigMap, namespace: two, name: o, uid: uid-o] does not exist in namespace "two"'
     )
-    assert event["involvedObject"] == {
-        "kind": "ConfigMap", "namespace": "two", "name": "a", "uid": "uid-a", "apiVersion": "v1",
-    }  # fmt: skip
-    assert (event["type"], event["reason"], event["count"]) == ("Warning", "OwnerRefInvalidNamespace", 1)
-    assert event["source"] == {"component": "garbage-collector-controller"}
-    clusterwide = foreign_owner_event(rt, node("a", namespace=""), ref("o"), now="x", nanoseconds=1)
-    assert clusterwide["metadata"]["namespace"] == "default"
-    assert "namespace" not in clusterwide["involvedObject"]

@@ -227,3 +227,10 @@ class Graph:
             for node in self.dependents(uid)
             if node.key.namespace != key.namespace
         ]
+
+
+def foreign_owner(node: Node, reference: Reference) -> str:
+    """What an Event tells of an object that names an owner of another namespace."""
+    namespace = node.key.namespace
+    owner = f"{reference.api_version}/{reference.kind}, namespace: {namespace}, name: {reference.name}"
+    return f'ownerRef [{owner}, uid: {reference.uid}] does not exist in namespace "{namespace}"'
