@@ -25,6 +25,8 @@ import yaml
 from kubechronicle.ops.bench.processes import ServerProcess, StartError, running
 
 SERVE_ARGUMENTS = ("--controllers", "", "--service-cluster-ip-range", "10.96.0.0/16")
+# Whom the reference was asked by: some objects say who made them.
+CALLER = "bench-admin"
 REPLAY_TIMEOUT = 1800.0  # seconds for one area; a server that answers nothing costs 30 a request
 
 
@@ -69,7 +71,7 @@ def replay_area(folder: Path, area: str) -> tuple[Totals, str]:
         home = Path(directory)
         token, tokens = home / "token", home / "tokens.csv"
         token.write_text(secrets.token_hex(16))
-        tokens.write_text(f'{token.read_text()},conformance,conformance,"system:masters"\n')
+        tokens.write_text(f'{token.read_text()},{CALLER},{CALLER},"system:masters"\n')
         server = ServerProcess(home / "data", arguments=["--token-auth-file", str(tokens), *SERVE_ARGUMENTS])
         with running(server):
             command = [
