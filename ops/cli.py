@@ -107,8 +107,9 @@ def _add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None
         flag = settings.BY_NAME[name]
         spellings = ["--v", "-v"] if name == "v" else [f"--{name}"]
         default = f" (default {flag.default})" if flag.default else ""
+        alone: dict[str, Any] = {"nargs": "?", "const": "true"} if flag.switch else {}
         parser.add_argument(
-            *spellings, metavar=flag.placeholder, dest=flag.name, default=None,
+            *spellings, metavar=flag.placeholder, dest=flag.name, default=None, **alone,
             action="append" if flag.repeatable else "store",
             help=(flag.help + default).replace("%", "%%"),
         )  # fmt: skip

@@ -4,6 +4,7 @@
     pki/apiserver.{crt,key}   serving; made again when it expires soon or lacks a name the settings ask for
     pki/admin.{crt,key}       client certificate of kubernetes-admin, group system:masters
     pki/client-ca.crt         ca.crt and what --client-ca-file holds: whose client certificates are believed
+    pki/sa.key                signs service account tokens (service_account_keys.py)
     admin.kubeconfig          the administrator's, with everything embedded
 
 Keys are EC P-256. Files appear whole (written beside, then renamed), keys with mode 0600. A lock keeps two servers

@@ -31,9 +31,11 @@ from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres import PostgresLog, migrate, open_postgres_log
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.chain import Authenticator
+from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
 from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.serve_config import ServeConfig
+from kubechronicle.ops import service_account_keys
 from kubechronicle.ops.assembly import AUTHORIZERS, CONTROLLER_ALIASES, CONTROLLERS, Assembly, Plan, assemble
 from kubechronicle.ops.database import server_database
 from kubechronicle.ops.errors import OperatorError
@@ -90,7 +92,8 @@ async def serve(settings: Settings) -> None:
                 for name in await trio.to_thread.run_sync(lambda: pki.ensure(names, client_ca=settings.client_ca_file)):
                     log.info("Made certificate", extra={"certificate": name})
                 kubeconfig = pki.write_admin_kubeconfig(server=inputs.place.url, serving_ca=settings.tls_cert_file)
-                plan = make_plan(settings, inputs, pki)
+                issuer = await trio.to_thread.run_sync(service_account_keys.issuer_of, settings, pki.directory)
+                plan = make_plan(settings, inputs, pki, issuer)
                 instance = f"{socket.gethostname()}-{os.getpid()}"
                 async with open_postgres_log(url, instance=instance) as revision_log, trio.open_nursery() as nursery:
                     assembly = assemble(revision_log, plan)
@@ -106,6 +109,7 @@ async def serve(settings: Settings) -> None:
 def check_inputs(settings: Settings) -> Inputs:
     """Everything that can be found wrong without starting anything. OperatorError."""
     _check_certificates(settings)
+    service_account_keys.check(settings)
     return Inputs(
         authenticators=_authenticators(settings),
         authorization_modes=_authorization_modes(settings),
@@ -126,7 +130,7 @@ def find_place(settings: Settings) -> Place:
     return Place(host=host, port=port, advertised=advertised, url=f"https://{_bracketed(near)}:{port}")
 
 
-def make_plan(settings: Settings, inputs: Inputs, pki: Pki) -> Plan:
+def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccountIssuer) -> Plan:
     place, (certificate, key) = inputs.place, pki.serving_files
     return Plan(
         listen=ServeConfig(
@@ -150,6 +154,8 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki) -> Plan:
             max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
         ),
         authenticators=inputs.authenticators,
+        issuer=issuer,
+        bootstrap_tokens=bool(settings.enable_bootstrap_token_auth),
         authorization_modes=inputs.authorization_modes,
         controllers=inputs.controllers,
         root_ca=(settings.root_ca_file or settings.tls_cert_file or pki.ca_file).read_bytes(),

@@ -34,6 +34,14 @@ class Settings:
     client_ca_file: types.ReadableFile | None
     root_ca_file: types.ReadableFile | None
     token_auth_file: types.ReadableFile | None
+    enable_bootstrap_token_auth: types.Switch
+    service_account_issuer: types.Names
+    service_account_signing_key_file: types.ReadableFile | None
+    service_account_key_file: types.ReadableFiles | None
+    service_account_jwks_uri: types.Text | None
+    service_account_max_token_expiration: types.Seconds
+    service_account_extend_token_expiration: types.Switch
+    api_audiences: types.Names | None
     authorization_mode: types.Names
     database_url: types.DatabaseURL | None
     data_dir: types.Directory
@@ -55,7 +63,8 @@ class Settings:
 class Flag:
     """One setting. ``default`` as an operator would write it, "" for none; ``placeholder`` is its value in --help.
 
-    ``repeatable``: given several times on the command line, its values count as one list."""
+    ``repeatable``: given several times on the command line, its values count as one list. ``switch``: without a value
+    it means true."""
 
     name: str
     placeholder: str
@@ -63,6 +72,7 @@ class Flag:
     help: str
     environment: str = ""
     repeatable: bool = False
+    switch: bool = False
 
     @property
     def field(self) -> str:
@@ -103,11 +113,50 @@ FLAGS = (
     Flag(
         name="root-ca-file", placeholder="FILE", default="",
         help="Authorities (PEM) by which pods know this server: the ConfigMap kube-root-ca.crt of every namespace. "
-        "Default: --tls-cert-file if given, else the one in DATA_DIR/pki.",
+        "Default: --tls-cert-file if given, else the one in DATA_DIR/pki. Servers on one database need the same file, "
+        "with the authorities of all of them, or must share one authority.",
     ),
     Flag(
         name="token-auth-file", placeholder="FILE", default="",
         help='Static bearer tokens, one a line: token,user,uid,"group1,group2".',
+    ),
+    Flag(
+        name="enable-bootstrap-token-auth", placeholder="true|false", default="false", switch=True,
+        help="Let nodes in with bootstrap tokens: Secrets of type bootstrap.kubernetes.io/token in kube-system.",
+    ),
+    Flag(
+        name="service-account-issuer", placeholder="LIST", repeatable=True,
+        default="https://kubernetes.default.svc.cluster.local",
+        help="Who issues service account tokens: an https URL. The first signs; tokens of the others are believed, "
+        "too, so that an issuer can be replaced while its tokens are about.",
+    ),
+    Flag(
+        name="service-account-signing-key-file", placeholder="FILE", default="",
+        help="The private key (PEM; RSA, or ECDSA on P-256, P-384 or P-521) that signs service account tokens. "
+        "Servers that share a database need the same one. Default: one made in DATA_DIR/pki.",
+    ),
+    Flag(
+        name="service-account-key-file", placeholder="LIST", default="", repeatable=True,
+        help="Keys (PEM; public ones, or private ones, or certificates) whose service account tokens are believed, "
+        "beside the one that signs: those it replaces, or is to be replaced with.",
+    ),
+    Flag(
+        name="service-account-jwks-uri", placeholder="URL", default="",
+        help="Where verifiers find the keys, as /.well-known/openid-configuration tells them. "
+        "Default: /openid/v1/jwks of this server.",
+    ),
+    Flag(
+        name="service-account-max-token-expiration", placeholder="DURATION", default="0s",
+        help="How long a service account token lasts at most, whatever is asked for, 1h or more; 0s: no limit.",
+    ),
+    Flag(
+        name="service-account-extend-token-expiration", placeholder="true|false", default="true", switch=True,
+        help="Let a pod's token last a year where nobody said how long it should, for programs that read it only once.",
+    ),
+    Flag(
+        name="api-audiences", placeholder="LIST", default="", repeatable=True,
+        help="What this server calls itself in the audiences of tokens, comma-separated. "
+        "Default: --service-account-issuer.",
     ),
     Flag(
         name="authorization-mode", placeholder="LIST", default="Node,RBAC",

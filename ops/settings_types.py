@@ -27,6 +27,7 @@ Port = NewType("Port", int)
 Count = NewType("Count", int)
 Seconds = NewType("Seconds", float)
 DatabaseURL = NewType("DatabaseURL", str)
+Text = NewType("Text", str)
 Hostname = NewType("Hostname", str)
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -34,6 +35,8 @@ _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 _HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.IGNORECASE)
 SHORTEST_IPV6_PREFIX = 64  # of a range of cluster IPs (KEP-1880)
+TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+FALSE_WORDS = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 SCHEMES = ("postgres", "postgresql")
 
 
@@ -76,6 +79,23 @@ class Pairs:
     """Pairs KEY=VALUE as kube-apiserver's map flags have them; a VALUE may be empty."""
 
     pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Something that is on or off."""
+
+    on: bool
+
+    def __bool__(self) -> bool:
+        return self.on
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableFiles:
+    """Files that are there and can be read."""
+
+    paths: tuple[Path, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +216,23 @@ def _controllers(value: Any, _: object) -> Controllers:
     return Controllers(tuple(part.strip() for part in map(_text, parts) if part.strip()))
 
 
+def _plain(value: Any, _: object) -> Text:
+    return Text(_text(value))
+
+
+def _switch(value: Any, _: object) -> Switch:
+    """In the spellings of Go's ParseBool."""
+    text = _truth(value)
+    if text not in TRUE_WORDS | FALSE_WORDS:
+        raise ValueError(f"must be true or false, got {text!r}")
+    return Switch(text in TRUE_WORDS)
+
+
+def _files(value: Any, _: object) -> ReadableFiles:
+    parts = value if isinstance(value, list) else _text(value).split(",")
+    return ReadableFiles(tuple(_file(part, _) for part in parts))
+
+
 def _names(value: Any, _: object) -> Names:
     return Names(_controllers(value, _).patterns)
 
@@ -223,6 +260,9 @@ CONVERTERS: dict[Any, Callable[[Any, Any], Any]] = {
     ServiceRanges: _service_ranges,
     PortRange: _port_range,
     ReadableFile: _file,
+    ReadableFiles: _files,
+    Switch: _switch,
+    Text: _plain,
     Directory: _directory,
     DatabaseURL: _database_url,
     Hostname: _hostname,

@@ -82,10 +82,9 @@ async def _answered(resources: Resources, issuer: ServiceAccountIssuer, context:
     named = {name: account["metadata"][name] for name in ("name", "namespace", "uid")}
     meta = {**named, "creationTimestamp": _written(now)}
     meta.update((name, value) for name, value in sent["metadata"].items() if name not in meta)
-    shown = {"audiences": spec["audiences"], "expirationSeconds": spec["expirationSeconds"]}
+    shown = {name: spec.get(name) for name in ("audiences", "expirationSeconds", "boundObjectRef")}
     # Told for as long as the client asked for, also where it lasts longer: clients are to come back by then.
     told = {"token": issuer.signing.sign(claims), "expirationTimestamp": _written(now + spec["expirationSeconds"])}
-    shown["boundObjectRef"] = spec.get("boundObjectRef")
     kind = {"kind": sent["kind"], "apiVersion": sent["apiVersion"]}
     return {**kind, "metadata": meta, "spec": shown, "status": told}
 
