@@ -1,5 +1,5 @@
-"""Which families a Service has, and how an update keeps what an earlier write was given. Pure, after Kubernetes'
-``registry/core/service/storage`` (the order of checks, the messages) and KEP-563.
+"""Which families a Service has. Pure, after Kubernetes' ``registry/core/service/storage`` (the order of checks, the
+messages) and KEP-563.
 
     create                     SingleStack, the cluster's first family
     PreferDualStack            both families where the cluster has both
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kubechronicle.api import status
 from kubechronicle.api.builtin.checks import parse_ip
+from kubechronicle.api.builtin.hooks_services import needs_address
 from kubechronicle.api.builtin.validation_services import cluster_ips
 from kubechronicle.api.field_errors import Cause, invalid_value
 
@@ -21,20 +22,6 @@ Object = dict[str, Any]
 NONE: Final = "None"
 SINGLE, PREFER, REQUIRE = "SingleStack", "PreferDualStack", "RequireDualStack"
 WITH_ADDRESS: Final = ("ClusterIP", "NodePort", "LoadBalancer")
-WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
-
-
-def needs_address(spec: Object) -> bool:
-    return bool(spec.get("type") != "ExternalName")
-
-
-def needs_node_ports(spec: Object) -> bool:
-    return spec.get("type") in WITH_NODE_PORTS
-
-
-def needs_health_check(spec: Object) -> bool:
-    """A load balancer that must know on which nodes the pods are asks a port of the nodes."""
-    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
 def is_headless(spec: Object) -> bool:
@@ -43,53 +30,6 @@ def is_headless(spec: Object) -> bool:
 
 def invalid(name: str, causes: Sequence[Cause]) -> status.StatusError:
     return status.invalid("", "Service", name, causes)
-
-
-# -- what an update keeps ---------------------------------------------------------------------------------------------
-
-
-def keep_given(spec: Object, held: Object) -> None:
-    """An update that does not mention addresses and ports keeps those that were given."""
-    if needs_address(spec) and needs_address(held):
-        if not spec.get("clusterIP") and held.get("clusterIP"):
-            spec["clusterIP"] = held["clusterIP"]
-        if not spec.get("clusterIPs") and held.get("clusterIPs"):
-            spec["clusterIPs"] = list(held["clusterIPs"])
-    if needs_node_ports(spec) and needs_node_ports(held):
-        _keep_node_ports(spec.get("ports") or (), held.get("ports") or ())
-    number = held.get("healthCheckNodePort", 0)
-    if needs_health_check(spec) and needs_health_check(held) and number and not spec.get("healthCheckNodePort"):
-        spec["healthCheckNodePort"] = number
-
-
-def _keep_node_ports(ports: Sequence[Object], held: Sequence[Object]) -> None:
-    """Ports are known by their names; a number that another port asks for now is not kept."""
-    used = {port.get("nodePort", 0) for port in ports} & {port.get("nodePort", 0) for port in held}
-    known = {port.get("name", ""): port.get("nodePort", 0) for port in held}
-    for port in ports:
-        number = known.get(port.get("name", ""), 0)
-        if number and not port.get("nodePort") and number not in used:
-            port["nodePort"] = number
-
-
-def pair_addresses(spec: Object, held: Object | None) -> None:
-    """``clusterIP`` is the first of ``clusterIPs``: old clients know and change the one only."""
-    address, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
-    if held is None:
-        if address and not addresses:
-            spec["clusterIPs"] = [address]
-        return
-    before, all_before = held.get("clusterIP", ""), held.get("clusterIPs") or []
-    if all_before and not addresses and address == before:
-        spec["clusterIPs"] = addresses = list(all_before)
-    if address != before and addresses == all_before:
-        if address:
-            spec["clusterIPs"] = [address]
-        elif before:
-            spec.pop("clusterIPs", None)
-
-
-# -- families ---------------------------------------------------------------------------------------------------------
 
 
 def stays_dual_if_possible(spec: Object, held: Object | None) -> bool:

@@ -8,13 +8,14 @@ from typing import Any
 
 from kubechronicle.actors.admission.chain import CREATE, Attributes, State
 from kubechronicle.actors.allocation.addresses import Addresses
-from kubechronicle.actors.allocation.families import keep_given, pair_addresses, settle_families
+from kubechronicle.actors.allocation.families import settle_families
 from kubechronicle.actors.allocation.figures import Figures
 from kubechronicle.actors.allocation.ledger import Ledger, Owner
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import Ports
 from kubechronicle.actors.beside import Beside
 from kubechronicle.api import metadata
+from kubechronicle.api.builtin.hooks_services import keep_given, pair_addresses
 from kubechronicle.api.encoding import copy_object
 from kubechronicle.eventlog.entries import Entry
 
