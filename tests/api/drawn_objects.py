@@ -11,7 +11,7 @@ import base64
 import os
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from kubechronicle.api.schema import types
@@ -81,7 +81,11 @@ def drawing(examples: int) -> settings:
     """The same draws in every run, as many times as KUBECHRONICLE_TEST_EXAMPLES says; new ones for more than once."""
     times = int(os.environ.get("KUBECHRONICLE_TEST_EXAMPLES", "1"))
     return settings(
-        max_examples=examples * times, derandomize=times == 1, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples * times,
+        derandomize=times == 1,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),  # no explaining: it traces every line, for minutes
     )
 
 
