@@ -229,6 +229,7 @@ class Collection:
     async def _work(self) -> None:
         while True:
             key = await self._queue.take()
+            self._unknown.discard(key)
             try:
                 settled = await self._look_at(key)
             except (StatusError, LogError, ActorError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import trio
 from in_process import InProcess, configmap, open_server, pod
 from trio.testing import MockClock
 
+from kubechronicle.actors.loops.garbage_collector import GarbageCollector
+from kubechronicle.api.registry import Registry
 from kubechronicle.eventlog.memory import Fault, MemoryLog, MemoryStore
 from kubechronicle.eventlog.records import Operation
 
@@ -253,6 +256,33 @@ async def test_a_kind_that_is_served_later_is_waited_for(autojump_clock: MockClo
         assert await maps(server) == ["a"]
     async with running(log) as server:
         assert await maps(server) == []
+
+
+async def test_resources_that_come_and_go_while_it_runs(autojump_clock: MockClock) -> None:
+    async with open_server() as server, trio.open_nursery() as nursery:
+        everything = server.store.registry
+        without = Registry(rt for rt in everything if rt.group not in ("apps", "autoscaling"))
+        store: Any = SimpleNamespace(registry=without, reads=server.store.reads, writes=server.store.writes)
+        nursery.start_soon(GarbageCollector(store).run)
+        o = await make(server, "o")
+        absent = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "h", "uid": "gone"}
+        await make(server, "a", absent)
+        revisions = "/apis/apps/v1/namespaces/default/controllerrevisions"
+        metadata = {"name": "r", "ownerReferences": [owner_of(o, uid="gone")]}
+        owned = {"metadata": metadata, "revision": 1, "data": {"x": "1"}}
+        await server.post(revisions, owned)
+        assert await maps(server) == ["a", "o"]
+        assert await server.names(revisions) == ["r"]
+        store.registry = everything
+        assert await maps(server) == ["o"]
+        assert await server.names(revisions) == []
+        store.registry = without
+        await trio.sleep(LONG)
+        await server.post(revisions, owned)
+        await make(server, "b", owner_of(o))
+        await delete(server, "o")
+        assert await maps(server) == []
+        nursery.cancel_scope.cancel()
 
 
 # -- namespaces -------------------------------------------------------------------------------------------------------
