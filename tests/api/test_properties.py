@@ -54,7 +54,7 @@ def without_nested_types(obj: Object) -> Object:
 
 @pytest.mark.parametrize("rt", KINDS, ids=repr)
 @given(data=st.data())
-@drawing(12)
+@drawing(8)
 def test_decoding_and_defaulting_once_is_enough(rt: ResourceType, data: st.DataObject) -> None:
     once = decoded(rt, data.draw(objects(kind_of(rt))))
     assert decoded(rt, once) == once
@@ -68,7 +68,7 @@ def test_decoding_and_defaulting_once_is_enough(rt: ResourceType, data: st.DataO
 
 @pytest.mark.parametrize("rt", KINDS, ids=repr)
 @given(data=st.data())
-@drawing(12)
+@drawing(8)
 def test_every_representation_gives_the_object_back(rt: ResourceType, data: st.DataObject) -> None:
     obj = decoded(rt, data.draw(objects(kind_of(rt))), default=data.draw(st.booleans()))
     assert json_codec.decode(json_codec.encode(obj), strict=True) == (obj, [])

@@ -98,6 +98,7 @@ def test_server_side_apply(applied: Applied) -> None:
         assert [(entry["manager"], entry["operation"]) for entry in managers] == [("kubectl", "Apply")]
 
 
+@pytest.mark.parametrize("applied", [path for path in MANIFESTS if path.stem in ("database", "webshop")], indirect=True)
 def test_create_then_apply_both_ways(applied: Applied) -> None:
     """Each way of writing takes over from the one before, and comes to rest."""
     applied("create", "--save-config")
