@@ -227,7 +227,7 @@ async def token(resources: Resources, context: Context, sent: Object) -> Object:
 def user_info(user: User) -> Object:
     """authentication.k8s.io/v1 UserInfo, without what is empty."""
     found: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
-    found["extra"] = {key: list(values) for key, values in user.extra.items()}
+    found["extra"] = {key: list(values) for key, values in sorted(user.extra.items())}
     return {name: value for name, value in found.items() if value}
 
 
