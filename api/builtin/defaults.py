@@ -231,6 +231,24 @@ def node_status(obj: Object) -> None:
         obj["allocatable"] = dict(obj["capacity"])
 
 
+def node_spec(obj: Object) -> None:
+    """podCIDR is the first of podCIDRs, and is right where they differ."""
+    alone, several = obj.get("podCIDR"), obj.get("podCIDRs")
+    if alone and not (several and several[0] == alone):
+        obj["podCIDRs"] = [alone]
+    elif several and not alone:
+        obj["podCIDR"] = several[0]
+
+
+def pod_status(obj: Object) -> None:
+    """podIP is the first of podIPs, and is right where they differ."""
+    alone, several = obj.get("podIP"), obj.get("podIPs")
+    if alone and not (several and several[0].get("ip") == alone):
+        obj["podIPs"] = [{"ip": alone}]
+    elif several and not alone and several[0].get("ip"):
+        obj["podIP"] = several[0]["ip"]
+
+
 def replication_controller(obj: Object) -> None:
     """Selector and labels follow from the template's labels."""
     labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
@@ -279,7 +297,9 @@ FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     "core.v1.Pod": pod,
     "core.v1.Service": service,
     "core.v1.Namespace": namespace,
+    "core.v1.NodeSpec": node_spec,
     "core.v1.NodeStatus": node_status,
+    "core.v1.PodStatus": pod_status,
     "core.v1.ReplicationController": replication_controller,
     "core.v1.LimitRangeItem": limit_range_item,
     "core.v1.Secret": secret,

@@ -175,15 +175,6 @@ def pod_status_keeps(new: Object, old: Object) -> None:
         generation = earlier.pop(0) if earlier else 0
         if generation and not condition.get("observedGeneration"):
             condition["observedGeneration"] = generation
-    _fill_pod_ips(status)
-
-
-def _fill_pod_ips(status: Object) -> None:
-    """podIP is the first of podIPs."""
-    if status.get("podIP") and not status.get("podIPs"):
-        status["podIPs"] = [{"ip": status["podIP"]}]
-    elif status.get("podIPs") and not status.get("podIP"):
-        status["podIP"] = status["podIPs"][0].get("ip", "")
 
 
 def _only_spec_fields(new: Object, old: Object, *names: str) -> None:

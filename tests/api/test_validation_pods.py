@@ -1,0 +1,265 @@
+"""Rules of pods: what a creation, an update and the subresources are refused with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from refusals import refusal
+
+CONTAINER: dict[str, Any] = {"name": "c", "image": "i"}
+POD: dict[str, Any] = {"containers": [CONTAINER]}
+NO_CHANGE = (
+    "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
+    "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def container(**members: Any) -> dict[str, Any]:
+    """Return the specification of a pod of one container with these members."""
+    return {"containers": [{**CONTAINER, **members}]}
+
+
+@pytest.mark.parametrize(
+    ("members", "causes"),
+    [
+        ({"restartPolicy": "Always"}, []),
+        (
+            {"restartPolicy": "Sometimes"},
+            [("restartPolicy", 'Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"')],
+        ),
+        (
+            {"restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]},
+            [("restartPolicy", "Required value: must specify restartPolicy when restart rules are used")],
+        ),
+        (
+            {
+                "restartPolicy": "Never",
+                "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "Is", "values": []}}],
+            },
+            [
+                (
+                    "restartPolicyRules[0].exitCodes.operator",
+                    'Unsupported value: "Is": supported values: "In", "NotIn"',
+                )
+            ],
+        ),
+        (
+            {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}},
+            [("resources.requests", 'Invalid value: "2Gi": must be less than or equal to memory limit of 1Gi')],
+        ),
+        (
+            {"resources": {"requests": {"hugepages-2Mi": "2Mi"}}},
+            [
+                ("resources.limits", "Required value: Limit must be set for non overcommitable resources"),
+                ("resources", "Forbidden: HugePages require cpu or memory"),
+            ],
+        ),
+        (
+            {"ports": [{"containerPort": 0}, {"containerPort": 70000, "protocol": "X"}]},
+            [
+                ("ports[0].containerPort", "Required value"),
+                ("ports[1].containerPort", "Invalid value: 70000: must be between 1 and 65535, inclusive"),
+                ("ports[1].protocol", 'Unsupported value: "X": supported values: "SCTP", "TCP", "UDP"'),
+            ],
+        ),
+        (
+            {"volumeMounts": [{"name": "v", "mountPath": ""}]},
+            [("volumeMounts[0].name", 'Not found: "v"'), ("volumeMounts[0].mountPath", "Required value")],
+        ),
+        (
+            {"livenessProbe": {"httpGet": {"port": 0}, "successThreshold": 2}},
+            [
+                ("livenessProbe.httpGet.port", "Invalid value: 0: must be between 1 and 65535, inclusive"),
+                ("livenessProbe.successThreshold", "Invalid value: 2: must be 1"),
+            ],
+        ),
+        (
+            {"lifecycle": {"preStop": {"exec": {"command": []}, "sleep": {"seconds": 1}}}},
+            [
+                ("lifecycle.preStop.exec.command", "Required value"),
+                ("lifecycle.preStop.sleep", "Forbidden: may not specify more than 1 handler type"),
+            ],
+        ),
+        (
+            {"env": [{"name": "A", "valueFrom": {"fileKeyRef": {"path": "../x", "key": "k", "volumeName": "v"}}}]},
+            [
+                ("env[0].valueFrom.fileKeyRef.path", "Invalid value: \"../x\": must not contain '..'"),
+                ("env[0].valueFrom.fileKeyRef.volumeName", 'Not found: "v"'),
+            ],
+        ),
+    ],
+)
+def test_containers(members: dict[str, Any], causes: list[tuple[str, str]]) -> None:
+    found = refusal("/v1/pods", {"spec": container(**members)})
+    assert found == [(f"spec.containers[0].{field}", message) for field, message in causes]
+
+
+@pytest.mark.parametrize(
+    ("members", "causes"),
+    [
+        (
+            {"hostnameOverride": "a", "setHostnameAsFQDN": True},
+            [("hostnameOverride", "Forbidden: may not be specified when setHostnameAsFQDN is true")],
+        ),
+        ({"hostUsers": False, "hostNetwork": True}, [("hostNetwork", "Forbidden: when `hostUsers` is false")]),
+        (
+            {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}},
+            [("resources.requests", 'Invalid value: "2": must be less than or equal to cpu limit of 1')],
+        ),
+        (
+            {"resources": {"limits": {"a.example.com/x": "1"}}},
+            [
+                (
+                    "resources.limits[a.example.com/x]",
+                    'Unsupported value: "a.example.com/x": supported values: "cpu", "hugepages-", "memory"',
+                )
+            ],
+        ),
+        (
+            {"volumes": [{"name": "v", "image": {"pullPolicy": "X"}}]},
+            [
+                ("volumes[0].image.reference", "Required value"),
+                (
+                    "volumes[0].image.pullPolicy",
+                    'Unsupported value: "X": supported values: "Always", "IfNotPresent", "Never"',
+                ),
+            ],
+        ),
+        (
+            {"schedulingGates": [{"name": "a"}, {"name": "a"}], "nodeName": "x"},
+            [
+                ("schedulingGates[1]", 'Duplicate value: "a"'),
+                ("nodeName", "Forbidden: cannot be set until all schedulingGates have been cleared"),
+            ],
+        ),
+        (
+            {"os": {"name": "windows"}, "securityContext": {"fsGroup": 1}},
+            [("securityContext.fsGroup", "Forbidden: cannot be set for a windows pod")],
+        ),
+        (
+            {"dnsPolicy": "None"},
+            [("dnsConfig", "Required value: must provide `dnsConfig` when `dnsPolicy` is None")],
+        ),
+        (
+            {"tolerations": [{"key": "k", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 1}]},
+            [
+                (
+                    "tolerations[0].effect",
+                    "Invalid value: \"NoSchedule\": effect must be 'NoExecute' when `tolerationSeconds` is set",
+                )
+            ],
+        ),
+        (
+            {"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": "X"}]},
+            [
+                ("topologySpreadConstraints[0].maxSkew", "Invalid value: 0: must be greater than zero"),
+                ("topologySpreadConstraints[0].topologyKey", "Required value: can not be empty"),
+                (
+                    "topologySpreadConstraints[0].whenUnsatisfiable",
+                    'Unsupported value: "X": supported values: "DoNotSchedule", "ScheduleAnyway"',
+                ),
+            ],
+        ),
+    ],
+)
+def test_pods(members: dict[str, Any], causes: list[tuple[str, str]]) -> None:
+    found = refusal("/v1/pods", {"spec": {**POD, **members}})
+    assert found == [(f"spec.{field}", message) for field, message in causes]
+
+
+GATED = {**POD, "schedulingGates": [{"name": "a"}]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "causes"),
+    [
+        (POD, {**POD, "tolerations": [{"operator": "Exists"}]}, []),
+        (POD, container(image="j"), []),
+        (GATED, {**POD, "nodeSelector": {"a": "b"}}, []),
+        (
+            {**POD, "activeDeadlineSeconds": 5},
+            {**POD, "activeDeadlineSeconds": 9},
+            [("spec.activeDeadlineSeconds", "Invalid value: 9: must be less than or equal to previous value")],
+        ),
+        (
+            GATED,
+            {**POD, "schedulingGates": [{"name": "b"}]},
+            [
+                (
+                    "spec.schedulingGates[0].name",
+                    "Forbidden: only deletion is allowed, but found new scheduling gate 'b'",
+                )
+            ],
+        ),
+        (
+            {**POD, "nodeSelector": {"a": "b"}},
+            POD,
+            [
+                (
+                    "spec",
+                    NO_CHANGE + '\n@@ -39,9 +39,7 @@\n  "TerminationGracePeriodSeconds": 30,\n'
+                    '  "ActiveDeadlineSeconds": null,\n  "DNSPolicy": "ClusterFirst",\n- "NodeSelector": {\n'
+                    '-  "a": "b"\n- },\n+ "NodeSelector": null,\n  "ServiceAccountName": "",\n'
+                    '  "AutomountServiceAccountToken": null,\n  "NodeName": "",\n',
+                )
+            ],
+        ),
+    ],
+)
+def test_updates(before: dict[str, Any], after: dict[str, Any], causes: list[tuple[str, str]]) -> None:
+    assert refusal("/v1/pods", {"spec": before}, {"spec": after}) == causes
+
+
+def sized(**resources: Any) -> dict[str, Any]:
+    """Return the body of a pod of one container with these resources."""
+    return {"spec": container(resources=resources)}
+
+
+@pytest.mark.parametrize(
+    ("subresource", "before", "after", "causes"),
+    [
+        ("resize", sized(requests={"cpu": "1"}), sized(requests={"cpu": "2"}), []),
+        (
+            "resize",
+            sized(requests={"cpu": "1"}),
+            sized(requests={"cpu": "1", "ephemeral-storage": "1"}),
+            [("spec", "Forbidden: only cpu and memory resources are mutable")],
+        ),
+        (
+            "resize",
+            sized(requests={"cpu": "1"}),
+            sized(),
+            [
+                ("spec", 'Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing'),
+                ("spec.containers[0].resources.requests", "Forbidden: resource requests cannot be removed"),
+            ],
+        ),
+        (
+            "ephemeralcontainers",
+            {"spec": POD},
+            {"spec": {**POD, "ephemeralContainers": [{"name": "e", "image": "i"}]}},
+            [],
+        ),
+        (
+            "ephemeralcontainers",
+            {"spec": POD},
+            {"spec": {**POD, "ephemeralContainers": [{**CONTAINER, "ports": [{"containerPort": 1}]}]}},
+            [
+                ("spec.ephemeralContainers[0].name", 'Duplicate value: "c"'),
+                ("spec.ephemeralContainers[0].ports", "Forbidden: cannot be set for an Ephemeral Container"),
+            ],
+        ),
+        (
+            "status",
+            {"spec": POD},
+            {"spec": POD, "status": {"qosClass": "Guaranteed"}},
+            [("status.qosClass", 'Invalid value: "Guaranteed": field is immutable')],
+        ),
+    ],
+)
+def test_subresources(
+    subresource: str, before: dict[str, Any], after: dict[str, Any], causes: list[tuple[str, str]]
+) -> None:
+    assert refusal("/v1/pods", before, after, subresource) == causes
