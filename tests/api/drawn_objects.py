@@ -104,6 +104,12 @@ def objects(draw: st.DrawFn, kind: ObjectType, *, budget: int = BUDGET) -> Objec
     return found
 
 
+@st.composite
+def with_field(draw: st.DrawFn, kind: ObjectType, name: str) -> Object:
+    """A struct of which this one field is set, and nothing else."""
+    return {name: _not_null(draw, kind.fields[name].type, _Budget(12), 0)}
+
+
 def _object(draw: st.DrawFn, kind: ObjectType, budget: _Budget, depth: int, without: tuple[str, ...] = ()) -> Object:
     names = [name for name in kind.fields if name not in without]
     if not names or budget.left <= 0 or depth >= DEPTH:

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from drawn_objects import Object, drawing, objects
+from drawn_objects import Object, drawing, objects, with_field
 from hypothesis import given
 from hypothesis import strategies as st
 from three_way import merge_patch, patch, unordered, wanted
@@ -23,11 +23,12 @@ from kubechronicle.api.schema import check, types
 KINDS = [rt for rt in builtin_registry() if rt.stored and rt.is_storage_version]
 
 
-def three(data: st.DataObject, kind: types.ObjectType) -> tuple[Object, Object, Object]:
+def three(data: st.DataObject, kind: types.ObjectType, field: str = "") -> tuple[Object, Object, Object]:
     """(applied last, to be applied, live): the three have some of three drawn objects in common."""
-    drawn = [data.draw(objects(kind, budget=20)) for _ in range(3)]
+    drawn = [data.draw(with_field(kind, field) if field else objects(kind, budget=20)) for _ in range(3)]
     for obj in drawn:
-        obj["metadata"]["name"] = "a"
+        if not field:
+            obj["metadata"]["name"] = "a"
         check.check(obj, kind)
         remove_nulls(obj)
     first, second, third = drawn
@@ -64,17 +65,37 @@ def remove_nulls(value: Any) -> None:
             remove_nulls(item)
 
 
-@pytest.mark.parametrize("rt", KINDS, ids=repr)
-@given(data=st.data())
-@drawing(5)
-def test_a_three_way_strategic_patch(rt: ResourceType, data: st.DataObject) -> None:
-    kind = types.object_type(rt.definition)
-    original, modified, current = three(data, kind)
+def check_patch(kind: types.ObjectType, original: Object, modified: Object, current: Object) -> None:
     computed = json.loads(json.dumps(patch(original, modified, current, kind)))
     result = strategic_merge.apply(copy_object(current), copy_object(computed), kind)
     assert unordered(result, kind) == unordered(wanted(original, modified, current, kind), kind), computed
     again = patch(modified, modified, result, kind)
     assert unordered(strategic_merge.apply(copy_object(result), again, kind), kind) == unordered(result, kind)
+
+
+@pytest.mark.parametrize("rt", KINDS, ids=repr)
+@given(data=st.data())
+@drawing(5)
+def test_a_three_way_strategic_patch(rt: ResourceType, data: st.DataObject) -> None:
+    kind = types.object_type(rt.definition)
+    check_patch(kind, *three(data, kind))
+
+
+@pytest.mark.parametrize(
+    ("definition", "field"),
+    [
+        ("apps.v1.DeploymentSpec", "strategy"),  # keeps the keys the patch names
+        ("core.v1.PodSpec", "volumes"),  # merged by name, each keeping the keys the patch names
+        ("core.v1.PodSpec", "containers"),
+        ("core.v1.ServiceSpec", "ports"),
+        ("policy.v1.PodDisruptionBudgetSpec", "selector"),  # replaced as a whole
+    ],
+)
+@given(data=st.data())
+@drawing(60)
+def test_strategies_of_fields(definition: str, field: str, data: st.DataObject) -> None:
+    kind = types.object_type(f"io.k8s.api.{definition}")
+    check_patch(kind, *three(data, kind, field))
 
 
 @given(rt=st.sampled_from(KINDS), data=st.data())
