@@ -215,7 +215,7 @@ def little_memory() -> Iterator[None]:
         window.RECENT_EVENTS, window.SLACK = held, slack
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(OPERATIONS, min_size=20, max_size=50))
 def test_what_the_collector_does_is_right(operations: list[tuple[Any, ...]]) -> None:
     program, checker = Program(), Checker()
