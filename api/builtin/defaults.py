@@ -232,18 +232,18 @@ def node_status(obj: Object) -> None:
 
 
 def node_spec(obj: Object) -> None:
-    """podCIDR is the first of podCIDRs, and is right where they differ."""
+    """podCIDR is the first of podCIDRs."""
     alone, several = obj.get("podCIDR"), obj.get("podCIDRs")
-    if alone and not (several and several[0] == alone):
+    if alone and not several:
         obj["podCIDRs"] = [alone]
     elif several and not alone:
         obj["podCIDR"] = several[0]
 
 
 def pod_status(obj: Object) -> None:
-    """podIP is the first of podIPs, and is right where they differ."""
+    """podIP is the first of podIPs."""
     alone, several = obj.get("podIP"), obj.get("podIPs")
-    if alone and not (several and several[0].get("ip") == alone):
+    if alone and not several:
         obj["podIPs"] = [{"ip": alone}]
     elif several and not alone and several[0].get("ip"):
         obj["podIP"] = several[0]["ip"]

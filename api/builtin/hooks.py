@@ -184,3 +184,10 @@ def pod_template_gates(new: Object, old: Object) -> None:
 def request_spec_stays(new: Object, old: Object) -> None:
     """What was asked for in a certificate signing request never changes."""
     keep("spec", new, old)
+
+
+def node_ranges_agree(new: Object, old: Object | None = None) -> None:
+    """Whoever knows of one range of addresses alone is believed."""
+    spec = new.get("spec") or {}
+    if spec.get("podCIDR") and (spec.get("podCIDRs") or [""])[0] != spec["podCIDR"]:
+        spec["podCIDRs"] = [spec["podCIDR"]]

@@ -175,6 +175,8 @@ def pod_status_keeps(new: Object, old: Object) -> None:
         generation = earlier.pop(0) if earlier else 0
         if generation and not condition.get("observedGeneration"):
             condition["observedGeneration"] = generation
+    if status.get("podIP") and (status.get("podIPs") or [{}])[0].get("ip") != status["podIP"]:
+        status["podIPs"] = [{"ip": status["podIP"]}]  # kubelets that know of one address alone are believed
 
 
 def _only_spec_fields(new: Object, old: Object, *names: str) -> None:

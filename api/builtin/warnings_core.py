@@ -74,6 +74,8 @@ def service_warnings(new: Object, old: Object | None) -> list[str]:
             told.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
     elif spec.get("externalName"):
         told.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+    if spec.get("trafficDistribution") == "PreferClose":
+        told.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
     if outside and not headless and kind != "ExternalName":
         told.append("spec.externalIPs is deprecated")
     return told

@@ -128,6 +128,11 @@ def test_a_name_that_becomes_a_hosts(path: str, spec: dict[str, Any], used: str)
             ],
         ),
         (
+            "/v1/services",
+            {"spec": {"ports": [{"port": 80}], "trafficDistribution": "PreferClose"}},
+            ['spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'],
+        ),
+        (
             "/v1/secrets",
             {"type": "kubernetes.io/tls", "data": {"tls.crt": "", "tls.key": ""}},
             ["tls: failed to find any PEM data in certificate input"],
