@@ -81,7 +81,7 @@ async def test_a_plugin_that_is_left_out_has_no_say(autojump_clock: MockClock) -
 
 async def test_external_ips_where_they_are_denied(autojump_clock: MockClock) -> None:
     async with open_server(admission=frozenset(plugins.NAMES) - {"ServiceAccount"}) as server:
-        body = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "externalIPs": ["1.2.3.4"]}}
+        body = {"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "externalIPs": ["1.2.3.4"]}}
         target = "/api/v1/namespaces/default/services"
         assert "external IPs" in (await server.ask("POST", target, body)).refused(403)["message"]
 

@@ -102,18 +102,18 @@ async def test_a_server_is_ready_while_its_log_answers(
 ) -> None:
     caplog.set_level(logging.WARNING)
     async with open_server() as server:
-        assert (await server.ask("GET", "/readyz", token="")).status == 200
+        assert (await server.ask("GET", "/readyz")).status == 200
         server.log.fail_next("read", *[Fault.UNAVAILABLE] * 3)
         server.log.store.notify([server.log])
         await wait_all_tasks_blocked()
-        assert (await server.ask("GET", "/readyz", token="")).status == 500
-        assert (await server.ask("GET", "/livez", token="")).status == 200
-        assert (await server.ask("GET", "/healthz", token="")).status == 200
+        assert (await server.ask("GET", "/readyz")).status == 500
+        assert (await server.ask("GET", "/livez")).status == 200
+        assert (await server.ask("GET", "/healthz")).status == 200
         # what it has it still shows
         await server.get(f"{MAPS}?resourceVersion=0")
         await server.post(MAPS, configmap("a"))
         await trio.sleep(1)  # the next read works
-        assert (await server.ask("GET", "/readyz", token="")).status == 200
+        assert (await server.ask("GET", "/readyz")).status == 200
 
 
 async def test_a_draining_server_is_alive_and_not_ready(autojump_clock: MockClock) -> None:

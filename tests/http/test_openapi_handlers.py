@@ -19,6 +19,7 @@ from kubechronicle.http.handlers.openapi import OpenApi
 
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 PROTOBUF_V3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+PAGES = ["/version", "/.well-known/openid-configuration", "/openid/v1/jwks"]
 V2, BATCH = "/openapi/v2", "/openapi/v3/apis/batch/v1"
 
 
@@ -127,7 +128,7 @@ async def test_types_of_v2(server: InProcess, accept: str, found: str) -> None:
     assert document.keys() == {
         "swagger", "info", "paths", "definitions", "parameters", "securityDefinitions", "security",
     }  # fmt: skip
-    assert document == v2.document(builtin_registry(), ["/version"], server_version=document["info"]["version"])
+    assert document == v2.document(builtin_registry(), PAGES, server_version=document["info"]["version"])
 
 
 async def test_tags_of_v2(server: InProcess) -> None:
