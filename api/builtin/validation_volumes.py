@@ -24,15 +24,7 @@ from kubechronicle.api.builtin.checks import (
 )
 from kubechronicle.api.builtin.validation_claims import claim_template
 from kubechronicle.api.builtin.validation_files import downward_api, file_items, projected
-from kubechronicle.api.field_errors import (
-    Cause,
-    duplicate,
-    forbidden,
-    invalid_value,
-    not_supported,
-    required,
-    too_long,
-)
+from kubechronicle.api.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required, too_long
 
 Object = dict[str, Any]
 Source = Callable[[Object, str], list[Cause]]
