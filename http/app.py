@@ -81,6 +81,7 @@ def build_application(
         authentication=authentication,
         authorization=authorization,
         is_served=is_served,
+        catch_up=store.reads.wait_consistent,
         request_timeout=settings.request_timeout,
         max_requests_inflight=settings.max_requests_inflight,
         max_mutating_requests_inflight=settings.max_mutating_requests_inflight,

@@ -22,7 +22,7 @@ from kubechronicle.api.selectors import value_required
 from kubechronicle.api.status import StatusError
 from kubechronicle.http.answers import status_response
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected
+from kubechronicle.http.authentication.user import GROUP_MASTERS, NotSeen, Rejected
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden_message
 from kubechronicle.http.context import Context
@@ -42,19 +42,23 @@ READ_VERBS = frozenset({"get", "list", "watch"})
 # Characters of all warnings of an answer, and of one where that is too much (kube-apiserver's WithWarningRecorder).
 MAX_WARNINGS = 4 * 1024
 MAX_CUT_WARNING = 256
+# Seconds a credential is worth waiting for that this replica's views do not know.
+CATCH_UP = 5.0
 # The labels of requests for resources that are not there.
 NOT_SERVED = ("other", "", "", "", "", "", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What the filters need. ``is_served``: whether a resource request names a resource, and subresource, there is.
+    """What the filters need. ``is_served``: whether a resource request names a resource, and subresource, there is;
+    ``catch_up``: return when the views hold all that any replica has committed by now.
     Limits of 0 mean no limit; times in seconds."""
 
     metrics: Metrics
     authentication: AuthenticationChain
     authorization: AuthorizationChain
     is_served: Callable[[RequestInfo], bool]
+    catch_up: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
     request_timeout: float = 60.0
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
@@ -208,12 +212,19 @@ def _scope(info: RequestInfo) -> str:
 
 
 def authenticate(services: Services, following: Next) -> Next:
-    """Who asks. A wrong credential is 401 whatever is asked for."""
+    """Who asks. A wrong credential is 401 whatever is asked for; one that another replica has just given out is looked
+    at again when this one knows what the other knew."""
     chain = services.authentication
 
     async def filtered(request: Request) -> Response:
+        context = request.attached(Context)
         try:
-            request.attached(Context).user = chain.authenticate(request)
+            try:
+                context.user = chain.authenticate(request)
+            except NotSeen:
+                with trio.move_on_after(CATCH_UP):
+                    await services.catch_up()
+                context.user = chain.authenticate(request)
         except Rejected:
             raise status.unauthorized() from None
         return await following(request)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-from kubechronicle.http.authentication.user import ANONYMOUS_USER, Rejected, User, authenticated
+from kubechronicle.http.authentication.user import ANONYMOUS_USER, NotSeen, Rejected, User, authenticated
 from kubechronicle.http.messages import Request
 
 INVALID: Final = "invalid bearer token"
@@ -46,35 +46,38 @@ class AuthenticationChain:
         self._audiences = tuple(audiences)
 
     def authenticate(self, request: Request) -> User:
-        """Raises Rejected. A request with an Authorization field that nobody could use is rejected as well."""
-        rejected = False
+        """Raises Rejected; NotSeen if that may be different once the views have caught up. A request with an
+        Authorization field that nobody could use is rejected as well."""
+        rejected: Rejected | None = None
         for authenticator in self._authenticators:
             try:
                 user = authenticator.authenticate(request)
-            except Rejected:
-                rejected = True
+            except Rejected as error:
+                rejected = error if rejected is None or isinstance(error, NotSeen) else rejected
                 continue
             if user is not None:
                 return authenticated(user)
-        if rejected or request.headers.get("authorization").strip():
+        if rejected is not None:
+            raise rejected
+        if request.headers.get("authorization").strip():
             raise Rejected
         return ANONYMOUS_USER
 
     def authenticate_token(self, token: str, audiences: Sequence[str] = ()) -> Identified:
         """Whose token this is, for a review, and for which of the audiences (this server's, if none are asked about).
-        Rejected: nobody's, or not for these audiences; with all that is to be told of it."""
+        Rejected: nobody's, or not for these audiences; with all that is to be told of it. NotSeen as above."""
         asked = tuple(audiences) or self._audiences
         ours = tuple(audience for audience in asked if audience in self._audiences)
-        reasons = [INVALID]
+        reasons, kind = [INVALID], Rejected
         for authenticator in self._authenticators:
             if not isinstance(authenticator, TokenAuthenticator):
                 continue
             try:
                 found = authenticator.user_of(token, asked)
             except Rejected as rejected:
-                if rejected.why:
-                    reasons.append(rejected.why)
+                kind = NotSeen if isinstance(rejected, NotSeen) else kind
+                reasons += [rejected.why] if rejected.why else []
                 continue
             if found is not None and (found.audiences or ours or not asked):
                 return Identified(authenticated(found.user), found.audiences or ours)
-        raise Rejected(reasons[0] if len(reasons) == 1 else f"[{', '.join(dict.fromkeys(reasons))}]")
+        raise kind(reasons[0] if len(reasons) == 1 else f"[{', '.join(dict.fromkeys(reasons))}]")

@@ -28,7 +28,7 @@ from kubechronicle.eventlog.views import View, Views
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.chain import Identified
 from kubechronicle.http.authentication.token_file import bearer_token
-from kubechronicle.http.authentication.user import Rejected, User
+from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 from kubechronicle.http.messages import Request
 
 LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
@@ -79,13 +79,13 @@ class _Named:
     deleted: float = math.inf
 
     def look(self, now: float) -> None:
-        """Rejected: it is gone, another one, or on its way out."""
+        """NotSeen: it is gone, or another one. Rejected: it is on its way out."""
         entry = self.view.get(self.namespace, self.name)
         if entry is None:
-            raise Rejected(self.missing)
+            raise NotSeen(self.missing)
         if entry.revision != self.revision:
             if self.uid is not None and entry.uid != self.uid:
-                raise Rejected(self.other.format(entry.uid, self.uid))
+                raise NotSeen(self.other.format(entry.uid, self.uid))
             self.deleted = _deletion_of(entry)
             if self.check is not None and self.deleted == math.inf:
                 self.check(entry)
@@ -264,7 +264,7 @@ def _check_held(entry: Entry, digest: bytes, where: str) -> None:
     except binascii.Error:
         held = b""
     if not hmac.compare_digest(hashlib.sha256(held).digest(), digest):
-        raise Rejected("Token does not match server's copy")
+        raise NotSeen("Token does not match server's copy")
     if (secret["metadata"].get("labels") or {}).get(INVALID_SINCE):
         raise Rejected(
             f"the token in secret {where} has been marked invalid. Use tokens from the TokenRequest API or manually "

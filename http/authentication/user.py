@@ -30,6 +30,11 @@ class Rejected(Exception):
         self.why = why
 
 
+class NotSeen(Rejected):
+    """Rejected for something that is not in this replica's view, or not as the credential says: the view may only be
+    behind that of the replica that gave the credential out."""
+
+
 ANONYMOUS_USER = User(name=ANONYMOUS, groups=(GROUP_UNAUTHENTICATED,))
 
 

@@ -18,7 +18,7 @@ from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, requ
 from kubechronicle.api.pipeline import WriteContext
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.http.answers import CACHE_CONTROL, object_form
-from kubechronicle.http.authentication.user import Rejected, User
+from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoder import Object, encode
@@ -214,8 +214,13 @@ async def token(resources: Resources, context: Context, sent: Object) -> Object:
     spec = sent["spec"]
     if not spec.get("token"):
         raise status.bad_request("token is required for TokenReview in authentication")
+    asked = (spec["token"], tuple(spec.get("audiences") or ()))
     try:
-        found = resources.authentication.authenticate_token(spec["token"], tuple(spec.get("audiences") or ()))
+        try:
+            found = resources.authentication.authenticate_token(*asked)
+        except NotSeen:
+            await resources.store.reads.wait_consistent()
+            found = resources.authentication.authenticate_token(*asked)
     except Rejected as rejected:
         return {**sent, "status": {"user": {}, "error": rejected.why}}
     answer: Object = {"authenticated": True, "user": user_info(found.user)}

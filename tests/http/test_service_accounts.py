@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from in_process import ADMIN, ISSUER, ISSUER_NAME, PODS, SERVICE_ACCOUNT_KEY, In
 from service_account_tokens import (
     ACCOUNTS,
     NAME,
+    REVIEWS,
     SECRETS,
     bound_to,
     claims_of,
@@ -29,6 +32,7 @@ from service_account_tokens import (
 )
 from trio.testing import MockClock
 
+from kubechronicle.eventlog.memory import MemoryStore
 from kubechronicle.http.authentication import jws, service_accounts
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
 from kubechronicle.http.authentication.chain import AuthenticationChain
@@ -361,3 +365,29 @@ async def test_an_issuer_that_is_no_url_is_not_told_of(autojump_clock: MockClock
         assert (await server.ask("GET", "/openid/v1/jwks", token=ADMIN)).status == 404
         await robot(server)
         assert claims_of(await token_of(server))["iss"] == name
+
+
+# -- several servers on one log -------------------------------------------------------------------------------------
+
+
+async def test_a_token_from_another_server_is_good_here_at_once(autojump_clock: MockClock) -> None:
+    """Though the service account is not in this one's views yet."""
+    store = MemoryStore()
+    async with open_server(store) as one, open_server(store) as two, trio.open_nursery() as nursery:
+        answers: list[bool] = []
+
+        async def ask(token: str) -> None:
+            answers.append(await let_in(two, token))
+            answers.append((await two.post(REVIEWS, {"spec": {"token": token}}))["status"]["authenticated"])
+
+        with two.log.hold("read.read") as gate:
+            await robot(one)
+            nursery.start_soon(ask, await token_of(one))
+            await gate.wait_arrived()
+            await trio.testing.wait_all_tasks_blocked()
+            assert not answers
+            gate.release()
+        with trio.fail_after(60):
+            while len(answers) < 2:
+                await trio.testing.wait_all_tasks_blocked()
+        assert answers == [True, True]
