@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import trio
 
 from kubechronicle.actors.admission import plugins
-from kubechronicle.actors.admission.chain import AdmissionChain, State
+from kubechronicle.actors.admission.chain import AdmissionChain, Permits, State
 from kubechronicle.actors.admission.device_admin import AdminAccess
 from kubechronicle.actors.admission.escalation import EscalationCheck
 from kubechronicle.actors.allocation.network import ServiceNetwork
@@ -21,15 +21,8 @@ from kubechronicle.actors.allocation.services import ServiceClaimant
 from kubechronicle.actors.loops.api_services import APIServices
 from kubechronicle.actors.loops.bootstrap import Advertised, Bootstrap
 from kubechronicle.actors.loops.cluster_ip_repair import ClusterIPRepair
-from kubechronicle.actors.loops.garbage_collector import GarbageCollector
-from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
 from kubechronicle.actors.loops.node_port_repair import NodePortRepair
-from kubechronicle.actors.loops.rbac_bootstrap import ClusterRoleAggregation, RbacBootstrap
-from kubechronicle.actors.loops.resource_quota import ResourceQuotaLoop
-from kubechronicle.actors.loops.root_ca_publisher import RootCAPublisher
-from kubechronicle.actors.loops.service_accounts import ServiceAccountLoop
-from kubechronicle.actors.loops.service_cidrs import ServiceCIDRLoop
-from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
+from kubechronicle.actors.loops.rbac_bootstrap import RbacBootstrap
 from kubechronicle.actors.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store
@@ -65,26 +58,9 @@ from kubechronicle.http.metrics import Reading
 from kubechronicle.http.request_info import RequestInfo
 from kubechronicle.http.serve_config import ServeConfig
 from kubechronicle.ops.allocation_metrics import AllocationCollector
+from kubechronicle.ops.controllers import CONTROLLERS, control_loops
 
 log = logging.getLogger(__name__)
-
-# The control loops by the name --controllers knows them by.
-CONTROLLERS = (
-    "namespace", "serviceaccount", "storage-protection", "garbage-collector", "root-ca-cert-publisher", "resourcequota",
-    "service-cidr", "clusterrole-aggregation",
-)  # fmt: skip
-# What kube-controller-manager calls them, where that is something else.
-CONTROLLER_ALIASES = {
-    "namespace-controller": "namespace",
-    "serviceaccount-controller": "serviceaccount",
-    "garbage-collector-controller": "garbage-collector",
-    "garbagecollector": "garbage-collector",
-    "resourcequota-controller": "resourcequota",
-    "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
-    "service-cidr-controller": "service-cidr",
-    "clusterrole-aggregation-controller": "clusterrole-aggregation",
-}
-
 
 # What --authorization-mode may name.
 AUTHORIZERS: Mapping[str, Callable[[Views], Authorizer]] = {
@@ -116,6 +92,48 @@ class Plan:
     drain_grace: float = 10.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnObjects:
+    """The loops that look after what the server needs itself. They run whatever --controllers says, and the server is
+    ready when each has looked through everything once."""
+
+    bootstrap: Bootstrap
+    roles: RbacBootstrap
+    api_services: APIServices
+    cluster_ips: ClusterIPRepair
+    node_ports: NodePortRepair
+
+    def children(self) -> list[ChildSpec]:
+        return [
+            ChildSpec(name="bootstrap", run=self.bootstrap.run),
+            ChildSpec(name="api-services", run=self.api_services.run),
+            ChildSpec(name="rbac-bootstrap", run=self.roles.run),
+            ChildSpec(name="cluster-ip-repair", run=self.cluster_ips.run),
+            ChildSpec(name="node-port-repair", run=self.node_ports.run),
+        ]
+
+    def checks(self) -> list[Check]:
+        """Named after kube-apiserver's post-start hooks."""
+
+        def services() -> None:
+            if not (self.cluster_ips.ready and self.node_ports.ready):
+                raise Unhealthy("the addresses and ports of Services have not been looked through yet")
+
+        def ranges() -> None:
+            if not self.bootstrap.has_ranges:
+                raise Unhealthy("the ServiceCIDR kubernetes has not been made yet")
+
+        def roles() -> None:
+            if not self.roles.done:
+                raise Unhealthy("the roles every cluster begins with have not been looked through yet")
+
+        return [
+            Check("poststarthook/start-service-ip-repair-controllers", services),
+            Check("poststarthook/rbac/bootstrap-roles", roles),
+            Check("poststarthook/start-kubernetes-service-cidr-controller", ranges),
+        ]
+
+
 @dataclass(slots=True)
 class Assembly:
     """The parts, and the tree that runs them. ``run`` runs it, ``request_stop`` begins an orderly end."""
@@ -125,9 +143,7 @@ class Assembly:
     views: Views
     tail: Tail
     actors: ResourceActors
-    bootstrap: Bootstrap
-    cluster_ips: ClusterIPRepair
-    node_ports: NodePortRepair
+    own: OwnObjects
     application: HttpApplication
     tree: Supervisor
     listening: trio.Event = field(default_factory=trio.Event)
@@ -141,7 +157,7 @@ class Assembly:
     async def drain(self) -> None:
         """Fail readiness, leave the endpoints, end the watches, finish the requests, stop the tree."""
         self.draining = True
-        await self.bootstrap.withdraw()
+        await self.own.bootstrap.withdraw()
         self.application.drain.begin()
         if self.server is not None:
             await self.server.drain(self.plan.drain_grace)
@@ -171,88 +187,66 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     reads = Reads(log=revision_log, views=views, consistency=consistency, describe=describe)
     authorizers = [AUTHORIZERS[mode](views) for mode in plan.authorization_modes]
     authorization = AuthorizationChain([Privileged(), *authorizers])
+    state = State(peek=reads.peek, entries=reads.entries, permits=_permits(authorization))
+    services = ServiceClaimant(plan.services)
+    escalation = [EscalationCheck(each) for each in authorizers if isinstance(each, RbacAuthorizer)]
+    admission = AdmissionChain(
+        plugins.plugins_in_order(plan.admission_plugins), state, claimants=(services, AdminAccess(), *escalation)
+    )
+    writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
+    store = Store(registry=plan.registry, reads=reads, writes=writes)
+    own = OwnObjects(
+        bootstrap=Bootstrap(store, plan.advertised, plan.services),
+        roles=RbacBootstrap(store),
+        api_services=APIServices(store),
+        cluster_ips=ClusterIPRepair(store),
+        node_ports=NodePortRepair(store, plan.services.node_ports),
+    )
+    assembly: Assembly
+    checks = [
+        *_log_checks(tail),
+        *own.checks(),
+        Check("shutdown", lambda: _not_draining(assembly), live=False),
+    ]
+    application = build_application(store, _authenticators(plan, views), authorization, checks, plan.http, plan.issuer)
+
+    async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
+        await assembly._serve(task_status=task_status)
+
+    loops = [*own.children(), *control_loops(plan.controllers, store, root_ca=plan.root_ca)]
+    tree = server_tree(
+        tail=tail, appender=appender, actors=actors, loops=loops, http=ChildSpec(name="http", run=run_http)
+    )
+    assembly = Assembly(plan, store, views, tail, actors, own, application, tree)
+    application.metrics.add_readings(lambda: _readings(assembly))
+    application.metrics.registry.register(
+        AllocationCollector(services.figures, own.cluster_ips.figures, own.node_ports.figures, plan.services, state)
+    )
+    return assembly
+
+
+def _permits(authorization: AuthorizationChain) -> Permits:
+    """What admission may ask of the authorizers."""
 
     def permits(who: Who, verb: str, group: str, resource: str, name: str) -> bool:
         info = RequestInfo(path="", verb=verb, is_resource=True, group=group, version="*", resource=resource, name=name)
         user = User(name=who.user, uid=who.uid, groups=who.groups, extra=who.extra)
         return authorization.decide(user, info).decision is Decision.ALLOW
 
-    state = State(
-        peek=reads.peek, entries=lambda resource, namespace: views[resource].entries(namespace), permits=permits
-    )
-    claimant = ServiceClaimant(plan.services)
-    escalation = [EscalationCheck(each) for each in authorizers if isinstance(each, RbacAuthorizer)]
-    admission = AdmissionChain(
-        plugins.plugins_in_order(plan.admission_plugins), state, claimants=(claimant, AdminAccess(), *escalation)
-    )
-    writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
-    store = Store(registry=plan.registry, reads=reads, writes=writes)
-    bootstrap = Bootstrap(store, plan.advertised, plan.services)
-    cluster_ips, node_ports = ClusterIPRepair(store), NodePortRepair(store, plan.services.node_ports)
-    assembly: Assembly
+    return permits
 
-    def not_draining() -> None:
-        if assembly.draining:
-            raise Unhealthy("the server is shutting down")
 
+def _log_checks(tail: Tail) -> list[Check]:
     def log_answers() -> None:
         if not tail.healthy:
             raise Unhealthy(str(tail.last_error or "the log has not been read yet"))
 
-    def services_checked() -> None:
-        if not (cluster_ips.ready and node_ports.ready):
-            raise Unhealthy("the addresses and ports of Services have not been looked through yet")
+    return [Check("log", log_answers, live=False), Check("informer-sync", log_answers, live=False)]
 
-    def ranges_made() -> None:
-        if not bootstrap.has_ranges:
-            raise Unhealthy("the ServiceCIDR kubernetes has not been made yet")
 
-    checks = [
-        Check("log", log_answers, live=False),
-        Check("informer-sync", log_answers, live=False),
-        Check("poststarthook/start-service-ip-repair-controllers", services_checked),
-        Check("poststarthook/start-kubernetes-service-cidr-controller", ranges_made),
-        Check("shutdown", not_draining, live=False),
-    ]
-    application = build_application(
-        store, _authenticators(plan, views), authorization, checks, plan.http, plan.issuer
-    )
-    loops = [
-        ChildSpec(name="bootstrap", run=bootstrap.run),
-        ChildSpec(name="api-services", run=APIServices(store).run),
-        ChildSpec(name="rbac-bootstrap", run=RbacBootstrap(store).run),
-        ChildSpec(name="cluster-ip-repair", run=cluster_ips.run),
-        ChildSpec(name="node-port-repair", run=node_ports.run),
-    ]
-    if "namespace" in plan.controllers:
-        loops.append(ChildSpec(name="namespace", run=NamespaceLifecycleLoop(store).run))
-    if "serviceaccount" in plan.controllers:
-        loops.append(ChildSpec(name="serviceaccount", run=ServiceAccountLoop(store).run))
-    if "service-cidr" in plan.controllers:
-        loops.append(ChildSpec(name="service-cidr", run=ServiceCIDRLoop(store).run))
-    if "storage-protection" in plan.controllers:
-        loops.append(ChildSpec(name="storage-protection", run=StorageProtectionLoop(store).run))
-    if "clusterrole-aggregation" in plan.controllers:
-        loops.append(ChildSpec(name="clusterrole-aggregation", run=ClusterRoleAggregation(store).run))
-    if "garbage-collector" in plan.controllers:
-        loops.append(ChildSpec(name="garbage-collector", run=GarbageCollector(store).run))
-    if "resourcequota" in plan.controllers:
-        loops.append(ChildSpec(name="resourcequota", run=ResourceQuotaLoop(store).run))
-    if "root-ca-cert-publisher" in plan.controllers and plan.root_ca:
-        loops.append(ChildSpec(name="root-ca-cert-publisher", run=RootCAPublisher(store, plan.root_ca).run))
-
-    async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
-        await assembly._serve(task_status=task_status)
-
-    tree = server_tree(
-        tail=tail, appender=appender, actors=actors, loops=loops, http=ChildSpec(name="http", run=run_http)
-    )
-    assembly = Assembly(plan, store, views, tail, actors, bootstrap, cluster_ips, node_ports, application, tree)
-    application.metrics.add_readings(lambda: _readings(assembly))
-    application.metrics.registry.register(
-        AllocationCollector(claimant.figures, cluster_ips.figures, node_ports.figures, plan.services, state)
-    )
-    return assembly
+def _not_draining(assembly: Assembly) -> None:
+    if assembly.draining:
+        raise Unhealthy("the server is shutting down")
 
 
 def _authenticators(plan: Plan, views: Views) -> list[Authenticator]:

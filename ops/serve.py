@@ -36,7 +36,8 @@ from kubechronicle.http.authentication.token_file import StaticTokens, TokenFile
 from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.serve_config import ServeConfig
 from kubechronicle.ops import service_account_keys
-from kubechronicle.ops.assembly import AUTHORIZERS, CONTROLLER_ALIASES, CONTROLLERS, Assembly, Plan, assemble
+from kubechronicle.ops.assembly import AUTHORIZERS, Assembly, Plan, assemble
+from kubechronicle.ops.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.database import server_database
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki, serving_names

@@ -257,7 +257,8 @@ async def open_server(
         server = InProcess(assembly, memory, tree, nursery)
         if not loops:
             # Nobody is to wait for loops that are left out.
-            assembly.cluster_ips.ready = assembly.node_ports.ready = assembly.bootstrap.has_ranges = True
+            own = assembly.own
+            own.cluster_ips.ready = own.node_ports.ready = own.bootstrap.has_ranges = own.roles.done = True
             for name in namespaces:
                 if assembly.views["namespaces"].get("", name) is None:
                     await server.post("/api/v1/namespaces", {"metadata": {"name": name}})

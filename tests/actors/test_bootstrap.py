@@ -43,7 +43,7 @@ async def test_a_server_nobody_else_can_reach_has_no_endpoints(autojump_clock: M
         assert (await server.get(SERVICE))["spec"]["clusterIP"] == "10.96.0.1"
         for target in (ENDPOINTS, SLICE):
             (await server.ask("GET", target)).refused(404)
-        await server.assembly.bootstrap.withdraw()
+        await server.assembly.own.bootstrap.withdraw()
 
 
 async def test_looking_again_writes_nothing(autojump_clock: MockClock) -> None:
@@ -82,18 +82,18 @@ async def test_two_servers_share_the_endpoints_and_withdraw_only_themselves(auto
             assert await addresses(one) == (["10.1.0.1", "10.1.0.2"], ["10.1.0.1", "10.1.0.2"])
             (subset,) = (await one.get(ENDPOINTS))["subsets"]
             assert subset["ports"] == [{"name": "https", "port": 6443, "protocol": "TCP"}]
-            await two.assembly.bootstrap.withdraw()
+            await two.assembly.own.bootstrap.withdraw()
             assert await addresses(one) == (["10.1.0.1"], ["10.1.0.1"])
         await trio.sleep(RECONCILE_INTERVAL * 3)
         assert await addresses(one) == (["10.1.0.1"], ["10.1.0.1"])
-        await one.assembly.bootstrap.withdraw()
+        await one.assembly.own.bootstrap.withdraw()
         assert await addresses(one) == ([], [])
 
 
 async def test_a_server_that_has_withdrawn_does_not_come_back_by_itself(autojump_clock: MockClock) -> None:
     """It drains for as long as its watches and answers need; its loop runs meanwhile."""
     async with open_server(loops=True) as server:
-        await server.assembly.bootstrap.withdraw()
+        await server.assembly.own.bootstrap.withdraw()
         await trio.sleep(RECONCILE_INTERVAL * 3)
         assert await addresses(server) == ([], [])
 

@@ -66,7 +66,7 @@ async def test_nothing_wrong_writes_nothing(autojump_clock: MockClock) -> None:
         await server.post(SERVICES, service("b", ipFamilyPolicy="RequireDualStack"))
         await server.post(SERVICES, service("c", clusterIP="None"))
         await server.post(ADDRESSES, address("192.0.2.7", resource="gateways", owner="edge"))
-        before, repair, ports = server.log.store.revision, repair_of(server), server.assembly.node_ports
+        before, repair, ports = server.log.store.revision, repair_of(server), server.assembly.own.node_ports
         for _ in range(4):
             await repair.check_all()
             await ports.check_all()
@@ -181,7 +181,7 @@ async def test_a_cluster_from_before_the_allocator(autojump_clock: MockClock) ->
             await settle(server, address_key(what) if "." in what else port_key(int(what)), None)
         assert held(server) == {}
         await repair_of(server).check_all()
-        await server.assembly.node_ports.check_all()
+        await server.assembly.own.node_ports.check_all()
         assert held(server) == {what: one["metadata"]["name"] for one in made for what in has(one)}
 
 
@@ -206,7 +206,7 @@ def test_the_ports_of_a_service(spec: Any, expected: list[int]) -> None:
 async def test_a_leaked_port_is_freed_by_the_third_pass(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         await settle(server, port_key(30007), new_port(30007, Owner("default", "gone")))
-        repair = server.assembly.node_ports
+        repair = server.assembly.own.node_ports
         for _ in range(2):
             await repair.check_all()
             assert held(server) == {"30007": "gone"}
@@ -218,7 +218,7 @@ async def test_a_leaked_port_is_freed_by_the_third_pass(autojump_clock: MockCloc
 async def test_a_port_that_is_used_after_all_is_no_leak(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         await settle(server, port_key(30007), new_port(30007, Owner("default", "web")))
-        repair = server.assembly.node_ports
+        repair = server.assembly.own.node_ports
         await repair.check_all()
         await repair.check_all()
         made = await server.post(SERVICES, service(type="NodePort"))
@@ -235,7 +235,7 @@ async def test_ports_that_are_missing_shared_or_out_of_range(autojump_clock: Moc
         await settle(server, port_key(31001), None)
         await rewrite(server, "services", "b", ports=[{"port": 1, "protocol": "TCP", "nodePort": 31001}])
         await rewrite(server, "services", "c", ports=[{"port": 1, "protocol": "TCP", "nodePort": 80}])
-        repair = server.assembly.node_ports
+        repair = server.assembly.own.node_ports
         await repair.check_all()
         again = "please recreate service"
         assert await told(server) == {
@@ -259,7 +259,7 @@ async def test_a_port_given_to_somebody_else_is_put_right(autojump_clock: MockCl
         number = made["spec"]["ports"][0]["nodePort"]
         await settle(server, port_key(number), new_port(number, Owner("default", "gone")))
         wrong = server.store.reads.peek(*port_key(number))
-        await server.assembly.node_ports.check_all()
+        await server.assembly.own.node_ports.check_all()
         mended = server.store.reads.peek(*port_key(number))
         assert held(server)[str(number)] == "web"
         assert wrong is not None
@@ -286,11 +286,11 @@ async def test_a_server_checks_before_it_is_ready(autojump_clock: MockClock) -> 
 
 async def test_a_server_that_has_not_checked_is_not_ready(autojump_clock: MockClock) -> None:
     async with open_services() as server:
-        server.assembly.cluster_ips.ready = False
+        server.assembly.own.cluster_ips.ready = False
         assert (await server.ask("GET", "/readyz/poststarthook/start-service-ip-repair-controllers")).status == 500
-        server.assembly.cluster_ips.ready = True
+        server.assembly.own.cluster_ips.ready = True
         assert (await server.ask("GET", "/readyz")).status == 200
-        server.assembly.bootstrap.has_ranges = False
+        server.assembly.own.bootstrap.has_ranges = False
         assert (await server.ask("GET", "/readyz")).status == 500
 
 

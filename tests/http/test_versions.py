@@ -12,7 +12,7 @@ from in_process import PROTOBUF, InProcess, open_server
 from kubechronicle.api.builtin.conversions_legacy import PDB_LABEL
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.eventlog.memory import MemoryLog
-from kubechronicle.ops.assembly import CONTROLLERS
+from kubechronicle.ops.controllers import CONTROLLERS
 
 BETA = "api/beta=true"
 

@@ -1,0 +1,59 @@
+"""The control loops an operator may switch off (--controllers), by kube-controller-manager's names; each makes the
+server useful with none beside it, and does no harm beside one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Protocol
+
+import trio
+
+from kubechronicle.actors.loops.garbage_collector import GarbageCollector
+from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
+from kubechronicle.actors.loops.rbac_bootstrap import ClusterRoleAggregation
+from kubechronicle.actors.loops.resource_quota import ResourceQuotaLoop
+from kubechronicle.actors.loops.root_ca_publisher import RootCAPublisher
+from kubechronicle.actors.loops.service_accounts import ServiceAccountLoop
+from kubechronicle.actors.loops.service_cidrs import ServiceCIDRLoop
+from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
+from kubechronicle.actors.store import Store
+from kubechronicle.actors.supervisor import ChildSpec
+
+
+class Loop(Protocol):
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None: ...
+
+
+ROOT_CA: Final = "root-ca-cert-publisher"
+
+LOOPS: Final[Mapping[str, Callable[[Store], Loop]]] = {
+    "namespace": NamespaceLifecycleLoop,
+    "serviceaccount": ServiceAccountLoop,
+    "storage-protection": StorageProtectionLoop,
+    "garbage-collector": GarbageCollector,
+    "resourcequota": ResourceQuotaLoop,
+    "service-cidr": ServiceCIDRLoop,
+    "clusterrole-aggregation": ClusterRoleAggregation,
+}
+CONTROLLERS: Final = (*LOOPS, ROOT_CA)
+"""Every name --controllers knows."""
+
+CONTROLLER_ALIASES: Final = {
+    "namespace-controller": "namespace",
+    "serviceaccount-controller": "serviceaccount",
+    "garbage-collector-controller": "garbage-collector",
+    "garbagecollector": "garbage-collector",
+    "resourcequota-controller": "resourcequota",
+    "root-ca-certificate-publisher-controller": ROOT_CA,
+    "service-cidr-controller": "service-cidr",
+    "clusterrole-aggregation-controller": "clusterrole-aggregation",
+}
+"""What kube-controller-manager calls them, where that is something else."""
+
+
+def control_loops(names: Collection[str], store: Store, *, root_ca: bytes) -> list[ChildSpec]:
+    """The loops of these names as children of the tree; nothing is published of an empty ``root_ca``."""
+    loops = [ChildSpec(name=name, run=make(store).run) for name, make in LOOPS.items() if name in names]
+    if ROOT_CA in names and root_ca:
+        loops.append(ChildSpec(name=ROOT_CA, run=RootCAPublisher(store, root_ca).run))
+    return loops
