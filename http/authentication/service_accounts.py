@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from kubechronicle.api import account_tokens
 from kubechronicle.api.field_errors import go_quote
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views import View, Views
@@ -31,8 +32,6 @@ from kubechronicle.http.authentication.token_file import bearer_token
 from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 from kubechronicle.http.messages import Request
 
-LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
-LEGACY_CLAIM: Final = "kubernetes.io/serviceaccount/"
 INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
 USER_PREFIX: Final = "system:serviceaccount:"
 EXTRA: Final = "authentication.kubernetes.io/"
@@ -169,7 +168,7 @@ class ServiceAccountTokens:
             return None
         claims = parsed.claims
         issuer = claims.get("iss")
-        legacy = issuer == LEGACY_ISSUER
+        legacy = issuer == account_tokens.ISSUER
         if not isinstance(issuer, str) or not (legacy or issuer in self._issuers):
             return None
         keys = [self._keys[parsed.key_id]] if parsed.key_id in self._keys else []
@@ -218,10 +217,10 @@ class ServiceAccountTokens:
 
     def _legacy(self, claims: Mapping[str, Any], token: str) -> tuple[User, list[_Named]]:
         """Of a token kept in a Secret: the Secret must hold that very token."""
-        namespace = _text(claims, f"{LEGACY_CLAIM}namespace")
-        secret = _text(claims, f"{LEGACY_CLAIM}secret.name")
-        name = _text(claims, f"{LEGACY_CLAIM}service-account.name")
-        uid = _text(claims, f"{LEGACY_CLAIM}service-account.uid")
+        namespace = _text(claims, f"{account_tokens.CLAIM}namespace")
+        secret = _text(claims, f"{account_tokens.CLAIM}secret.name")
+        name = _text(claims, f"{account_tokens.CLAIM}service-account.name")
+        uid = _text(claims, f"{account_tokens.CLAIM}service-account.uid")
         subject = _text(claims, "sub")
         present = (
             ("sub", subject), ("namespace", namespace), ("secretName", secret), ("serviceAccountName", name),

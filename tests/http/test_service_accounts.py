@@ -32,11 +32,12 @@ from service_account_tokens import (
 )
 from trio.testing import MockClock
 
+from kubechronicle.api import account_tokens
 from kubechronicle.eventlog.memory import MemoryStore
 from kubechronicle.http.authentication import jws, service_accounts
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.service_accounts import LEGACY_ISSUER, ServiceAccountTokens
+from kubechronicle.http.authentication.service_accounts import ServiceAccountTokens
 from kubechronicle.http.authentication.user import Rejected
 
 # -- until it is gone -----------------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ WRONG: dict[str, Callable[[str], str]] = {
     "another issuer": lambda token: signed({"iss": "https://elsewhere"}, token),
     "no issuer": lambda token: signed({"iss": None}, token),
     "an issuer of another type": lambda token: signed({"iss": [ISSUER_NAME]}, token),
-    "a legacy token's issuer": lambda token: signed({"iss": LEGACY_ISSUER}, token),
+    "a legacy token's issuer": lambda token: signed({"iss": account_tokens.ISSUER}, token),
     "another audience": lambda token: signed({"aud": ["vault"]}, token),
     "an audience of another type": lambda token: signed({"aud": {"a": 1}}, token),
     "expired": lambda token: signed({"exp": int(time.time()) - 120}, token),
@@ -214,16 +215,15 @@ async def test_any_claims_under_a_good_signature_are_taken_or_refused(autojump_c
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
         max_leaves=5,
     )  # fmt: skip
-    names = ["aud", "exp", "nbf", "iat", "jti", "sub", "kubernetes.io", f"{service_accounts.LEGACY_CLAIM}namespace"]
+    issuers = [ISSUER_NAME, account_tokens.ISSUER]
+    names = ["aud", "exp", "nbf", "iat", "jti", "sub", "kubernetes.io", f"{account_tokens.CLAIM}namespace"]
     async with open_server() as server:
         await robot(server)
         token = await token_of(server)
         tokens = ServiceAccountTokens(ISSUER, server.assembly.views)
 
         @settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-        @given(
-            st.dictionaries(st.sampled_from(names), values, min_size=1), st.sampled_from([ISSUER_NAME, LEGACY_ISSUER])
-        )
+        @given(st.dictionaries(st.sampled_from(names), values, min_size=1), st.sampled_from(issuers))
         def taken_or_refused(changes: dict[str, Any], issuer: str) -> None:
             with contextlib.suppress(Rejected):
                 tokens.user_of(signed({**changes, "iss": issuer}, token), [ISSUER_NAME])
@@ -269,7 +269,7 @@ async def test_without_an_issuer_there_are_no_tokens(autojump_clock: MockClock) 
 
 def legacy_token(uid: str, **changes: Any) -> str:
     claims = {
-        "iss": LEGACY_ISSUER,
+        "iss": account_tokens.ISSUER,
         "sub": NAME,
         "kubernetes.io/serviceaccount/namespace": "default",
         "kubernetes.io/serviceaccount/secret.name": "robot-token",
