@@ -213,7 +213,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
         await assembly._serve(task_status=task_status)
 
-    loops = [*own.children(), *control_loops(plan.controllers, store, root_ca=plan.root_ca)]
+    sign = plan.issuer.signing.sign if plan.issuer is not None else None
+    loops = [*own.children(), *control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign)]
     tree = server_tree(
         tail=tail, appender=appender, actors=actors, loops=loops, http=ChildSpec(name="http", run=run_http)
     )

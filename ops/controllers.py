@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import trio
 
+from kubechronicle.actors.loops.account_tokens import AccountTokens
 from kubechronicle.actors.loops.garbage_collector import GarbageCollector
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
 from kubechronicle.actors.loops.rbac_bootstrap import ClusterRoleAggregation
@@ -18,6 +19,7 @@ from kubechronicle.actors.loops.service_cidrs import ServiceCIDRLoop
 from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
+from kubechronicle.api.account_tokens import Sign
 
 
 class Loop(Protocol):
@@ -25,6 +27,7 @@ class Loop(Protocol):
 
 
 ROOT_CA: Final = "root-ca-cert-publisher"
+ACCOUNT_TOKENS: Final = "serviceaccount-token"
 
 LOOPS: Final[Mapping[str, Callable[[Store], Loop]]] = {
     "namespace": NamespaceLifecycleLoop,
@@ -35,7 +38,7 @@ LOOPS: Final[Mapping[str, Callable[[Store], Loop]]] = {
     "service-cidr": ServiceCIDRLoop,
     "clusterrole-aggregation": ClusterRoleAggregation,
 }
-CONTROLLERS: Final = (*LOOPS, ROOT_CA)
+CONTROLLERS: Final = (*LOOPS, ROOT_CA, ACCOUNT_TOKENS)
 """Every name --controllers knows."""
 
 CONTROLLER_ALIASES: Final = {
@@ -45,15 +48,19 @@ CONTROLLER_ALIASES: Final = {
     "garbagecollector": "garbage-collector",
     "resourcequota-controller": "resourcequota",
     "root-ca-certificate-publisher-controller": ROOT_CA,
+    "serviceaccount-token-controller": ACCOUNT_TOKENS,
     "service-cidr-controller": "service-cidr",
     "clusterrole-aggregation-controller": "clusterrole-aggregation",
 }
 """What kube-controller-manager calls them, where that is something else."""
 
 
-def control_loops(names: Collection[str], store: Store, *, root_ca: bytes) -> list[ChildSpec]:
-    """The loops of these names as children of the tree; nothing is published of an empty ``root_ca``."""
+def control_loops(names: Collection[str], store: Store, *, root_ca: bytes, sign: Sign | None = None) -> list[ChildSpec]:
+    """The loops of these names as children of the tree; nothing is published of an empty ``root_ca``, and no Secret
+    gets a token without somebody to ``sign`` it."""
     loops = [ChildSpec(name=name, run=make(store).run) for name, make in LOOPS.items() if name in names]
     if ROOT_CA in names and root_ca:
         loops.append(ChildSpec(name=ROOT_CA, run=RootCAPublisher(store, root_ca).run))
+    if ACCOUNT_TOKENS in names and sign is not None:
+        loops.append(ChildSpec(name=ACCOUNT_TOKENS, run=AccountTokens(store, root_ca, sign).run))
     return loops

@@ -126,3 +126,11 @@ async def test_a_secret_must_name_an_account(autojump_clock: MockClock, name: st
         await server.post(SECRETS, secret(account=name))
         await trio.sleep(LONG)
         assert await server.names(SECRETS) == []
+
+
+async def test_it_is_one_of_the_controllers(autojump_clock: MockClock) -> None:
+    async with open_server(loops=True, controllers=frozenset({"serviceaccount-token"}), root_ca=BUNDLE) as server:
+        await robot(server)
+        await server.post(SECRETS, secret())
+        _, data = await settled(server)
+        assert await status_with(server, data["token"]) == 403
