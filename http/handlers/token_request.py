@@ -7,6 +7,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from kubechronicle.actors.targets import asked_by
 from kubechronicle.api import bodies, metadata, options, pipeline, status, token_request
 from kubechronicle.api.pipeline import WriteContext
 from kubechronicle.api.registry import ResourceType
@@ -14,7 +15,7 @@ from kubechronicle.api.token_request import Bound
 from kubechronicle.http.answers import CACHE_CONTROL, object_form
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoder import Object, encode
-from kubechronicle.http.handlers.bodies import MAX_BODY, decoded_body, target_of
+from kubechronicle.http.handlers.bodies import MAX_BODY, caller_of, decoded_body, target_of
 from kubechronicle.http.messages import Request, Response
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ async def request_token(resources: Resources, request: Request, context: Context
     metadata.match_namespace(sent["metadata"], namespaced=True, namespace=info.namespace)
     if sent["spec"].get("expirationSeconds") is None:
         sent["spec"]["expirationSeconds"] = token_request.DEFAULT_SECONDS
-    target = target_of(request, context, rt, asked)
+    target = asked_by(caller_of(request, context, asked.field_manager), target_of(request, context, rt, asked))
     sent = _tracked(kind, sent, target.manager, info.namespace)
     await resources.store.writes.admit(target, sent)
     answer = await _answered(resources, issuer, context, sent)

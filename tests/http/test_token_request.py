@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from in_process import ISSUER, ISSUER_NAME, PODS, PROTOBUF, SERVICE_ACCOUNT_KEY, open_server, pod
+from in_process import ADMISSION, ISSUER, ISSUER_NAME, PODS, PROTOBUF, SERVICE_ACCOUNT_KEY, open_server, pod
 from service_account_tokens import (
     ACCOUNTS,
     KIND,
@@ -256,3 +256,26 @@ async def test_what_a_token_can_t_be_bound_to(
         await server.post(PODS, pod_of_robot())
         await server.post(PODS, pod("q"))
         assert (await request_token(server, {"boundObjectRef": reference})).refused(code)["message"] == message
+
+
+# -- kubelets -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_node_gets_tokens_for_its_own_pods_alone(autojump_clock: MockClock) -> None:
+    node = {"impersonate-user": "system:node:n", "impersonate-group": "system:nodes"}
+    async with open_server(admission=ADMISSION | {"NodeRestriction"}) as server:
+        await robot(server)
+        pods = {}
+        for name, place in (("mine", "n"), ("theirs", "m")):
+            body = pod_of_robot(node=place)
+            body["metadata"]["name"] = name
+            pods[name] = (await server.post(PODS, body))["metadata"]["uid"]
+
+        async def ask(spec: Any) -> Any:
+            target = f"{ACCOUNTS}/robot/token"
+            return await server.ask("POST", target, {**KIND, "spec": spec}, headers=node)
+
+        answer = await ask(bound_to("Pod", "mine", uid=pods["mine"]))
+        assert answer.status == 201, answer.body
+        for spec in ({}, bound_to("Pod", "mine"), bound_to("Pod", "theirs", uid=pods["theirs"])):
+            (await ask(spec)).refused(403)
