@@ -279,3 +279,14 @@ async def test_a_node_gets_tokens_for_its_own_pods_alone(autojump_clock: MockClo
         assert answer.status == 201, answer.body
         for spec in ({}, bound_to("Pod", "mine"), bound_to("Pod", "theirs", uid=pods["theirs"])):
             (await ask(spec)).refused(403)
+
+
+async def test_a_token_is_charged_to_no_quota(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await robot(server)
+        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/serviceaccounts": "1"}}}
+        await server.post("/api/v1/namespaces/default/resourcequotas", quota)
+        status = {"status": {"hard": {"count/serviceaccounts": "1"}, "used": {"count/serviceaccounts": "1"}}}
+        await server.patch("/api/v1/namespaces/default/resourcequotas/q/status", status)
+        (await server.ask("POST", ACCOUNTS, {"metadata": {"name": "another"}})).refused(403)
+        assert await let_in(server, await token_of(server))
