@@ -357,7 +357,7 @@ def test_a_deleted_namespace_takes_its_content_along(kubectl: Kubectl) -> None:
         (["job", "NAME", "--image=example.invalid/once:1"], "job.batch"),
         (["cronjob", "NAME", "--image=example.invalid/cron:1", "--schedule=0 * * * *"], "cronjob.batch"),
         (["role", "NAME", "--verb=get,list", "--resource=pods"], "role.rbac.authorization.k8s.io"),
-        (["quota", "NAME", "--hard=pods=3"], "resourcequota"),
+        (["quota", "NAME", "--hard=services.loadbalancers=3"], "resourcequota"),
         (["ingress", "NAME", "--rule=a.example/*=web:80"], "ingress.networking.k8s.io"),
         (["poddisruptionbudget", "NAME", "--selector=app=t", "--min-available=1"], "poddisruptionbudget.policy"),
     ],
