@@ -1,4 +1,4 @@
-"""Who asks: client certificates, the token file, the chain's rules, and what the first rights let through."""
+"""Who asks: client certificates, the token file, the chain's rules, and what everybody may ask for."""
 
 from __future__ import annotations
 
