@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from kubechronicle.api import status
 from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.field_errors import Cause
 from kubechronicle.api.label_selectors import selector_from_spec
-from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.registry import ResourceType, body_type
 from kubechronicle.api.status import StatusError
 
 Object = dict[str, Any]
@@ -45,18 +44,7 @@ MAX_DISRUPTED_PODS: Final = 2000
 @functools.cache
 def eviction_type(pods: ResourceType) -> ResourceType:
     """Return the type of the pods' eviction subresource, for decoding its bodies."""
-    return replace(
-        pods,
-        group=GROUP,
-        version="v1",
-        kind="Eviction",
-        list_kind="",
-        storage_api_version=f"{GROUP}/v1",
-        storage_kind="Eviction",
-        message="policy/v1.Eviction",
-        definition="io.k8s.api.policy.v1.Eviction",
-        subresources={},
-    )
+    return body_type(pods, group=GROUP, version="v1", kind="Eviction")
 
 
 def needs_no_budget(pod: Mapping[str, Any]) -> bool:

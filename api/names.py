@@ -48,7 +48,6 @@ _LABEL_VALUE_MESSAGE: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
     "and end with an alphanumeric character"
 )
-_ENV_NAME: Final = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 _CONFIG_KEY: Final = "[-._a-zA-Z0-9]+"
 
 _label_match: Final = re.compile(_LABEL + r"\Z").match
@@ -240,9 +239,6 @@ def port_name(text: str) -> list[str]:
 def port_number(value: int) -> list[str]:
     """A port that can be listened on."""
     return [] if 1 <= value <= 65535 else ["must be between 1 and 65535, inclusive"]
-
-
-_SIGNER: Final = re.compile(r"[-a-zA-Z0-9._:/]*\Z")
 
 
 def _masked(name: str, prefix: bool) -> str:

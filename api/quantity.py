@@ -18,7 +18,6 @@ from typing import Final
 
 SYNTAX_ERROR: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 SUFFIX_ERROR: Final = "unable to parse quantity's suffix"
-NUMERIC_ERROR: Final = "unable to parse numeric part of quantity"
 
 _SPLIT: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE][-+]?[0-9]+)|([a-zA-Z]*))\Z")
 

@@ -226,6 +226,24 @@ def serving(types: Iterable[ResourceType]) -> Registry:
     )
 
 
+def body_type(parent: ResourceType, *, group: str, version: str, kind: str) -> ResourceType:
+    """Return the type of what a subresource of ``parent`` takes where that is another kind (an Eviction), for decoding
+    its bodies."""
+    api_version = f"{group}/{version}"
+    return replace(
+        parent,
+        group=group,
+        version=version,
+        kind=kind,
+        list_kind="",
+        storage_api_version=api_version,
+        storage_kind=kind,
+        message=table.message_name(group, version, kind),
+        definition=table.definition_name(group, version, kind),
+        subresources=_NONE,
+    )
+
+
 @cache
 def builtin_registry() -> Registry:
     """Return the registry of what the server serves by itself, unless it is told otherwise."""

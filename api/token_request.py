@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api import status
 from kubechronicle.api.field_errors import Cause, go_quote, invalid_value
-from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.registry import ResourceType, body_type
 
 Object = dict[str, Any]
 
@@ -37,18 +37,7 @@ BINDABLE: Final[Mapping[str, str]] = {"Pod": "pods", "Secret": "secrets", "Node"
 @functools.cache
 def token_type(accounts: ResourceType) -> ResourceType:
     """Return the type of the service accounts' token subresource, for decoding its bodies."""
-    return replace(
-        accounts,
-        group=GROUP,
-        version="v1",
-        kind="TokenRequest",
-        list_kind="",
-        storage_api_version=f"{GROUP}/v1",
-        storage_kind="TokenRequest",
-        message="authentication/v1.TokenRequest",
-        definition="io.k8s.api.authentication.v1.TokenRequest",
-        subresources={},
-    )
+    return body_type(accounts, group=GROUP, version="v1", kind="TokenRequest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

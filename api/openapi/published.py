@@ -10,6 +10,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubechronicle.api.builtin.validation_certificates import USAGES
+
 # The real-time signals, sorted as text: RTMAX-1, RTMAX-10, RTMAX-11, …
 _REAL_TIME: Final = (
     "RTMAX",
@@ -73,31 +75,7 @@ _ENUMS: Final = (
     (("In", "NotIn"), "batch.v1.PodFailurePolicyOnExitCodesRequirement.operator"),
     (("Count", "FailIndex", "FailJob", "Ignore"), "batch.v1.PodFailurePolicyRule.action"),
     (
-        (
-            "any",
-            "cert sign",
-            "client auth",
-            "code signing",
-            "content commitment",
-            "crl sign",
-            "data encipherment",
-            "decipher only",
-            "digital signature",
-            "email protection",
-            "encipher only",
-            "ipsec end system",
-            "ipsec tunnel",
-            "ipsec user",
-            "key agreement",
-            "key encipherment",
-            "microsoft sgc",
-            "netscape sgc",
-            "ocsp signing",
-            "s/mime",
-            "server auth",
-            "signing",
-            "timestamping",
-        ),
+        USAGES,
         "certificates.v1.CertificateSigningRequestSpec.usages[]",
     ),
     (("Localhost", "RuntimeDefault", "Unconfined"), "core.v1.AppArmorProfile.type core.v1.SeccompProfile.type"),

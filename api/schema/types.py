@@ -42,7 +42,6 @@ _PREFIXES: Final = (
 ATOMIC: Final = "atomic"
 SET: Final = "set"
 MAP: Final = "map"
-GRANULAR: Final = "granular"
 
 
 class Type:

@@ -32,14 +32,13 @@ from kubechronicle.http.authentication.user import (
     User,
 )
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden_message
+from kubechronicle.http.authorization.node import GROUP_NODES, NODE_PREFIX
 from kubechronicle.http.messages import Headers
 from kubechronicle.http.request_info import RequestInfo
 
 PREFIX: Final = "impersonate-"
 USER, GROUP, UID, EXTRA = "impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-"
 
-NODE_PREFIX: Final = "system:node:"
-GROUP_NODES: Final = "system:nodes"
 SERVICE_ACCOUNT: Final = re.compile(r"system:serviceaccount:([^:]+):([^:]+)")
 GROUP_SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
 # Where a token tells on which node its pod runs.
