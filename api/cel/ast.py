@@ -1,0 +1,148 @@
+"""The tree of an expression, as the parser makes it with macros expanded, and the checker gives it types.
+
+``offset`` is the place in the source, in characters, that an error about the node names: of a call its ``(`` or its
+operator, of a selection its dot. ``type`` and a call's ``overloads`` are set by the checker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kubechronicle.api.cel.types import ERROR, Type
+
+if TYPE_CHECKING:
+    from kubechronicle.api.cel.declarations import Overload
+
+
+class Node:
+    """Any part of an expression."""
+
+    __slots__ = ("offset", "type")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.type: Type = ERROR
+
+
+class Literal(Node):
+    """A constant: bool, bytes, double, int, null, string, uint; after constant folding any value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, offset: int, value: Any) -> None:
+        super().__init__(offset)
+        self.value = value
+
+
+class Ident(Node):
+    """A name, with a leading dot if it is absolute. ``constant`` after checking: the name stands for ``value``."""
+
+    __slots__ = ("constant", "local", "name", "value")
+
+    def __init__(self, offset: int, name: str) -> None:
+        super().__init__(offset)
+        self.name = name
+        self.constant = False
+        self.local = False
+        self.value: Any = None
+
+
+class Select(Node):
+    """``operand.field``, or ``has(operand.field)`` if ``test_only``."""
+
+    __slots__ = ("field", "operand", "test_only")
+
+    def __init__(self, offset: int, operand: Node, field: str, test_only: bool = False) -> None:
+        super().__init__(offset)
+        self.operand = operand
+        self.field = field
+        self.test_only = test_only
+
+
+class Call(Node):
+    """``function(args)``, ``target.function(args)`` or an operator, whose functions are called ``_+_`` and so on."""
+
+    __slots__ = ("args", "function", "overloads", "target")
+
+    def __init__(self, offset: int, function: str, args: list[Node], target: Node | None = None) -> None:
+        super().__init__(offset)
+        self.function = function
+        self.args = args
+        self.target = target
+        self.overloads: tuple[Overload, ...] = ()
+
+
+class ListNode(Node):
+    """``[a, ?b]``; ``optional`` holds the indexes of the elements with a question mark."""
+
+    __slots__ = ("elements", "optional")
+
+    def __init__(self, offset: int, elements: list[Node], optional: frozenset[int] = frozenset()) -> None:
+        super().__init__(offset)
+        self.elements = elements
+        self.optional = optional
+
+
+class Entry:
+    """One ``key: value`` of a map or ``field: value`` of an object; ``?key: value`` if optional."""
+
+    __slots__ = ("key", "offset", "optional", "value")
+
+    def __init__(self, offset: int, key: Any, value: Node, optional: bool) -> None:
+        self.offset = offset
+        self.key = key
+        self.value = value
+        self.optional = optional
+
+
+class MapNode(Node):
+    """``{key: value}``; each entry's key is a Node."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, offset: int, entries: list[Entry]) -> None:
+        super().__init__(offset)
+        self.entries = entries
+
+
+class StructNode(Node):
+    """``Name{field: value}``; each entry's key is the field's name."""
+
+    __slots__ = ("entries", "name")
+
+    def __init__(self, offset: int, name: str, entries: list[Entry]) -> None:
+        super().__init__(offset)
+        self.name = name
+        self.entries = entries
+
+
+class Comprehension(Node):
+    """A fold over a list or map, which every macro that repeats something expands to.
+
+    ``accu`` begins as ``init``; for each element (``var``; with ``var2`` index or key, and element) while ``condition``
+    holds it becomes ``step``; then ``result`` is the value.
+    """
+
+    __slots__ = ("accu", "condition", "init", "iter_range", "result", "step", "var", "var2")
+
+    def __init__(
+        self,
+        offset: int,
+        iter_range: Node,
+        var: str,
+        accu: str,
+        init: Node,
+        condition: Node,
+        step: Node,
+        result: Node,
+        var2: str | None = None,
+    ) -> None:
+        super().__init__(offset)
+        self.iter_range = iter_range
+        self.var = var
+        self.var2 = var2
+        self.accu = accu
+        self.init = init
+        self.condition = condition
+        self.step = step
+        self.result = result

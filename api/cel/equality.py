@@ -1,0 +1,63 @@
+"""Equality over values of any type, as CEL has it: never an error, numbers by value across their types.
+
+Source: cel-go ``common/types`` (Equal of each type); proposal "heterogeneous equality".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubechronicle.api.cel.values import Duration, OptionalValue, Timestamp, TypeValue, type_name
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Return whether two values are equal: ``1 == 1.0 == 1u``, ``1 != true``, ``nan != nan``; lists and maps deeply."""
+    kind = type(left)
+    other = type(right)
+    if kind is other:
+        if kind in _PLAIN:
+            return bool(left == right)
+    elif kind is bool or other is bool:
+        return False
+    if isinstance(left, (int, float)):
+        return isinstance(right, (int, float)) and left == right
+    if isinstance(left, (list, tuple)):
+        return isinstance(right, (list, tuple)) and _equal_lists(left, right)
+    if isinstance(left, dict):
+        return isinstance(right, dict) and _equal_maps(left, right)
+    if isinstance(left, OptionalValue):
+        if not isinstance(right, OptionalValue) or left.has_value != right.has_value:
+            return False
+        return not left.has_value or equal(left.value, right.value)
+    return bool(left == right)
+
+
+_PLAIN = frozenset({str, bool, int, float, bytes, type(None), Timestamp, Duration, TypeValue})
+
+
+def _equal_lists(left: list[Any] | tuple[Any, ...], right: list[Any] | tuple[Any, ...]) -> bool:
+    return len(left) == len(right) and all(map(equal, left, right))
+
+
+def _equal_maps(left: dict[Any, Any], right: dict[Any, Any]) -> bool:
+    if len(left) != len(right) or _object_name(left) != _object_name(right):
+        return False
+    return all(has_key(right, key) and equal(value, right[key]) for key, value in left.items())
+
+
+def _object_name(value: dict[Any, Any]) -> str:
+    """Objects of different types differ; plain JSON may stand for an object of any type."""
+    return type_name(value) if type(value) is not dict else "map"
+
+
+def has_key(mapping: dict[Any, Any], key: Any) -> bool:
+    """Return whether a map has the key. Python takes True for 1, CEL does not."""
+    try:
+        if key not in mapping:
+            return False
+    except TypeError:  # a list or map is no key of any map
+        return False
+    if type(key) is str or key not in (0, 1):
+        return True
+    wanted = type(key) is bool
+    return any((type(present) is bool) is wanted for present in mapping if present == key)

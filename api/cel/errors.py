@@ -1,0 +1,65 @@
+"""What can go wrong with an expression: it does not compile, fails when evaluated, or costs too much.
+
+The texts are those of cel-go (``common/errors.go``, ``common/types/err.go``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+SOURCE_NAME: Final = "<input>"
+
+_WIDE_FROM: Final = 0x80
+"""cel-go draws a full-width dot and caret under characters that take more than one byte."""
+
+
+class Issue(NamedTuple):
+    """One complaint about an expression. ``line`` counts from 1, ``column`` from 0, in characters."""
+
+    line: int
+    column: int
+    message: str
+
+    def display(self, lines: Sequence[str]) -> str:
+        """Return cel-go's three lines: where and what, the line of source, and a caret under the place."""
+        text = f"ERROR: {SOURCE_NAME}:{self.line}:{self.column + 1}: {self.message}"
+        if not 0 < self.line <= len(lines):
+            return text
+        source = lines[self.line - 1].replace("\t", " ")
+        dots = "".join("\uff0e" if ord(mark) >= _WIDE_FROM else "." for mark in source[: self.column])
+        wide = self.column < len(source) and ord(source[self.column]) >= _WIDE_FROM
+        dots += "." * (self.column - len(source[: self.column]))
+        return f"{text}\n | {source}\n | {dots}{chr(0xFF3E) if wide else '^'}"
+
+
+class CompileError(Exception):
+    """An expression that cannot be compiled. ``issues`` in order of place; ``str()`` is cel-go's text of them all."""
+
+    def __init__(self, issues: Iterable[Issue], source: str) -> None:
+        self.issues: tuple[Issue, ...] = tuple(sorted(issues, key=lambda issue: (issue.line, issue.column)))
+        lines = source.split("\n")
+        super().__init__("\n".join(issue.display(lines) for issue in self.issues))
+
+
+class EvaluationError(Exception):
+    """An expression that fails on the values given: its text is cel-go's, such as ``no such key: x``."""
+
+
+class CostExceeded(EvaluationError):
+    """The budget is used up. Unlike other errors, ``&&``, ``||`` and the macros do not absorb it."""
+
+    def __init__(self, message: str = "operation cancelled: actual cost limit exceeded") -> None:
+        super().__init__(message)
+
+
+def no_such_overload(function: str | None = None, *types: str) -> EvaluationError:
+    """Return the error for a function called with values it is not made for."""
+    if function is None:
+        return EvaluationError("no such overload")
+    return EvaluationError(f"no such overload: {function}({', '.join(types)})")
+
+
+def no_such_key(key: object) -> EvaluationError:
+    """Return the error for a key that a map does not have."""
+    return EvaluationError(f"no such key: {key}")

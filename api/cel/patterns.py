@@ -1,0 +1,103 @@
+"""Regular expressions of users: RE2's syntax, matched in linear time, with the errors of Go's ``regexp``.
+
+Lives here: compiling a pattern, finding and testing. Not here: Kubernetes' own patterns, which are Python's ``re``.
+
+Compiled patterns are kept, CACHED of them at most, each of at most MAX_MEMORY bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import re2
+
+CACHED: Final = 256
+MAX_MEMORY: Final = 2 << 20
+
+_WORDS: Final = (
+    ("missing )", "missing closing )"),
+    ("missing ]", "missing closing ]"),
+    ("trailing \\", "trailing backslash at end of expression"),
+    ("no argument for repetition operator", "missing argument to repetition operator"),
+    ("invalid repetition size", "invalid repeat count"),
+    ("bad repetition operator", "invalid nested repetition operator"),
+    ("invalid perl operator", "invalid or unsupported Perl syntax"),
+    ("invalid named capture group", "invalid named capture"),
+    ("invalid character class range", "invalid character class range"),
+    ("invalid character class", "invalid character class"),
+    ("invalid escape sequence", "invalid escape sequence"),
+    ("unexpected )", "unexpected )"),
+    ("invalid UTF-8", "invalid UTF-8"),
+    ("pattern too large - compile failed", "expression too large"),
+)
+"""What RE2 says, and what Go says of the same pattern (the errors of regexp/syntax)."""
+
+_ANY_BYTE: Final = re.compile(r"(?:\\[^C]|[^\\])*\\C", re.DOTALL)
+
+
+class PatternError(ValueError):
+    """Not a pattern. Its text is that of Go's regexp.Compile."""
+
+
+class Pattern:
+    """A compiled pattern. Texts are str; matches are leftmost-first, as in Perl."""
+
+    __slots__ = ("_compiled", "_search")
+
+    def __init__(self, compiled: re2._Regexp) -> None:
+        self._compiled = compiled
+        self._search = compiled.search
+
+    def matches(self, text: str) -> bool:
+        """Return whether the pattern is found anywhere in ``text``."""
+        return self._search(text.encode(errors="replace")) is not None
+
+    def find(self, text: str) -> str:
+        """Return the first match, empty if there is none."""
+        found = self._search(text.encode(errors="replace"))
+        return "" if found is None else found.group().decode(errors="replace")
+
+    def find_all(self, text: str, limit: int = -1) -> list[str]:
+        """Return the matches that do not overlap, ``limit`` at most; all if it is negative."""
+        found: list[str] = []
+        if limit == 0:
+            return found
+        for match in self._iterate(text):
+            found.append(match)
+            if len(found) == limit:
+                break
+        return found
+
+    def _iterate(self, text: str) -> Iterator[str]:
+        end = -1
+        for match in self._compiled.finditer(text):
+            # As in Go, an empty match right behind another match is none.
+            if match.end() > match.start() or match.start() != end:
+                yield match.group()
+            end = match.end()
+
+
+@functools.lru_cache(maxsize=CACHED)
+def compiled(pattern: str) -> Pattern:
+    """Return the compiled pattern. PatternError if it is none."""
+    if "\\C" in pattern and _ANY_BYTE.match(pattern) is not None:
+        raise PatternError("error parsing regexp: invalid escape sequence: `\\C`")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MAX_MEMORY
+    try:
+        return Pattern(re2.compile(pattern.encode(errors="replace").decode(), options))
+    except re2.error as problem:
+        raise PatternError(_go_words(problem)) from None
+
+
+def _go_words(problem: Exception) -> str:
+    said = problem.args[0]
+    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    for own, go in _WORDS:
+        if text.startswith(own):
+            return f"error parsing regexp: {go}: `{text[len(own) :].removeprefix(': ')}`"
+    return f"error parsing regexp: {text}"

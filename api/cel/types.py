@@ -1,0 +1,145 @@
+"""CEL's types: what a declaration says of a variable, a field, an argument or a result.
+
+``str()`` of a type is the text cel-go's checker prints. Two types are equal if kind, name and parameters are; the
+fields of an object type do not count, so that a schema may be recursive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+Fields = Mapping[str, "Type | Field"] | Callable[[], Mapping[str, "Type | Field"]]
+"""The fields of an object type, or what gives them when they are first asked for."""
+
+
+class Field(NamedTuple):
+    """A field whose name in the data differs from its name in CEL (``__namespace__`` for ``namespace``).
+
+    ``default``, if ``has_default``, is what reading the absent field gives; without one it is ``no such key``.
+    """
+
+    type: Type
+    name: str = ""
+    default: object = None
+    has_default: bool = False
+
+
+class Type:
+    """A CEL type. ``kind`` is one of the names below; ``name`` is the name of the type at run time."""
+
+    __slots__ = ("_fields", "_hash", "kind", "name", "parameters")
+
+    def __init__(self, kind: str, name: str, parameters: tuple[Type, ...] = (), fields: Fields | None = None) -> None:
+        self.kind = kind
+        self.name = name
+        self.parameters = parameters
+        self._fields = fields
+        self._hash = hash((kind, name, parameters))
+
+    @property
+    def fields(self) -> Mapping[str, Type | Field]:
+        """The fields of an object type; empty for any other."""
+        if self._fields is None:
+            return {}
+        if not isinstance(self._fields, Mapping):
+            self._fields = self._fields()
+        return self._fields
+
+    def field(self, name: str) -> Field | None:
+        """Return the field called so in CEL, or None."""
+        found = self.fields.get(name)
+        if found is None:
+            return None
+        if isinstance(found, Type):
+            return Field(found, name)
+        return found if found.name else found._replace(name=name)
+
+    def with_parameters(self, parameters: tuple[Type, ...]) -> Type:
+        return Type(self.kind, self.name, parameters, self._fields)
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.kind in ("dyn", "any", "param")
+
+    @property
+    def is_optional(self) -> bool:
+        return self.kind == "opaque" and self.name == "optional_type"
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Type):
+            return NotImplemented
+        return (
+            self._hash == other._hash
+            and self.kind == other.kind
+            and self.name == other.name
+            and self.parameters == other.parameters
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        shown = _SHOWN.get(self.kind, self.name)
+        if not self.parameters:
+            return shown
+        return f"{shown}({', '.join(map(str, self.parameters))})"
+
+    def __repr__(self) -> str:
+        return f"<Type {self}>"
+
+
+_SHOWN: Final = {"any": "any", "timestamp": "timestamp", "duration": "duration", "null": "null", "error": "!error!"}
+"""Kinds whose name in messages differs from their name at run time."""
+
+DYN: Final = Type("dyn", "dyn")
+ANY: Final = Type("any", "google.protobuf.Any")
+NULL: Final = Type("null", "null_type")
+BOOL: Final = Type("bool", "bool")
+INT: Final = Type("int", "int")
+UINT: Final = Type("uint", "uint")
+DOUBLE: Final = Type("double", "double")
+STRING: Final = Type("string", "string")
+BYTES: Final = Type("bytes", "bytes")
+TIMESTAMP: Final = Type("timestamp", "google.protobuf.Timestamp")
+DURATION: Final = Type("duration", "google.protobuf.Duration")
+TYPE: Final = Type("type", "type")
+ERROR: Final = Type("error", "error")
+
+
+def list_of(element: Type) -> Type:
+    return Type("list", "list", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    return Type("map", "map", (key, value))
+
+
+def type_of_type(of: Type) -> Type:
+    """The type of a type's name: ``type(int)`` is what the checker gives the identifier ``int``."""
+    return Type("type", "type", (of,))
+
+
+def optional_of(value: Type) -> Type:
+    return Type("opaque", "optional_type", (value,))
+
+
+def opaque(name: str, *parameters: Type) -> Type:
+    """A type known by its name alone, such as ``net.IP``; its values are Python objects with ``cel_type``."""
+    return Type("opaque", name, parameters)
+
+
+def object_type(name: str, fields: Fields) -> Type:
+    """A type with fields; its values are dicts as JSON has them."""
+    return Type("struct", name, (), fields)
+
+
+def param(name: str) -> Type:
+    """A type parameter of a function's overload."""
+    return Type("param", name)
+
+
+LIST: Final = list_of(DYN)
+MAP: Final = map_of(DYN, DYN)
