@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kubechronicle.actors.store import Store
 from kubechronicle.api import discovery
 from kubechronicle.http import filters
-from kubechronicle.http.authentication.chain import AuthenticationChain, Authenticator
+from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.handlers import openid
@@ -46,7 +46,7 @@ class HttpApplication:
 
 def build_application(
     store: Store,
-    authenticators: Sequence[Authenticator],
+    authentication: AuthenticationChain,
     authorization: AuthorizationChain,
     checks: Sequence[Check],
     settings: HttpSettings,
@@ -71,7 +71,6 @@ def build_application(
         openid_pages=openid.pages(issuer, settings.server_address) if issuer is not None else {},
     )
     openapi = OpenApi(store.registry, version=version["gitVersion"], pages=documents.paths())
-    authentication = AuthenticationChain(authenticators, audiences=issuer.audiences if issuer is not None else ())
     resources = Resources(
         store=store, authentication=authentication, authorization=authorization, metrics=metrics,
         min_watch=settings.min_request_timeout, drain=drain, issuer=issuer,

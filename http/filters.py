@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 
 import trio
 
+from kubechronicle.actors.questions import decided
 from kubechronicle.api import status
 from kubechronicle.api.names import path_segment
 from kubechronicle.api.selectors import value_required
 from kubechronicle.api.status import StatusError
 from kubechronicle.http.answers import status_response
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.user import GROUP_MASTERS, NotSeen, Rejected
+from kubechronicle.http.authentication.user import GROUP_MASTERS, NotSeen, Rejected, User
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden_message
 from kubechronicle.http.context import Context
@@ -218,13 +219,17 @@ def authenticate(services: Services, following: Next) -> Next:
 
     async def filtered(request: Request) -> Response:
         context = request.attached(Context)
+
+        def user() -> User:
+            return chain.authenticate(request)
+
         try:
             try:
-                context.user = chain.authenticate(request)
+                context.user = await decided(user)
             except NotSeen:
                 with trio.move_on_after(CATCH_UP):
                     await services.catch_up()
-                context.user = chain.authenticate(request)
+                context.user = await decided(user)
         except Rejected:
             raise status.unauthorized() from None
         return await following(request)

@@ -38,8 +38,9 @@ from kubechronicle.eventlog.records import Who
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views import Views
 from kubechronicle.http.app import HttpApplication, HttpSettings, build_application
+from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
-from kubechronicle.http.authentication.chain import Authenticator
+from kubechronicle.http.authentication.chain import AuthenticationChain, Authenticator, TokenAuthenticator
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer, ServiceAccountTokens
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import (
@@ -75,13 +76,20 @@ AUTHORIZERS: Mapping[str, Callable[[Views], Authorizer]] = {
 class Plan:
     """What the server is to be. ``drain_grace``: seconds for answers under way when it stops; ``registry``: the API
     versions it serves; ``root_ca``: the bundle (PEM) by which pods know the server, published unless it is empty;
-    ``issuer`` of service account tokens, None for none; ``bootstrap_tokens``: whether those of nodes are believed."""
+    ``issuer`` of service account tokens, None for none; ``bootstrap_tokens``: whether those of nodes are believed.
+
+    Who is let in, in the order asked: ``authenticators`` (the authenticating proxy, client certificates), then whoever
+    knows a bearer token: ``static_tokens``, service accounts, bootstrap tokens, ``outside_tokens`` (JWT issuers, then
+    the webhook); then ``anonymous``."""
 
     listen: ServeConfig
     advertised: Advertised
     services: ServiceNetwork
     http: HttpSettings
     authenticators: Sequence[Authenticator] = ()
+    static_tokens: Sequence[TokenAuthenticator] = ()
+    outside_tokens: Sequence[TokenAuthenticator] = ()
+    anonymous: Anonymous = field(default_factory=Anonymous)
     issuer: ServiceAccountIssuer | None = None
     bootstrap_tokens: bool = False
     authorization_modes: Sequence[str] = ("Node", "RBAC")
@@ -208,7 +216,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         *own.checks(),
         Check("shutdown", lambda: _not_draining(assembly), live=False),
     ]
-    application = build_application(store, _authenticators(plan, views), authorization, checks, plan.http, plan.issuer)
+    application = build_application(store, _authentication(plan, views), authorization, checks, plan.http, plan.issuer)
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
         await assembly._serve(task_status=task_status)
@@ -250,14 +258,16 @@ def _not_draining(assembly: Assembly) -> None:
         raise Unhealthy("the server is shutting down")
 
 
-def _authenticators(plan: Plan, views: Views) -> list[Authenticator]:
-    """In kube-apiserver's order; those last that look into the views."""
-    found = list(plan.authenticators)
+def _authentication(plan: Plan, views: Views) -> AuthenticationChain:
+    """Everybody who knows credentials, in kube-apiserver's order."""
+    tokens = list(plan.static_tokens)
     if plan.issuer is not None:
-        found.append(ServiceAccountTokens(plan.issuer, views))
+        tokens.append(ServiceAccountTokens(plan.issuer, views))
     if plan.bootstrap_tokens:
-        found.append(BootstrapTokens(views))
-    return found
+        tokens.append(BootstrapTokens(views))
+    tokens.extend(plan.outside_tokens)
+    audiences = plan.issuer.audiences if plan.issuer is not None else ()
+    return AuthenticationChain(plan.authenticators, tokens, audiences=audiences, anonymous=plan.anonymous)
 
 
 def _readings(assembly: Assembly) -> Iterable[Reading]:

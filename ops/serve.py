@@ -30,7 +30,7 @@ from kubechronicle.api.registry import Registry
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres import PostgresLog, migrate, open_postgres_log
 from kubechronicle.http.app import HttpSettings
-from kubechronicle.http.authentication.chain import Authenticator
+from kubechronicle.http.authentication.chain import Authenticator, TokenAuthenticator
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
 from kubechronicle.http.authentication.x509 import ClientCertificates
@@ -72,6 +72,7 @@ class Inputs:
     """What the settings name, read and checked before anything is started."""
 
     authenticators: list[Authenticator]
+    static_tokens: list[TokenAuthenticator]
     authorization_modes: tuple[str, ...]
     controllers: frozenset[str]
     admission_plugins: frozenset[str]
@@ -112,7 +113,8 @@ def check_inputs(settings: Settings) -> Inputs:
     _check_certificates(settings)
     service_account_keys.check(settings)
     return Inputs(
-        authenticators=_authenticators(settings),
+        authenticators=[ClientCertificates()],
+        static_tokens=_static_tokens(settings),
         authorization_modes=_authorization_modes(settings),
         controllers=_controllers(settings),
         admission_plugins=_admission_plugins(settings),
@@ -155,6 +157,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
         ),
         authenticators=inputs.authenticators,
+        static_tokens=inputs.static_tokens,
         issuer=issuer,
         bootstrap_tokens=bool(settings.enable_bootstrap_token_auth),
         authorization_modes=inputs.authorization_modes,
@@ -279,8 +282,8 @@ def _names(settings: Settings, place: Place) -> Names:
     )
 
 
-def _authenticators(settings: Settings) -> list[Authenticator]:
-    found: list[Authenticator] = [ClientCertificates()]
+def _static_tokens(settings: Settings) -> list[TokenAuthenticator]:
+    found: list[TokenAuthenticator] = []
     if settings.token_auth_file is not None:
         try:
             found.append(StaticTokens(parse_token_file(settings.token_auth_file)))

@@ -24,9 +24,7 @@ from typing import Any, Final
 
 from kubechronicle.eventlog.views import Views
 from kubechronicle.http.authentication.chain import Identified
-from kubechronicle.http.authentication.token_file import bearer_token
-from kubechronicle.http.authentication.user import Rejected, User
-from kubechronicle.http.messages import Request
+from kubechronicle.http.authentication.user import User
 
 NAMESPACE: Final = "kube-system"
 SECRET_TYPE: Final = "bootstrap.kubernetes.io/token"
@@ -42,16 +40,6 @@ _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]
 class BootstrapTokens:
     def __init__(self, views: Views) -> None:
         self._secrets = views["secrets"]
-
-    def authenticate(self, request: Request) -> User | None:
-        """The token's user; None without a bearer token. Rejected: it is no bootstrap token in force."""
-        token = bearer_token(request)
-        if token is None:
-            return None
-        found = self.user_of(token, ())
-        if found is None:
-            raise Rejected
-        return found.user
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
         """As of TokenAuthenticator. Such a token is for whoever this server is."""

@@ -1,12 +1,21 @@
-"""The authenticators in their order. One that finds no credential of its kind passes on; the first success answers;
-if none succeeds and one rejected, the request is unauthenticated (401), otherwise it is anonymous."""
+"""The authenticators in kube-apiserver's order (pkg/kubeapiserver/authenticator): those that look at the request itself
+(the authenticating proxy, client certificates), then those that know bearer tokens, then anonymous.
+
+The first success answers. If none succeeds and one rejected what it was shown, the request is unauthenticated (401);
+otherwise it is anonymous, where that is allowed.
+
+An authenticator decides at once. One that must ask somebody outside raises actors.questions.Unanswered; the chain lets
+it through, and whoever called the chain from a task settles the question and calls again (``decided``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
+from kubechronicle.http.authentication.anonymous import Anonymous
+from kubechronicle.http.authentication.bearer import bearer_token, is_other_scheme, subprotocol_token
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, NotSeen, Rejected, User, authenticated
 from kubechronicle.http.messages import Request
 
@@ -14,18 +23,19 @@ INVALID: Final = "invalid bearer token"
 
 
 class Authenticator(Protocol):
+    """One that looks at the request: its certificate, its fields; never at its bearer token."""
+
     def authenticate(self, request: Request) -> User | None:
         """The user, or None if the request carries no credential of this kind. Rejected: it carries a wrong one."""
         ...
 
 
-@runtime_checkable
-class TokenAuthenticator(Authenticator, Protocol):
+class TokenAuthenticator(Protocol):
     """One that knows bearer tokens, wherever they come from."""
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
         """Whose token this is, None if it is none of this kind. ``audiences``: whom it must be meant for (one of them
-        is enough). Rejected: it is of this kind and wrong."""
+        is enough). Rejected: it is of this kind and wrong. Unanswered: somebody must be asked first."""
         ...
 
 
@@ -39,39 +49,76 @@ class Identified:
 
 
 class AuthenticationChain:
-    """``audiences``: what this server calls itself where tokens say for whom they are (--api-audiences)."""
+    """``tokens``: static file, service accounts, bootstrap tokens, JWT issuers, webhook, in this order.
+    ``audiences``: what this server calls itself where tokens say for whom they are (--api-audiences)."""
 
-    def __init__(self, authenticators: Sequence[Authenticator], *, audiences: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        authenticators: Sequence[Authenticator] = (),
+        tokens: Sequence[TokenAuthenticator] = (),
+        *,
+        audiences: Sequence[str] = (),
+        anonymous: Anonymous | None = None,
+    ) -> None:
         self._authenticators = tuple(authenticators)
+        self._tokens = tuple(tokens)
         self._audiences = tuple(audiences)
+        self._anonymous = anonymous if anonymous is not None else Anonymous()
 
     def authenticate(self, request: Request) -> User:
-        """Raises Rejected; NotSeen if that may be different once the views have caught up. A request with an
-        Authorization field that nobody could use is rejected as well."""
+        """Raises Rejected; NotSeen if that may be different once the views have caught up; Unanswered."""
         rejected: Rejected | None = None
         for authenticator in self._authenticators:
             try:
                 user = authenticator.authenticate(request)
             except Rejected as error:
-                rejected = error if rejected is None or isinstance(error, NotSeen) else rejected
+                rejected = _worse(rejected, error)
                 continue
             if user is not None:
                 return authenticated(user)
+        authorization = request.headers.get("authorization")
+        try:
+            token = bearer_token(authorization) if authorization else None
+            if token is not None:
+                return self._bearer(token)
+        except Rejected as error:
+            rejected = _worse(rejected, error)
+        if request.websocket is not None:
+            try:
+                token = subprotocol_token(request)
+                if token is not None:
+                    return self._bearer(token)
+            except Rejected as error:
+                rejected = _worse(rejected, error)
         if rejected is not None:
             raise rejected
-        if request.headers.get("authorization").strip():
+        # kube-apiserver takes whoever shows a credential of a scheme it does not know for anonymous. We don't: whoever
+        # shows one wants to be somebody. A Bearer field with no token in it is no credential, here as there.
+        if (authorization and is_other_scheme(authorization)) or not self._anonymous.admits(request.path):
             raise Rejected
         return ANONYMOUS_USER
 
+    def _bearer(self, token: str) -> User:
+        """Rejected: nobody's."""
+        rejected: Rejected | None = None
+        for authenticator in self._tokens:
+            try:
+                found = authenticator.user_of(token, self._audiences)
+            except Rejected as error:
+                rejected = _worse(rejected, error)
+                continue
+            if found is not None:
+                return authenticated(found.user)
+        raise rejected if rejected is not None else Rejected(INVALID)
+
     def authenticate_token(self, token: str, audiences: Sequence[str] = ()) -> Identified:
         """Whose token this is, for a review, and for which of the audiences (this server's, if none are asked about).
-        Rejected: nobody's, or not for these audiences; with all that is to be told of it. NotSeen as above."""
+        Rejected: nobody's, or not for these audiences; with all that is to be told of it. NotSeen, Unanswered as
+        above."""
         asked = tuple(audiences) or self._audiences
         ours = tuple(audience for audience in asked if audience in self._audiences)
         reasons, kind = [INVALID], Rejected
-        for authenticator in self._authenticators:
-            if not isinstance(authenticator, TokenAuthenticator):
-                continue
+        for authenticator in self._tokens:
             try:
                 found = authenticator.user_of(token, asked)
             except Rejected as rejected:
@@ -81,3 +128,8 @@ class AuthenticationChain:
             if found is not None and (found.audiences or ours or not asked):
                 return Identified(authenticated(found.user), found.audiences or ours)
         raise kind(reasons[0] if len(reasons) == 1 else f"[{', '.join(dict.fromkeys(reasons))}]")
+
+
+def _worse(before: Rejected | None, error: Rejected) -> Rejected:
+    """The first, unless a later one may be different once the views have caught up."""
+    return error if before is None or isinstance(error, NotSeen) else before

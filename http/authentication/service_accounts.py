@@ -28,9 +28,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views import View, Views
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.chain import Identified
-from kubechronicle.http.authentication.token_file import bearer_token
 from kubechronicle.http.authentication.user import NotSeen, Rejected, User
-from kubechronicle.http.messages import Request
 
 INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
 USER_PREFIX: Final = "system:serviceaccount:"
@@ -116,16 +114,6 @@ class ServiceAccountTokens:
         self._pods, self._nodes = views["pods"], views["nodes"]
         self._clock = clock
         self._known: OrderedDict[bytes, _Verified] = OrderedDict()
-
-    def authenticate(self, request: Request) -> User | None:
-        """The token's user; None without a bearer token. Rejected: it is no token in force, or not for this server."""
-        token = bearer_token(request)
-        if token is None:
-            return None
-        found = self.user_of(token, self._audiences)
-        if found is None:
-            raise Rejected
-        return found.user
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
         """As of TokenAuthenticator."""

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kubechronicle.http.authentication.chain import Identified
-from kubechronicle.http.authentication.user import Rejected, User
-from kubechronicle.http.messages import Request
+from kubechronicle.http.authentication.user import User
 
 
 class TokenFileError(ValueError):
@@ -50,26 +49,9 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def bearer_token(request: Request) -> str | None:
-    """The token of the Authorization field; None if there is none to be read."""
-    scheme, _, token = request.headers.get("authorization").strip().partition(" ")
-    token = token.strip()
-    return token if scheme.lower() == "bearer" and token else None
-
-
 class StaticTokens:
     def __init__(self, users: Mapping[bytes, User]) -> None:
         self._users = users
-
-    def authenticate(self, request: Request) -> User | None:
-        """The token's user; None without a bearer token. Rejected: a token that is not in the file."""
-        token = bearer_token(request)
-        if token is None:
-            return None
-        user = self._users.get(_digest(token))
-        if user is None:
-            raise Rejected
-        return user
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
         """As of TokenAuthenticator. A token of the file is for whoever this server is."""

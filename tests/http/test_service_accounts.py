@@ -185,7 +185,9 @@ async def test_no_changed_token_gets_in(autojump_clock: MockClock) -> None:
         await robot(server)
         token = await token_of(server)
         views = server.assembly.views
-        chain = AuthenticationChain([ServiceAccountTokens(ISSUER, views), BootstrapTokens(views)])
+        chain = AuthenticationChain(
+            tokens=[ServiceAccountTokens(ISSUER, views), BootstrapTokens(views)], audiences=ISSUER.audiences
+        )
         assert chain.authenticate(server.request("GET", "/api", token=token)).name == NAME
         edits = st.lists(
             st.tuples(st.integers(0, len(token)), st.integers(0, 3), st.text(max_size=4)), min_size=1, max_size=4
