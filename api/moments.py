@@ -1,0 +1,76 @@
+"""A moment of history as people name it: a revision, a time, or how long ago.
+
+    12345                          a revision
+    2026-01-31T09:30:00.25+02:00   a time (RFC 3339; any number of digits, any zone, also with a space for the T)
+    2026-01-31T09:30   2026-01-31  the same without a zone is UTC, a date alone its first moment
+    -2h   2h   -1h30m   3d         how long ago: a Go duration, with d and w for days and weeks, with a sign or without
+
+Pure: which revision was the newest at a time is for the log to say, and what time it is, too.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+# A revision, a time (UTC), or the time that has passed since.
+Asked: TypeAlias = "int | datetime | timedelta"
+
+HOW = "a revision (12345), a time (2026-01-31T09:30:00Z), a date (2026-01-31) or how long ago (2h, 1h30m, 3d)"
+MAX_REVISION = 2**63 - 1
+LONGEST = timedelta(days=100_000)  # more is as good as that: no cluster is older
+
+_REVISION = re.compile(r"[0-9]{1,19}")
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?(?: ?(?:([Zz])|([+-])(\d\d):?(\d\d)))?)?",
+    re.ASCII,
+)
+_DURATION = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:ns|us|µs|ms|s|m|h|d|w))+")
+_PART = re.compile(r"([0-9.]+)([a-zµ]+)")
+_SECONDS = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0,
+}  # fmt: skip
+
+
+def parse_moment(text: str) -> Asked:
+    """ValueError, with what would do instead. ``-0s`` is now; there is no way to name the future but by a time."""
+    if _REVISION.fullmatch(text):
+        revision = int(text)
+        if revision <= MAX_REVISION:
+            return revision
+    elif match := _TIME.fullmatch(text):
+        try:
+            return _time(match)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{text!r} is no moment: {error}") from None
+    elif _DURATION.fullmatch(text):
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+        return timedelta(seconds=min(seconds, LONGEST.total_seconds()))
+    raise ValueError(f"{text!r} is no moment; name {HOW}")
+
+
+def _time(match: re.Match[str]) -> datetime:
+    year, month, day, hour, minute, second, fraction, _, sign, zone_hours, zone_minutes = match.groups()
+    seconds = int(second or 0)
+    # RFC 3339 allows for a leap second, which Python and Postgres count as the next one.
+    leap = seconds == 60
+    # What is finer than the log's clock is cut off: a change in the same microsecond was before it.
+    microsecond = int((fraction or "")[:6].ljust(6, "0"))
+    found = datetime(
+        int(year), int(month), int(day), int(hour or 0), int(minute or 0), 59 if leap else seconds, microsecond, UTC
+    )
+    if leap:
+        found += timedelta(seconds=1)
+    if sign:
+        if int(zone_hours) > 23 or int(zone_minutes) > 59:
+            raise ValueError("there is no such time zone")
+        ahead = timedelta(hours=int(zone_hours), minutes=int(zone_minutes))
+        found = found - ahead if sign == "+" else found + ahead
+    return found
+
+
+def written(moment: datetime) -> str:
+    """A time as this module reads it: RFC 3339 in UTC, with as many digits as it has."""
+    text = moment.astimezone(UTC).isoformat().removesuffix("+00:00")
+    return (text.rstrip("0") if "." in text else text) + "Z"
