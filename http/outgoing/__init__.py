@@ -1,0 +1,1 @@
+"""Questions this server asks of others: of webhooks and identity providers, over HTTPS."""

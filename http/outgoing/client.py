@@ -1,0 +1,324 @@
+"""The client for questions to other servers: HTTPS on httpx, a pool of connections per peer.
+
+    Outgoing     all of it; a child of the supervision tree that owns the pools and closes them when idle or stopped
+    Client       questions to one peer: ``await client.ask("POST", body=…)``
+    Answer       status, headers, body, whole and no longer than agreed; what it means is for the caller to judge
+    AskError     no answer that could be used
+
+No redirect is followed and no cookie kept, and no setting of the environment counts. httpx is imported with the first
+question, for the sake of servers that ask nobody.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+import os
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urljoin, urlsplit
+
+import trio
+
+from kubechronicle.http.outgoing.peer import Credentials, Peer, credentials_of
+
+if TYPE_CHECKING:
+    import httpx
+
+log = logging.getLogger(__name__)
+
+# Seconds a question may take in all (k8s.io/apiserver/pkg/util/webhook: defaultRequestTimeout).
+TIMEOUT: Final = 30.0
+# Bytes of an answer, as sent.
+MAX_ANSWER: Final = 3 * 1024 * 1024
+# Connections to one peer at once; further questions wait for one within their time.
+MAX_CONNECTIONS: Final = 64
+# Seconds without a question after which a peer's connections are closed (net/http: IdleConnTimeout).
+IDLE: Final = 90.0
+
+AGENT: Final = "kubechronicle"
+JSON: Final = "application/json"
+RESET: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
+
+
+class AskError(Exception):
+    """No usable answer. ``transient``: the connection broke, so that asking again may help. ``timed_out``: there was no
+    answer in time. The text is for operators and never holds a credential."""
+
+    def __init__(self, why: str, *, transient: bool = False, timed_out: bool = False) -> None:
+        super().__init__(why)
+        self.transient = transient
+        self.timed_out = timed_out
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``headers`` by name in lower case, the last of a name."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Connections made with one reading of the peer's files."""
+
+    transport: httpx.AsyncHTTPTransport
+    authorization: str
+    in_use: int = 0
+    retired: bool = False
+
+
+class Client:
+    """Questions to one peer. Made by Outgoing.client."""
+
+    def __init__(
+        self, outgoing: Outgoing, peer: Peer, *, timeout: float, max_answer: int, max_connections: int
+    ) -> None:
+        self.peer = peer
+        self.timeout = timeout
+        self._outgoing = outgoing
+        self._max_answer = max_answer
+        self._max_connections = max_connections
+        self._version: tuple[object, ...] | None = None
+        self._credentials: Credentials | None = None
+        self._loading = trio.Lock()
+        self._pool: _Pool | None = None
+        self._used = -math.inf
+
+    @property
+    def outgoing(self) -> Outgoing:
+        return self._outgoing
+
+    async def ask(
+        self,
+        method: str = "POST",
+        url: str = "",
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """The answer, whatever its status. ``url``: another than the peer's, perhaps relative to it; on another origin
+        it is shown no credential but the client certificate. ``timeout``: seconds. AskError."""
+        target = urljoin(self.peer.url, url) if url else self.peer.url
+        limit = self.timeout if timeout is None else timeout
+        try:
+            with trio.fail_after(limit):
+                return await self._ask(method, target, body, headers or {})
+        except trio.TooSlowError:
+            raise _failed(method, target, "no answer within the time-out", timed_out=True) from None
+
+    async def _ask(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        import httpx
+
+        if not target.startswith("https://") and not self.peer.http_allowed:
+            raise _failed(method, target, "it is not https")
+        async with self._pooled() as pool:
+            fields = {"accept": JSON, "accept-encoding": "identity", "user-agent": AGENT}
+            if body:
+                fields["content-type"] = JSON
+            if pool.authorization and _origin(target) == _origin(self.peer.url):
+                fields["authorization"] = pool.authorization
+            try:
+                request = httpx.Request(method, target, headers=fields | dict(headers), content=body or None)
+                response = await pool.transport.handle_async_request(request)
+                async with aclosing(response):
+                    return await self._read(method, target, response)
+            except (httpx.HTTPError, httpx.InvalidURL, trio.ClosedResourceError) as error:
+                raise _failed(method, target, _reason(error), transient=_is_broken(error)) from None
+
+    async def _read(self, method: str, target: str, response: httpx.Response) -> Answer:
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            raise _failed(method, target, "the answer is compressed though that was not asked for")
+        body = bytearray()
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > self._max_answer:
+                raise _failed(method, target, f"the answer has more than {self._max_answer} bytes")
+        return Answer(response.status_code, dict(response.headers), bytes(body))
+
+    @asynccontextmanager
+    async def _pooled(self) -> AsyncIterator[_Pool]:
+        """The pool that fits the files as they are now; one whose files have changed ends with its last question."""
+        await self._load()
+        self._outgoing.check_open()
+        pool = self._pool
+        if pool is None:
+            pool = self._pool = self._new_pool()
+        pool.in_use += 1
+        self._used = trio.current_time()
+        try:
+            yield pool
+        finally:
+            pool.in_use -= 1
+            self._used = trio.current_time()
+            if pool.retired and not pool.in_use:
+                await _close(pool)
+
+    async def _load(self) -> None:
+        if self._credentials is not None and self.peer.version() == self._version:
+            return
+        async with self._loading:
+            version = self.peer.version()
+            if self._credentials is not None and version == self._version:
+                return
+            try:
+                found = await trio.to_thread.run_sync(credentials_of, self.peer)
+            except ValueError as error:
+                if self._credentials is None:
+                    raise AskError(f"{_shown(self.peer.url)}: {error}") from None
+                log.warning("What was read before stays in force: %s", error, extra={"peer": _shown(self.peer.url)})
+            else:
+                self._credentials = found
+                await self._retire()
+            self._version = version
+
+    def _new_pool(self) -> _Pool:
+        import httpx
+
+        logging.getLogger("httpcore").setLevel(logging.WARNING)  # tells of every byte otherwise
+        credentials, proxy = self._credentials, self.peer.proxy_url
+        assert credentials is not None
+        transport = httpx.AsyncHTTPTransport(
+            verify=credentials.context,
+            trust_env=False,
+            proxy=httpx.Proxy(proxy, ssl_context=credentials.proxy_context) if proxy else None,
+            limits=httpx.Limits(
+                max_connections=self._max_connections,
+                max_keepalive_connections=self._max_connections,
+                keepalive_expiry=self._outgoing.idle,
+            ),
+        )
+        return _Pool(transport, credentials.authorization)
+
+    async def _retire(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.retired = True
+            if not pool.in_use:
+                await _close(pool)
+
+    # -- for Outgoing alone -------------------------------------------------------------------------------------------
+
+    async def close_if_idle(self, since: float) -> None:
+        if self._pool is not None and not self._pool.in_use and self._used <= since:
+            await self._retire()
+
+    async def close(self) -> None:
+        """At once, whatever is under way."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await _close(pool)
+
+
+class Outgoing:
+    """All questions this server asks. ``run`` is a child of the supervision tree; without it nothing is asked.
+    ``idle``: seconds a connection is kept without a question."""
+
+    def __init__(self, *, idle: float = IDLE) -> None:
+        self.idle = idle
+        self._clients: set[Client] = set()
+        self._nursery: trio.Nursery | None = None
+
+    def client(
+        self,
+        peer: Peer,
+        *,
+        timeout: float = TIMEOUT,
+        max_answer: int = MAX_ANSWER,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> Client:
+        """Open nothing yet. The files of the peer are read with the first question (credentials_of checks them)."""
+        client = Client(self, peer, timeout=timeout, max_answer=max_answer, max_connections=max_connections)
+        self._clients.add(client)
+        return client
+
+    async def forget(self, client: Client) -> None:
+        """Close the connections of a client that is not needed any more."""
+        self._clients.discard(client)
+        await client.close()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled; then every question under way ends, and every connection is closed."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                task_status.started()
+                while True:
+                    await trio.sleep(self.idle / 2)
+                    for client in list(self._clients):
+                        await client.close_if_idle(trio.current_time() - self.idle)
+        finally:
+            self._nursery = None
+            with trio.CancelScope(shield=True):
+                for client in list(self._clients):
+                    await client.close()
+
+    @property
+    def nursery(self) -> trio.Nursery | None:
+        """Where questions asked for several run; None while nothing is asked."""
+        return self._nursery
+
+    def check_open(self) -> None:
+        """AskError: the server is starting or stopping."""
+        if self._nursery is None:
+            raise AskError("nothing is asked while the server starts or stops")
+
+
+async def _close(pool: _Pool) -> None:
+    with trio.CancelScope(shield=True):  # closing sends at most a TLS alert
+        await pool.transport.aclose()
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+
+
+def _shown(url: str) -> str:
+    """Without a password in it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _failed(method: str, url: str, why: str, *, transient: bool = False, timed_out: bool = False) -> AskError:
+    """In the words of net/http: ``Post "https://host/path": connect: connection refused``."""
+    return AskError(f'{method.capitalize()} "{_shown(url)}": {why}', transient=transient, timed_out=timed_out)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        if isinstance(error, BaseExceptionGroup):
+            for each in error.exceptions:
+                yield from _causes(each)
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong at the bottom of it."""
+    causes = list(_causes(error))
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"tls: failed to verify certificate: {cause.verify_message}"
+    for cause in causes:
+        if isinstance(cause, ssl.SSLError):
+            return f"tls: {cause.reason or cause}"
+        if isinstance(cause, OSError) and cause.errno and cause.errno > 0:
+            return f"connect: {os.strerror(cause.errno).lower()}"
+    return next((str(cause) for cause in causes if str(cause)), type(error).__name__)
+
+
+def _is_broken(error: Exception) -> bool:
+    """Whether a connection that there was has ended without an answer; one that was refused is not tried again."""
+    import httpx
+
+    if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError | httpx.RemoteProtocolError):
+        return True
+    return any(isinstance(cause, OSError) and cause.errno in RESET for cause in _causes(error))

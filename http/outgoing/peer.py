@@ -1,0 +1,180 @@
+"""Whom this server asks over HTTPS, how it knows them, and what it shows them.
+
+What is secret or may be renewed is given as bytes or as a file. Files are looked at before each question (a few stats)
+and read again when they have changed; one that can't be used any more leaves what was read before in force.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+Pem = bytes | Path | None
+"""PEM itself, the file that holds it, or nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One server. ``ca``: who may have signed its certificate, None for whom the system believes; ``certificate`` and
+    ``key``: what is shown to it, both or neither. ``token_file`` counts before ``token``. ``server_name``: what its
+    certificate must be for, if not the host of ``url``. ``proxy_url``: http or https, to go through. Raises ValueError
+    for what cannot be used together; what is in the files is seen by ``credentials_of``."""
+
+    url: str
+    ca: Pem = None
+    certificate: Pem = None
+    key: Pem = field(default=None, repr=False)
+    token: str = field(default="", repr=False)
+    token_file: Path | None = None
+    username: str = ""
+    password: str = field(default="", repr=False)
+    server_name: str = ""
+    insecure: bool = False
+    proxy_url: str = field(default="", repr=False)
+    http_allowed: bool = False
+
+    def __post_init__(self) -> None:
+        scheme = _parsed(self.url, "the server's URL", {"https", "http"}).scheme
+        if scheme == "http" and not self.http_allowed:
+            raise ValueError(f"the server's URL must begin with https://, got {self.url}")
+        if self.proxy_url:
+            _parsed(self.proxy_url, "the proxy's URL", {"http", "https"}, shown=False)
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("a client certificate needs its key, and a key its certificate")
+        if (self.token or self.token_file) and (self.username or self.password):
+            raise ValueError("username/password or bearer token may be set, but not both")
+        if self.insecure and self.ca is not None:
+            raise ValueError("a certificate authority and not verifying the server's certificate exclude each other")
+
+    def version(self) -> tuple[object, ...]:
+        """Differs once a file has changed."""
+        files = (self.ca, self.certificate, self.key, self.token_file)
+        return tuple(_stamp(file) for file in files if isinstance(file, Path))
+
+
+def _parsed(url: str, what: str, schemes: set[str], *, shown: bool = True) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        parts, usable = urlsplit(""), False
+    if not usable or parts.scheme not in schemes:
+        kinds = " or ".join(f"{scheme}://" for scheme in sorted(schemes, reverse=True))
+        raise ValueError(f"{what} must begin with {kinds} and name a host" + (f", got {url!r}" if shown else ""))
+    return parts
+
+
+def _stamp(file: Path) -> tuple[int, int, int]:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What is read from a peer's files: ``authorization`` is the header field, "" for none."""
+
+    context: ssl.SSLContext
+    proxy_context: ssl.SSLContext | None
+    authorization: str = field(repr=False)
+
+
+def credentials_of(peer: Peer) -> Credentials:
+    """Read the files. ValueError: one of them can't be used, in one line."""
+    proxy_context = _context(peer) if peer.proxy_url.startswith("https:") else None
+    return Credentials(_context(peer, peer.server_name), proxy_context, _authorization(peer))
+
+
+def _authorization(peer: Peer) -> str:
+    if peer.token_file is not None:
+        try:
+            token = peer.token_file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"cannot read the token in {peer.token_file}: {_why(error)}") from None
+        if not token:
+            raise ValueError(f"{peer.token_file} holds no token")
+    else:
+        token = peer.token
+    if token:
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise ValueError("the bearer token has characters that no token has")
+        return f"Bearer {token}"
+    if peer.username or peer.password:
+        return "Basic " + base64.b64encode(f"{peer.username}:{peer.password}".encode()).decode()
+    return ""
+
+
+class _NamedContext(ssl.SSLContext):
+    """Wants another name in the certificate than that of the host connected to."""
+
+    server_name = ""
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        return super().wrap_bio(*arguments, **{**options, "server_hostname": self.server_name})
+
+
+def _context(peer: Peer, server_name: str = "") -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if server_name:
+        context = named = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
+        named.server_name = server_name
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.hostname_checks_common_name = False
+    if peer.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif peer.ca is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        pem = _pem(peer.ca, "certificate authorities")
+        try:
+            context.load_verify_locations(cadata=pem.decode("ascii", "replace"))
+        except (ssl.SSLError, ValueError) as error:
+            raise ValueError(f"{_shown(peer.ca)} holds no certificate authorities (PEM): {_why(error)}") from None
+    if peer.certificate is not None and peer.key is not None:
+        _load_pair(context, peer.certificate, peer.key)
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, certificate: bytes | Path, key: bytes | Path) -> None:
+    pair = _pem(certificate, "client certificate") + b"\n" + _pem(key, "client key")
+    # OpenSSL reads certificates from files alone; this one only its owner may read, and it is gone at once.
+    with tempfile.NamedTemporaryFile(prefix="kubechronicle-") as file:
+        file.write(pair)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name, password=_no_password)
+        except (ssl.SSLError, ValueError, OSError) as error:
+            both = f"{_shown(certificate)} and {_shown(key)}"
+            raise ValueError(f"{both} are no client certificate (PEM) and its key: {_why(error)}") from None
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted")  # otherwise OpenSSL would ask at the terminal
+
+
+def _pem(given: bytes | Path, what: str) -> bytes:
+    if isinstance(given, bytes):
+        return given
+    try:
+        return given.read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot read the {what} in {given}: {_why(error)}") from None
+
+
+def _shown(given: bytes | Path) -> str:
+    return str(given) if isinstance(given, Path) else "the data"
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return str(error.reason or error)
+    return str(getattr(error, "strerror", None) or error)
