@@ -1,0 +1,274 @@
+"""The ABAC authorizer: a file of policies, one JSON object a line, each of which allows something and nothing denies.
+
+    {"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy",
+     "spec": {"user": "bob", "namespace": "projects", "resource": "pods", "apiGroup": "", "readonly": true}}
+
+A policy allows a request if its user is the name and its group among the groups of who asks (at least one of the two is
+given), the request is a read or the policy is not read-only, and namespace, resource and apiGroup, or the
+nonResourcePath, are those of the request or ``*``. The rules are those of Kubernetes' pkg/auth/authorizer/abac.
+
+The file is read once, when the server starts. A decision looks up eight keys for the user and for each of its groups,
+however many lines there are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kubechronicle.api import config_files
+from kubechronicle.api.codecs import json as json_codec
+from kubechronicle.api.codecs import yaml as yaml_codec
+from kubechronicle.api.codecs.errors import CodecError
+from kubechronicle.api.config_files import FLAG, TEXT
+from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.rbac import Rule
+from kubechronicle.api.schema import check
+from kubechronicle.http.authentication.user import GROUP_AUTHENTICATED, User
+from kubechronicle.http.authorization.decision import ALLOWED, Decision, Rules, Verdict
+from kubechronicle.http.request_info import RequestInfo
+
+log = logging.getLogger(__name__)
+
+GROUP: Final = "abac.authorization.kubernetes.io"
+V1BETA1, V0 = f"{GROUP}/v1beta1", f"{GROUP}/v0"
+KIND: Final = "Policy"
+ALL: Final = "*"
+READ_VERBS: Final = ("get", "list", "watch")
+# Bytes of a line, as Kubernetes' scanner has it; of a file; and characters of a line shown in an error.
+MAX_LINE: Final = 64 * 1024
+MAX_FILE: Final = 64 << 20
+MAX_SHOWN: Final = 300
+
+_SPEC: Final = config_files.shape(
+    "PolicySpec", user=TEXT, group=TEXT, readonly=FLAG, apiGroup=TEXT, resource=TEXT, namespace=TEXT,
+    nonResourcePath=TEXT,
+)  # fmt: skip
+_POLICY_V1BETA1: Final = config_files.file_of(KIND, spec=_SPEC)
+_POLICY_V0: Final = config_files.file_of(
+    KIND, user=TEXT, group=TEXT, readonly=FLAG, resource=TEXT, namespace=TEXT,
+)  # fmt: skip
+
+
+class PolicyFileError(ValueError):
+    """The file can't be used; the message, in one line, says why and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One line. ``user`` and ``group``: "" if it does not say; whoever is meant by ``*`` is in system:authenticated."""
+
+    user: str = ""
+    group: str = ""
+    readonly: bool = False
+    namespace: str = ""
+    resource: str = ""
+    api_group: str = ""
+    path: str = ""
+
+    def is_about(self, user: User) -> bool:
+        """Whether it has something to say of the user."""
+        if not (self.user or self.group):
+            return False
+        return (not self.user or self.user == user.name) and (not self.group or self.group in user.groups)
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def read_policy_file(path: Path) -> list[Policy]:
+    """The policies of a file. PolicyFileError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+    except OSError as error:
+        raise PolicyFileError(f"error reading policy file {path}: {error.strerror or error}") from None
+    if len(data) > MAX_FILE:
+        raise PolicyFileError(f"error reading policy file {path}: it has more than {MAX_FILE} bytes")
+    return parse_policies(data, str(path))
+
+
+def parse_policies(data: bytes, path: str) -> list[Policy]:
+    """The policies of a file's content. Blank lines and those that begin with ``#`` say nothing. PolicyFileError."""
+    policies: list[Policy] = []
+    unversioned = 0
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip() or line.lstrip().startswith(b"#"):
+            continue
+        try:
+            if len(line) >= MAX_LINE:
+                raise ValueError(f"it is longer than {MAX_LINE} bytes")
+            version, policy, unknown = _policy(line.removesuffix(b"\r"))
+        except ValueError as error:
+            shown = line[:MAX_SHOWN].decode("utf-8", "replace").strip()
+            raise PolicyFileError(f"error reading policy file {path}, line {number}: {shown}: {error}") from None
+        if unknown:
+            log.warning("Unknown fields in the policy file", extra={"file": path, "line": number, "fields": unknown})
+        unversioned += version == V0
+        policies.append(policy)
+    if unversioned:
+        log.warning("The policy file has lines without apiVersion", extra={"file": path, "lines": unversioned})
+    return policies
+
+
+def _policy(line: bytes) -> tuple[str, Policy, list[str]]:
+    """Its version, what it says, and the fields that say nothing. ValueError."""
+    codec = json_codec if line.lstrip().startswith(b"{") else yaml_codec
+    try:
+        value, _ = codec.decode(line)
+    except CodecError as error:
+        raise ValueError(str(error)) from None
+    version = _version(value)
+    unknown = check.check(value, _POLICY_V0 if version == V0 else _POLICY_V1BETA1)
+    if version == V1BETA1:
+        return version, _of_v1beta1(value.get("spec") or {}), unknown
+    if "spec" in unknown:
+        # As a line without apiVersion it would allow everybody everything.
+        raise ValueError(f"it has a spec, but does not say apiVersion: {V1BETA1} and kind: {KIND}")
+    return version, _of_v0(value), unknown
+
+
+def _version(value: Mapping[str, Any]) -> str:
+    """V1BETA1 or V0, which a line is of that does not say. ValueError."""
+    version, kind = value.get("apiVersion") or "", value.get("kind") or ""
+    if (version, kind) in ((V1BETA1, KIND), (V0, KIND)):
+        return version
+    if version == V1BETA1 and not kind:
+        raise ValueError("Object 'Kind' is missing")
+    if version in ("", V0) and kind in ("", KIND):
+        return V0
+    raise ValueError(f"no kind {go_quote(kind or KIND)} is registered for version {go_quote(version or V0)}")
+
+
+def _of_v1beta1(spec: Mapping[str, Any]) -> Policy:
+    policy = Policy(
+        user=spec.get("user", ""), group=spec.get("group", ""), readonly=spec.get("readonly", False),
+        namespace=spec.get("namespace", ""), resource=spec.get("resource", ""), api_group=spec.get("apiGroup", ""),
+        path=spec.get("nonResourcePath", ""),
+    )  # fmt: skip
+    return _for_authenticated(policy) if ALL in (policy.user, policy.group) else policy
+
+
+def _of_v0(value: Mapping[str, Any]) -> Policy:
+    """What is left out in the old form means all."""
+    user, group = value.get("user", ""), value.get("group", "")
+    namespace, resource = value.get("namespace", ""), value.get("resource", "")
+    policy = Policy(
+        user=user, group=group, readonly=value.get("readonly", False), namespace=namespace or ALL,
+        resource=resource or ALL, api_group=ALL, path="" if namespace or resource else ALL,
+    )  # fmt: skip
+    return _for_authenticated(policy) if ALL in (user, group) or not (user or group) else policy
+
+
+def _for_authenticated(policy: Policy) -> Policy:
+    return replace(policy, user="", group=GROUP_AUTHENTICATED)
+
+
+# -- decisions --------------------------------------------------------------------------------------------------------
+
+
+class _Allowed:
+    """What the policies of one subject allow together. Values: whether writes are allowed, too."""
+
+    __slots__ = ("lengths", "paths", "prefixes", "resources")
+
+    def __init__(self) -> None:
+        self.resources: dict[tuple[str, str, str], bool] = {}  # (namespace, API group, resource)
+        self.paths: dict[str, bool] = {}
+        self.prefixes: dict[str, bool] = {}
+        self.lengths: tuple[int, ...] = ()  # of the prefixes, the shortest first
+
+    def add(self, policy: Policy) -> None:
+        writes = not policy.readonly
+        key = (policy.namespace, policy.api_group, policy.resource)
+        self.resources[key] = writes or self.resources.get(key, False)
+        self.paths[policy.path] = writes or self.paths.get(policy.path, False)
+        if policy.path.endswith(ALL):
+            prefix = policy.path.rstrip(ALL)
+            self.prefixes[prefix] = writes or self.prefixes.get(prefix, False)
+            if len(prefix) not in self.lengths:
+                self.lengths = tuple(sorted((*self.lengths, len(prefix))))
+
+    def permits(self, info: RequestInfo, *, reads: bool) -> bool:
+        if not info.is_resource:
+            return self._permits_path(info.path, reads)
+        resources = self.resources
+        for namespace in (info.namespace, ALL):
+            for group in (info.group, ALL):
+                for resource in (info.resource, ALL):
+                    writes = resources.get((namespace, group, resource))
+                    if writes is not None and (writes or reads):
+                        return True
+        return False
+
+    def _permits_path(self, path: str, reads: bool) -> bool:
+        writes = self.paths.get(path)
+        if writes is not None and (writes or reads):
+            return True
+        for length in self.lengths:
+            if length > len(path):
+                return False
+            writes = self.prefixes.get(path[:length])
+            if writes is not None and (writes or reads):
+                return True
+        return False
+
+
+NO_POLICY: Final = Verdict(Decision.NO_OPINION, "No policy matched.")
+
+
+class AbacAuthorizer:
+    def __init__(self, policies: list[Policy]) -> None:
+        self._policies = tuple(policies)
+        self._of_user: dict[str, _Allowed] = {}
+        self._of_group: dict[str, _Allowed] = {}
+        self._of_both: dict[str, dict[str, _Allowed]] = {}  # user -> group
+        for policy in policies:
+            if policy.user and policy.group:
+                table, key = self._of_both.setdefault(policy.user, {}), policy.group
+            elif policy.user:
+                table, key = self._of_user, policy.user
+            elif policy.group:
+                table, key = self._of_group, policy.group
+            else:
+                continue
+            table.setdefault(key, _Allowed()).add(policy)
+
+    def decide(self, user: User, info: RequestInfo) -> Verdict:
+        """ALLOW if a policy does."""
+        reads = info.verb in READ_VERBS
+        for allowed in self._about(user):
+            if allowed.permits(info, reads=reads):
+                return ALLOWED
+        return NO_POLICY
+
+    explain = decide
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        """What the policies allow in a namespace, in the order of the file. As in Kubernetes those about paths are told
+        of the namespaces they name, too."""
+        found: list[Rule] = []
+        for policy in self._policies:
+            if policy.namespace not in (ALL, namespace) or not policy.is_about(user):
+                continue
+            verbs = list(READ_VERBS) if policy.readonly else [ALL]
+            if policy.resource:
+                found.append({"verbs": verbs, "apiGroups": [policy.api_group], "resources": [policy.resource]})
+            if policy.path:
+                found.append({"verbs": verbs, "nonResourceURLs": [policy.path]})
+        return Rules(found)
+
+    def _about(self, user: User) -> Iterator[_Allowed]:
+        found = self._of_user.get(user.name)
+        if found is not None:
+            yield found
+        both = self._of_both.get(user.name)
+        for group in user.groups:
+            found = self._of_group.get(group)
+            if found is not None:
+                yield found
+            if both is not None and (found := both.get(group)) is not None:
+                yield found
