@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from uuid import UUID
 
-from kubechronicle.eventlog.records import Refused
+from kubechronicle.eventlog.records import Moment, Refused
 
 
 class LogError(Exception):
@@ -39,6 +40,24 @@ class FutureRevision(LogError):
         super().__init__(f"revision {requested} is above the newest revision {current}")
         self.requested = requested
         self.current = current
+
+
+class BeforeHistory(LogError):
+    """The moment asked for lies before the oldest there is (None: the log is empty)."""
+
+    def __init__(self, oldest: Moment | None) -> None:
+        since = f"{oldest.time.isoformat()}, revision {oldest.revision}" if oldest is not None else "no revision yet"
+        super().__init__(f"history begins at {since}")
+        self.oldest = oldest
+
+
+class FutureMoment(LogError):
+    """The time asked for is later than ``now``, the log's clock."""
+
+    def __init__(self, asked: datetime, now: datetime) -> None:
+        super().__init__(f"{asked.isoformat()} is in the future: it is {now.isoformat()}")
+        self.asked = asked
+        self.now = now
 
 
 class LogCorrupt(LogError):

@@ -6,9 +6,10 @@ Everything above this line (appender, tail, views, actors, HTTP) uses only these
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
 from typing import Protocol
 
-from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Record
+from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Record
 
 
 class RevisionLog(Protocol):
@@ -52,6 +53,21 @@ class RevisionLog(Protocol):
     ) -> list[Record]:
         """The objects of a resource as they were at the revision, ordered by (namespace, name) bytewise, beginning
         after the key ``after``, at most limit. Compacted, FutureRevision."""
+        ...
+
+    async def count_at(
+        self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None
+    ) -> int:
+        """How many objects ``list_at`` would find without a limit. Compacted, FutureRevision."""
+        ...
+
+    async def revision_at(self, when: datetime | timedelta) -> Moment:
+        """The newest revision committed at a time or before, or that long ago; the same whenever it is asked about a
+        time. Only times of revisions that can be read. BeforeHistory, FutureMoment."""
+        ...
+
+    async def moment_of(self, revision: int) -> Moment:
+        """When the revision was committed; if its row is gone, the next there is. BeforeHistory, FutureRevision."""
         ...
 
     async def wait_notified(self) -> None:

@@ -14,24 +14,34 @@ Invariant: the store changes only in ``MemoryStore``'s functions without await, 
 
 from __future__ import annotations
 
-import enum
 import math
+from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import trio
 
-from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable, OutcomeUnknown
+from kubechronicle.eventlog.errors import (
+    BeforeHistory,
+    Compacted,
+    FutureMoment,
+    FutureRevision,
+    LogUnavailable,
+    OutcomeUnknown,
+)
+from kubechronicle.eventlog.memory_seams import Fault as Fault
+from kubechronicle.eventlog.memory_seams import Gate as Gate
 from kubechronicle.eventlog.records import (
     Batch,
     BatchResult,
     Change,
     Head,
     Key,
+    Moment,
     Operation,
     Record,
     Refused,
@@ -40,36 +50,6 @@ from kubechronicle.eventlog.records import (
 )
 
 LOAD_CHUNK = 500  # records per chunk of load(): small, so that tests see several chunks
-
-
-class Fault(enum.Enum):
-    """What a scripted call meets."""
-
-    UNAVAILABLE = "the database does not answer; nothing happens"
-    LOST_BEFORE_COMMIT = "the connection breaks after sending, and the server drops the transaction"
-    LOST_AFTER_COMMIT = "the transaction commits, then the connection breaks before the answer"
-    LOST_IN_FLIGHT = "the connection breaks, and the transaction may still arrive: see deliver_straggler"
-
-
-class Gate:
-    """Calls that reach a held point stop here until ``release``."""
-
-    def __init__(self) -> None:
-        self._released = trio.Event()
-        self._arrived = trio.Event()
-        self.arrivals = 0
-
-    async def wait_arrived(self) -> None:
-        """Until at least one call has reached the point."""
-        await self._arrived.wait()
-
-    def release(self) -> None:
-        self._released.set()
-
-    async def pass_through(self) -> None:
-        self.arrivals += 1
-        self._arrived.set()
-        await self._released.wait()
 
 
 class MemoryStore:
@@ -209,10 +189,39 @@ class MemoryStore:
         if revision < compacted:
             raise Compacted(revision, compacted)
 
+    def state_at(self, resource: str, revision: int, namespace: str, after: tuple[str, str] | None) -> list[Record]:
+        """The resource's objects at the revision, of a namespace ("": of all), after a key."""
+        self.check_state_at(resource, revision)
+        keys = [key for key in self.keys(resource) if namespace in ("", key.namespace)]
+        rows = [self.at(key, revision) for key in keys if after is None or key[1:] > after]
+        return [row for row in rows if row is not None]
+
     def check_state_at(self, resource: str, revision: int) -> None:
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
         self.check_retained(resource, revision)
+
+    def revision_at(self, when: datetime | timedelta) -> Moment:
+        now = self._now()
+        moment = when if isinstance(when, datetime) else now - when
+        if moment > now:
+            raise FutureMoment(moment, now)
+        before = bisect_right(self._rows, moment, key=lambda row: row.committed_at)
+        revision = self._rows[before - 1].revision if before else 0
+        if revision < max(self.compacted, 1):
+            raise BeforeHistory(self.oldest())
+        return Moment(revision, moment)
+
+    def moment_of(self, revision: int) -> Moment:
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+        if revision < max(self.compacted, 1):
+            raise BeforeHistory(self.oldest())
+        rows = self._rows[bisect_left(self._rows, revision, key=lambda row: row.revision) :]
+        return Moment(revision, rows[0].committed_at if rows else self._committed_at)
+
+    def oldest(self) -> Moment | None:
+        return self.moment_of(max(self.compacted, 1)) if self.revision else None
 
     # Notifications
 
@@ -257,7 +266,7 @@ class MemoryLog:
 
     def fail_next(self, call: str, *faults: Fault) -> None:
         """The next calls of this name (``append``, ``settle``, ``head``, ``read``, ``read_resource``, ``load``,
-        ``get_at``, ``list_at``) meet these faults, one each."""
+        ``get_at``, ``list_at``, …) meet these faults, one each."""
         self._script[call].extend(faults)
 
     @contextmanager
@@ -347,14 +356,21 @@ class MemoryLog:
         self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None, limit: int
     ) -> list[Record]:
         await self._enter("list_at")
-        self.store.check_state_at(resource, revision)
-        found: list[Record] = []
-        for key in self.store.keys(resource):
-            if namespace in ("", key.namespace) and (after is None or key[1:] > after) and len(found) < limit:
-                row = self.store.at(key, revision)
-                if row is not None:
-                    found.append(row)
-        return found
+        return self.store.state_at(resource, revision, namespace, after)[:limit]
+
+    async def count_at(
+        self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None
+    ) -> int:
+        await self._enter("count_at")
+        return len(self.store.state_at(resource, revision, namespace, after))
+
+    async def revision_at(self, when: datetime | timedelta) -> Moment:
+        await self._enter("revision_at")
+        return self.store.revision_at(when)
+
+    async def moment_of(self, revision: int) -> Moment:
+        await self._enter("moment_of")
+        return self.store.moment_of(revision)
 
     async def wait_notified(self) -> None:
         with trio.move_on_after(self._poll_interval):

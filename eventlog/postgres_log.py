@@ -11,17 +11,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import trio
 
 from kubechronicle.eventlog import postgres_rows as rows
 from kubechronicle.eventlog import postgres_sql as sql
 from kubechronicle.eventlog import retention, verify
-from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogCorrupt, LogUnavailable, OutcomeUnknown
+from kubechronicle.eventlog.errors import (
+    BeforeHistory,
+    Compacted,
+    FutureMoment,
+    FutureRevision,
+    LogCorrupt,
+    LogUnavailable,
+    OutcomeUnknown,
+)
 from kubechronicle.eventlog.postgres_listener import Listener
 from kubechronicle.eventlog.postgres_session import ConnectionLost, Pool, Row, Session, UniqueViolation
-from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Operation, Record
+from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Operation, Record
 
 APPEND_BOUND = 40.0  # seconds: more than the server's statement timeout, so usually Postgres says what became of it
 APPEND_GRACE = 5.0  # seconds a cancelled append still waits for its answer
@@ -146,6 +154,38 @@ class PostgresLog:
         if any(row["revision"] is None for row in found):
             raise LogCorrupt(f"an object of {resource} at revision {revision} is not in the log")
         return [rows.record(row, _AFTER_HEAD + 1) for row in found]
+
+    async def count_at(
+        self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None
+    ) -> int:
+        statement = sql.count_at(await self._class_of(resource), namespace=bool(namespace))
+        scope = [namespace] if namespace else []
+        short = await self._short_resources()
+        answer = (await self._pool.fetch(statement, resource, revision, *(after or ("", "")), *scope))[0]
+        self._check_within(resource, revision, rows.head(answer, short))
+        return int(answer["objects"])
+
+    async def revision_at(self, when: datetime | timedelta) -> Moment:
+        asked = (when, None) if isinstance(when, datetime) else (None, when)
+        revision, moment, clock = (await self._pool.fetch(sql.MOMENT_AT, *asked))[0]
+        if moment > clock:
+            raise FutureMoment(moment, clock)
+        if revision is None:
+            raise BeforeHistory(await self._oldest())
+        return Moment(revision, moment)
+
+    async def moment_of(self, revision: int) -> Moment:
+        answer = (await self._pool.fetch(sql.MOMENT_OF, revision))[0]
+        head = rows.head(answer, await self._short_resources())
+        if revision > head.revision:
+            raise FutureRevision(revision, head.revision)
+        if revision < max(head.compacted, 1):
+            raise BeforeHistory(await self._oldest())
+        return Moment(revision, answer["committed_at"])
+
+    async def _oldest(self) -> Moment | None:
+        head = await self.head()
+        return await self.moment_of(max(head.compacted, 1)) if head.revision else None
 
     async def load(self) -> AsyncGenerator[tuple[Head, Sequence[Record]], None]:
         short = await self._short_resources()

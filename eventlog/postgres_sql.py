@@ -75,19 +75,18 @@ select {HEAD_COLUMNS}, r.* from kubechronicle.head h left join lateral (
 """
 
 # $1 resource, $2 revision, $3 and $4 namespace and name to begin after, $5 limit, $6 namespace.
-# Whatever existed at the revision exists still, or was deleted since; so the cost is by the objects returned and by the
-# resource's deletions since the revision, not by its changes.
+# Whatever existed at the revision exists still, or was deleted since; the deletions are told from an index in the order
+# of keys. So the cost is by the objects returned, and by what was made and deleted since among them: not by changes.
+_LIVE_AT = "resource = $1 and (namespace, name) > ($3, $4) and create_revision <= $2::bigint"
+_GONE_SINCE = f"operation = 3 and {_LIVE_AT} and revision > $2::bigint"
 _LIST_AT = f"""
 with chosen as (
     select * from (
         (select namespace, name, revision as last, create_revision from kubechronicle.live
-         where resource = $1 and (namespace, name) > ($3, $4) and create_revision <= $2::bigint {{scope}}
-         order by namespace, name limit $5)
+         where {_LIVE_AT} {{scope}} order by namespace, name limit $5)
         union all
         (select namespace, name, previous_revision, create_revision from {{log}}
-         where resource = $1 and operation = 3 and revision > $2::bigint and create_revision <= $2::bigint
-            and (namespace, name) > ($3, $4) {{scope}}
-         order by namespace, name limit $5)
+         where {_GONE_SINCE} {{scope}} order by namespace, name limit $5)
     ) candidates order by namespace, name limit $5)
 select {HEAD_COLUMNS}, c.last, r.* from kubechronicle.head h left join (
     chosen c left join lateral (
@@ -105,6 +104,13 @@ select {HEAD_COLUMNS}, c.last, r.* from kubechronicle.head h left join (
                 and revision between c.create_revision and $2 order by revision desc limit 1)
         ) found order by revision desc limit 1) r on true) on true
 order by c.namespace, c.name
+"""
+
+# $1 resource, $2 revision, $3 and $4 namespace and name to begin after, $5 namespace. Two index ranges.
+_COUNT_AT = f"""
+select {HEAD_COLUMNS}, (select count(*) from kubechronicle.live where {_LIVE_AT} {{scope}})
+    + (select count(*) from {{log}} where {_GONE_SINCE} {{scope}}) as objects
+from kubechronicle.head h
 """
 
 # $1 the resources of class 'short'. One index descent per live object; in revision order for the disk's sake.
@@ -126,6 +132,17 @@ LOCK_LOG = "lock table kubechronicle.log in access share mode"
 
 FIRST_REVISION_SINCE = "select kubechronicle.first_revision_since($1)"
 
+# $1 a time or null, $2 how long ago. A bisection: some twenty index descents in a log of a million revisions.
+MOMENT_AT = "select revision, moment, clock from kubechronicle.moment_at($1, $2)"
+
+# $1 revision. The first row there is at or above it.
+MOMENT_OF = f"""
+select {HEAD_COLUMNS}, coalesce(r.committed_at, h.committed_at) as committed_at
+from kubechronicle.head h left join lateral (
+    select committed_at from kubechronicle.log where revision >= $1::bigint and revision <= h.revision
+    order by revision limit 1) r on true
+"""
+
 
 def log_table(retention_class: str) -> str:
     return f"kubechronicle.log_{retention_class}"
@@ -142,3 +159,7 @@ def get_at(retention_class: str) -> str:
 
 def list_at(retention_class: str, *, namespace: bool) -> str:
     return _LIST_AT.format(log=log_table(retention_class), scope="and namespace = $6" if namespace else "")
+
+
+def count_at(retention_class: str, *, namespace: bool) -> str:
+    return _COUNT_AT.format(log=log_table(retention_class), scope="and namespace = $5" if namespace else "")

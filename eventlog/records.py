@@ -128,6 +128,13 @@ class BatchResult:
     head: int
 
 
+class Moment(NamedTuple):
+    """A place in history: the newest revision at a time. ``time``: the time asked for, or when it was committed."""
+
+    revision: int
+    time: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """The newest revision; the revision at or below which history may be gone, for the server as a whole
