@@ -37,6 +37,7 @@ class AsgiExchange(HttpExchange):
             exchange=self,
             client=scope["client"],
             peer_certificate=self._host.peer_certificate,
+            peer_intermediates=self._host.peer_intermediates,
             http_version=scope["http_version"],
             scheme=scope["scheme"],
             draining=self._host.draining,

@@ -58,6 +58,7 @@ class Connection:
         self.client = client
         self.server = local
         self.peer_certificate: bytes | None = None
+        self.peer_intermediates: tuple[bytes, ...] = ()
         self.deadline = trio.current_time() + server.limits.handshake
         self._server = server
         self._stream = stream
@@ -95,6 +96,8 @@ class Connection:
 
     async def _serve(self) -> None:
         self.peer_certificate = self._stream.peer_certificate()
+        if self.peer_certificate is not None:
+            self.peer_intermediates = self._stream.peer_intermediates()
         if self._stream.alpn_protocol() == "h2":
             self._protocol = Http2Protocol(self, self._server.hypercorn_config, self._server.context)
             self.deadline = trio.current_time() + self.limits.idle

@@ -32,6 +32,7 @@ class Host(Protocol):
     limits: Limits
     draining: trio.Event
     peer_certificate: bytes | None
+    peer_intermediates: tuple[bytes, ...]
 
     def begin_exchange(self, exchange: Exchange) -> None:
         """Count it, and tell it `disconnected()` when the client is gone."""

@@ -262,6 +262,7 @@ class Http1Protocol:
             exchange=exchange,
             client=self._host.client,
             peer_certificate=self._host.peer_certificate,
+            peer_intermediates=self._host.peer_intermediates,
             http_version=version,
             draining=self._host.draining,
         )

@@ -140,7 +140,7 @@ class Server:
 
     async def run(self, task_status: trio.TaskStatus[Server]) -> None:
         config = self.config
-        files = TLSFiles(config.tls_cert_file, config.tls_private_key_file, config.client_ca_file)
+        files = TLSFiles(config.tls_cert_file, config.tls_private_key_file, config.client_ca_files)
         tls = ReloadingContext(files)
         sockets = await bind(config.host, config.port, backlog=config.limits.backlog)
         try:

@@ -110,12 +110,16 @@ class Headers:
         return len(self._items)
 
     def __repr__(self) -> str:
-        return f"Headers({self._items!r})"
+        return f"Headers({sorted(self._first)})"  # the names alone: among the values are credentials
 
-    def without(self, *names: str) -> Headers:
-        """A copy that lacks the named fields (an authenticator removes the credential it consumed)."""
-        dropped = {name.lower() for name in names}
-        return Headers(item for item in self._items if item[0] not in dropped)
+    def remove(self, names: frozenset[str], prefixes: tuple[str, ...] = ()) -> None:
+        """Take these fields off, and those whose names begin so (in lower case): a credential that was looked at."""
+        first = self._first
+        gone = [name for name in first if name in names or name.startswith(prefixes)]
+        if gone:
+            for name in gone:
+                del first[name]
+            self._items = [item for item in self._items if item[0] in first]
 
 
 class WebSocket(Protocol):
@@ -123,7 +127,10 @@ class WebSocket(Protocol):
 
     @property
     def subprotocols(self) -> tuple[str, ...]:
-        """What the client offers, in its order of preference."""
+        """What the client offers, in its order of preference, without what was withdrawn."""
+
+    def withdraw(self, prefix: str) -> None:
+        """Take offers that begin so for not made: they carry a credential and must not be answered."""
 
     @property
     def accepted(self) -> bool: ...
@@ -182,14 +189,15 @@ class BufferedExchange:
 class Request:
     """One request. `path` is percent-decoded, `raw_path` and `query_string` are as received (without the `?`).
 
-    peer_certificate: DER of the client's certificate. TLS has verified its chain against the client CA and its dates
-    when it was presented; see tls.py for what happens to others. None without a certificate.
+    peer_certificate: DER of the client's certificate. TLS has verified its chain against all authorities and its dates
+    when it was presented; see tls.py for what happens to others. None without a certificate. peer_intermediates: DER
+    of what the client sent along with it.
     draining: set when the server is about to stop: long answers (watches) should end soon.
     """
 
     __slots__ = (
         "_attached", "_body", "client", "draining", "exchange", "headers", "http_version", "method", "path",
-        "peer_certificate", "query_string", "raw_path", "scheme", "upgrade", "websocket",
+        "peer_certificate", "peer_intermediates", "query_string", "raw_path", "scheme", "upgrade", "websocket",
     )  # fmt: skip
 
     def __init__(
@@ -202,6 +210,7 @@ class Request:
         exchange: Exchange,
         client: tuple[str, int] = ("", 0),
         peer_certificate: bytes | None = None,
+        peer_intermediates: tuple[bytes, ...] = (),
         http_version: str = "1.1",
         scheme: str = "https",
         draining: trio.Event | None = None,
@@ -216,6 +225,7 @@ class Request:
         self.exchange = exchange
         self.client = client
         self.peer_certificate = peer_certificate
+        self.peer_intermediates = peer_intermediates
         self.http_version = http_version
         self.scheme = scheme
         self.draining = draining if draining is not None else trio.Event()

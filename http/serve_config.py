@@ -59,7 +59,7 @@ class ServeConfig:
     port: int = 0
     tls_cert_file: str
     tls_private_key_file: str
-    client_ca_file: str | None = None
+    client_ca_files: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
 

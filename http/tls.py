@@ -5,11 +5,12 @@ Lives here: everything that touches `ssl`. Not here: HTTP, deadlines (connection
 `TLSStream` drives OpenSSL on the socket itself and waits with `trio.lowlevel` only when OpenSSL wants to: under half
 the CPU of `trio.SSLStream` for each small send, and the client's certificate is at hand.
 
-Client certificates: asked for, not required. One that does not lead to the client CA, has expired, or is not meant for
-clients fails the handshake with a TLS alert. (kube-apiserver lets the handshake pass and answers 401 instead; Python's
-`ssl` cannot ask for a certificate without verifying it. Either way it authenticates nobody.) Sessions are not resumed:
-a resumed session would carry a certificate over without looking at its dates or at a changed CA. A connection may
-outlive its certificate: authenticators look at the dates for each request.
+Client certificates: asked for, not required. One that leads to none of the authorities (for clients, or for the
+authenticating proxy), has expired, or is not meant for clients fails the handshake with a TLS alert. (kube-apiserver
+lets the handshake pass and answers 401 instead; Python's `ssl` cannot ask for a certificate without verifying it.
+Either way it authenticates nobody.) Which of the authorities it leads to, and whether they and its dates still hold,
+authenticators look at for each request (authentication/authorities.py). Sessions are not resumed: a resumed session
+would carry a certificate over without looking at its dates or at a changed CA.
 
 Invariant: bytes reach OpenSSL in order and whole. A send that ended half-way (cancelled, failed) leaves the stream
 broken, because OpenSSL must be given the same bytes again and nobody has them any more.
@@ -17,6 +18,7 @@ broken, because OpenSSL must be given the same bytes again and nobody has them a
 
 from __future__ import annotations
 
+import _ssl
 import contextlib
 import errno
 import logging
@@ -38,8 +40,8 @@ WRITE = 64 * 1024
 does not allow partial writes), so what is sent is always cut at the same places: every WRITE bytes from its start."""
 YIELD_AFTER = 4 * WRITE
 """Bytes sent without ever waiting, after which other tasks get their turn."""
-RELOAD_INTERVAL = 1.0
-"""Seconds between two looks at the certificate files: cheap for a burst of connections, soon enough for a rotation."""
+RELOAD_INTERVAL = 0.1
+"""Seconds between two looks at the certificate files: cheap for a burst of connections, and as good as at once."""
 
 # What a connection that is gone raises, by the way it went.
 _GONE = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ETIMEDOUT, errno.ENOTCONN, errno.EBADF,
@@ -50,12 +52,11 @@ _GONE = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ETIM
 class TLSFiles:
     certificate: str
     private_key: str
-    client_ca: str | None = None
+    client_cas: tuple[str, ...] = ()
 
     def fingerprint(self) -> tuple[tuple[int, int, int], ...]:
         """Changes when a file is replaced or rewritten. Raises OSError."""
-        paths = (self.certificate, self.private_key, self.client_ca)
-        stats = [os.stat(path) for path in paths if path is not None]
+        stats = [os.stat(path) for path in (self.certificate, self.private_key, *self.client_cas)]
         return tuple((found.st_mtime_ns, found.st_size, found.st_ino) for found in stats)
 
 
@@ -69,9 +70,12 @@ def server_context(files: TLSFiles) -> ssl.SSLContext:
     context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
     context.set_alpn_protocols(["h2", "http/1.1"])
     context.load_cert_chain(files.certificate, files.private_key)
-    if files.client_ca is not None:
+    if files.client_cas:
         context.verify_mode = ssl.CERT_OPTIONAL
-        context.load_verify_locations(files.client_ca)
+        # Whoever trusts an intermediate authority need not trust the one above it (as Go's verification).
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        for file in files.client_cas:
+            context.load_verify_locations(file)
     return context
 
 
@@ -144,6 +148,15 @@ class TLSStream(trio.abc.Stream):
     def peer_certificate(self) -> bytes | None:
         """The client's verified certificate (DER)."""
         return self._socket.getpeercert(binary_form=True)
+
+    def peer_intermediates(self) -> tuple[bytes, ...]:
+        """What else the client sent with its certificate (DER), unverified."""
+        chain = getattr(self._socket, "get_unverified_chain", None)  # Python 3.13 and later
+        if chain is not None:
+            return tuple(chain()[1:])
+        # As Python 3.13's method does it.
+        found = self._socket._sslobj.get_unverified_chain() or ()  # type: ignore[attr-defined]
+        return tuple(each.public_bytes(_ssl.ENCODING_DER) for each in found[1:])
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """b"" at the client's end, whether it said so (close_notify) or just closed."""

@@ -120,6 +120,7 @@ class WebSocketExchange:
             exchange=self,
             client=scope["client"],
             peer_certificate=self._host.peer_certificate,
+            peer_intermediates=self._host.peer_intermediates,
             http_version=scope["http_version"],
             draining=self._host.draining,
             websocket=self,
@@ -159,6 +160,9 @@ class WebSocketExchange:
     @property
     def subprotocols(self) -> tuple[str, ...]:
         return self._subprotocols
+
+    def withdraw(self, prefix: str) -> None:
+        self._subprotocols = tuple(each for each in self._subprotocols if not each.startswith(prefix))
 
     @property
     def accepted(self) -> bool:

@@ -41,6 +41,7 @@ from kubechronicle.http.app import HttpApplication, HttpSettings, build_applicat
 from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
 from kubechronicle.http.authentication.chain import AuthenticationChain, Authenticator, TokenAuthenticator
+from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer, ServiceAccountTokens
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import (
@@ -90,6 +91,7 @@ class Plan:
     static_tokens: Sequence[TokenAuthenticator] = ()
     outside_tokens: Sequence[TokenAuthenticator] = ()
     anonymous: Anonymous = field(default_factory=Anonymous)
+    proxy_headers: ProxyHeaders = STANDARD
     issuer: ServiceAccountIssuer | None = None
     bootstrap_tokens: bool = False
     authorization_modes: Sequence[str] = ("Node", "RBAC")
@@ -267,7 +269,9 @@ def _authentication(plan: Plan, views: Views) -> AuthenticationChain:
         tokens.append(BootstrapTokens(views))
     tokens.extend(plan.outside_tokens)
     audiences = plan.issuer.audiences if plan.issuer is not None else ()
-    return AuthenticationChain(plan.authenticators, tokens, audiences=audiences, anonymous=plan.anonymous)
+    return AuthenticationChain(
+        plan.authenticators, tokens, audiences=audiences, anonymous=plan.anonymous, proxy=plan.proxy_headers
+    )
 
 
 def _readings(assembly: Assembly) -> Iterable[Reading]:

@@ -3,7 +3,6 @@
     pki/ca.{crt,key}          made once, ten years; signs the others
     pki/apiserver.{crt,key}   serving; made again when it expires soon or lacks a name the settings ask for
     pki/admin.{crt,key}       client certificate of kubernetes-admin, group system:masters
-    pki/client-ca.crt         ca.crt and what --client-ca-file holds: whose client certificates are believed
     pki/sa.key                signs service account tokens (service_account_keys.py)
     admin.kubeconfig          the administrator's, with everything embedded
 
@@ -93,10 +92,9 @@ class Pki:
         self.directory = data_dir / "pki"
         self.ca_file = self.directory / "ca.crt"
         self.serving_files = (self.directory / "apiserver.crt", self.directory / "apiserver.key")
-        self.client_ca_file = self.directory / "client-ca.crt"
         self.kubeconfig_file = data_dir / "admin.kubeconfig"
 
-    def ensure(self, names: Names, *, client_ca: Path | None = None) -> list[str]:
+    def ensure(self, names: Names) -> list[str]:
         """Make what is missing, expiring or no longer fitting; answers the names of the pairs made. OperatorError."""
         made: list[str] = []
         try:
@@ -109,9 +107,6 @@ class Pki:
                 admin = self._load("admin")
                 if admin is None or not _issued_by(admin, authority):
                     self._store("admin", issue_client_certificate(authority, ADMIN_USER, ADMIN_GROUPS), made)
-                bundle = self.ca_file.read_bytes() + (client_ca.read_bytes() if client_ca is not None else b"")
-                if not self.client_ca_file.exists() or self.client_ca_file.read_bytes() != bundle:
-                    write_whole(self.client_ca_file, bundle, mode=0o644)
         except OSError as error:
             raise OperatorError(f"cannot keep certificates in {self.directory}: {error}") from error
         return made

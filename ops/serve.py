@@ -30,12 +30,10 @@ from kubechronicle.api.registry import Registry
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres import PostgresLog, migrate, open_postgres_log
 from kubechronicle.http.app import HttpSettings
-from kubechronicle.http.authentication.chain import Authenticator, TokenAuthenticator
+from kubechronicle.http.authentication.request_header import STANDARD
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
-from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
-from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.serve_config import ServeConfig
-from kubechronicle.ops import service_account_keys
+from kubechronicle.ops import authentication, service_account_keys
 from kubechronicle.ops.assembly import AUTHORIZERS, Assembly, Plan, assemble
 from kubechronicle.ops.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.database import server_database
@@ -71,8 +69,6 @@ class Place:
 class Inputs:
     """What the settings name, read and checked before anything is started."""
 
-    authenticators: list[Authenticator]
-    static_tokens: list[TokenAuthenticator]
     authorization_modes: tuple[str, ...]
     controllers: frozenset[str]
     admission_plugins: frozenset[str]
@@ -91,7 +87,7 @@ async def serve(settings: Settings) -> None:
                 for name in await migrate(url):
                     log.info("Applied migration", extra={"migration": name})
                 pki, names = Pki(settings.data_dir), _names(settings, inputs.place)
-                for name in await trio.to_thread.run_sync(lambda: pki.ensure(names, client_ca=settings.client_ca_file)):
+                for name in await trio.to_thread.run_sync(pki.ensure, names):
                     log.info("Made certificate", extra={"certificate": name})
                 kubeconfig = pki.write_admin_kubeconfig(server=inputs.place.url, serving_ca=settings.tls_cert_file)
                 issuer = await trio.to_thread.run_sync(service_account_keys.issuer_of, settings, pki.directory)
@@ -100,7 +96,7 @@ async def serve(settings: Settings) -> None:
                 async with open_postgres_log(url, instance=instance) as revision_log, trio.open_nursery() as nursery:
                     assembly = assemble(revision_log, plan)
                     nursery.start_soon(_retain, revision_log)
-                    nursery.start_soon(_renew_certificates, pki, names, settings.client_ca_file)
+                    nursery.start_soon(_renew_certificates, pki, names)
                     await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
                     stop.assembly = assembly
                     command = f"kubectl --kubeconfig {_short(kubeconfig)} get namespaces"
@@ -111,10 +107,9 @@ async def serve(settings: Settings) -> None:
 def check_inputs(settings: Settings) -> Inputs:
     """Everything that can be found wrong without starting anything. OperatorError."""
     _check_certificates(settings)
+    authentication.check(settings)
     service_account_keys.check(settings)
     return Inputs(
-        authenticators=[ClientCertificates()],
-        static_tokens=_static_tokens(settings),
         authorization_modes=_authorization_modes(settings),
         controllers=_controllers(settings),
         admission_plugins=_admission_plugins(settings),
@@ -135,13 +130,14 @@ def find_place(settings: Settings) -> Place:
 
 def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccountIssuer) -> Plan:
     place, (certificate, key) = inputs.place, pki.serving_files
+    let_in = authentication.let_in(settings, [file for file in (pki.ca_file, settings.client_ca_file) if file])
     return Plan(
         listen=ServeConfig(
             host=place.host,
             port=place.port,
             tls_cert_file=str(settings.tls_cert_file or certificate),
             tls_private_key_file=str(settings.tls_private_key_file or key),
-            client_ca_file=str(pki.client_ca_file),
+            client_ca_files=tuple(map(str, let_in.files)),
         ),
         advertised=Advertised(address=str(place.advertised), port=place.port),
         services=ServiceNetwork(
@@ -156,8 +152,10 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             max_requests_inflight=settings.max_requests_inflight,
             max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
         ),
-        authenticators=inputs.authenticators,
-        static_tokens=inputs.static_tokens,
+        authenticators=let_in.authenticators,
+        static_tokens=let_in.static_tokens,
+        anonymous=let_in.anonymous,
+        proxy_headers=let_in.proxy.headers if let_in.proxy is not None else STANDARD,
         issuer=issuer,
         bootstrap_tokens=bool(settings.enable_bootstrap_token_auth),
         authorization_modes=inputs.authorization_modes,
@@ -224,12 +222,12 @@ async def _retain(revision_log: PostgresLog) -> None:
         await trio.sleep(RETENTION_INTERVAL)
 
 
-async def _renew_certificates(pki: Pki, names: Names, client_ca: Path | None) -> None:
+async def _renew_certificates(pki: Pki, names: Names) -> None:
     """The listener notices a changed file by itself."""
     while True:
         await trio.sleep(CERTIFICATE_INTERVAL)
         try:
-            for name in await trio.to_thread.run_sync(lambda: pki.ensure(names, client_ca=client_ca)):
+            for name in await trio.to_thread.run_sync(pki.ensure, names):
                 log.info("Renewed certificate", extra={"certificate": name})
         except OperatorError as error:
             log.error("Certificates could not be renewed", extra={"err": str(error)})
@@ -282,18 +280,6 @@ def _names(settings: Settings, place: Place) -> Names:
     )
 
 
-def _static_tokens(settings: Settings) -> list[TokenAuthenticator]:
-    found: list[TokenAuthenticator] = []
-    if settings.token_auth_file is not None:
-        try:
-            found.append(StaticTokens(parse_token_file(settings.token_auth_file)))
-        except UnicodeDecodeError:
-            raise OperatorError(f"--token-auth-file: {settings.token_auth_file} is not UTF-8 text") from None
-        except TokenFileError as error:
-            raise OperatorError(f"--token-auth-file: {error}") from None
-    return found
-
-
 def _check_certificates(settings: Settings) -> None:
     """That the files given can be used; what is made in DATA_DIR/pki is checked there."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -304,14 +290,6 @@ def _check_certificates(settings: Settings) -> None:
         except ssl.SSLError as error:
             why = f"{certificate} and {key} are no certificate (PEM) and its key: {error.reason or error}"
             raise OperatorError(f"--tls-cert-file, --tls-private-key-file: {why}") from None
-    for flag, authorities in (("client-ca-file", settings.client_ca_file), ("root-ca-file", settings.root_ca_file)):
-        if authorities is None:
-            continue
-        try:
-            context.load_verify_locations(authorities)
-        except ssl.SSLError as error:
-            reason = error.reason or str(error)
-            raise OperatorError(f"--{flag}: {authorities} holds no certificates (PEM): {reason}") from None
 
 
 def _try_port(bound: IPAddress, port: int) -> int:

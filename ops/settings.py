@@ -1,4 +1,5 @@
-"""All settings: one table, from which command line, config file and docs/settings.md follow, and the Settings record.
+"""All settings: tables (settings_flags/), from which command line, config file and docs/settings.md follow, and the
+Settings record.
 
 Flags are named as kube-apiserver's where the notion is the same. Precedence: flag, then config file, then environment
 (DATABASE_URL only), then default. A wrong value, an unknown name or a missing file is an OperatorError that says in one
@@ -19,6 +20,7 @@ import yaml
 
 from kubechronicle.ops import settings_types as types
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.settings_flags import FLAGS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,13 @@ class Settings:
     service_account_max_token_expiration: types.Seconds
     service_account_extend_token_expiration: types.Switch
     api_audiences: types.Names | None
+    anonymous_auth: types.Switch | None
+    requestheader_client_ca_file: types.ReadableFile | None
+    requestheader_allowed_names: types.Names | None
+    requestheader_username_headers: types.Names | None
+    requestheader_uid_headers: types.Names | None
+    requestheader_group_headers: types.Names | None
+    requestheader_extra_headers_prefix: types.Names | None
     authorization_mode: types.Names
     database_url: types.DatabaseURL | None
     data_dir: types.Directory
@@ -58,175 +67,6 @@ class Settings:
     shutdown_delay_duration: types.Seconds
     v: types.Count
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    """One setting. ``default`` as an operator would write it, "" for none; ``placeholder`` is its value in --help.
-
-    ``repeatable``: given several times on the command line, its values count as one list. ``switch``: without a value
-    it means true."""
-
-    name: str
-    placeholder: str
-    default: str
-    help: str
-    environment: str = ""
-    repeatable: bool = False
-    switch: bool = False
-
-    @property
-    def field(self) -> str:
-        return self.name.replace("-", "_")
-
-
-FLAGS = (
-    Flag(
-        name="bind-address", placeholder="IP", default="0.0.0.0",
-        help="The address to listen on; 0.0.0.0 and :: mean all.",
-    ),
-    Flag(
-        name="secure-port", placeholder="PORT", default="6443",
-        help="The port to serve HTTPS on; 0 takes a free one, told in the first line of output and admin.kubeconfig.",
-    ),
-    Flag(
-        name="advertise-address", placeholder="IP", default="",
-        help="The address at which the cluster reaches this server: the endpoint of the Service `kubernetes`. "
-        "Default: --bind-address, or if that is all addresses, the one of the default route.",
-    ),
-    Flag(
-        name="external-hostname", placeholder="NAME", default="",
-        help="A further name clients use for this server; its serving certificate is valid for it.",
-    ),
-    Flag(
-        name="tls-cert-file", placeholder="FILE", default="",
-        help="Serving certificate (PEM), with intermediates after it. Default: one made in DATA_DIR/pki.",
-    ),
-    Flag(
-        name="tls-private-key-file", placeholder="FILE", default="",
-        help="The private key of --tls-cert-file.",
-    ),
-    Flag(
-        name="client-ca-file", placeholder="FILE", default="",
-        help="Authorities (PEM) whose client certificates are believed, beside the one in DATA_DIR/pki: "
-        "the common name is the user, the organizations are the groups.",
-    ),
-    Flag(
-        name="root-ca-file", placeholder="FILE", default="",
-        help="Authorities (PEM) by which pods know this server: the ConfigMap kube-root-ca.crt of every namespace. "
-        "Default: --tls-cert-file if given, else the one in DATA_DIR/pki. Servers on one database need the same file, "
-        "with the authorities of all of them, or must share one authority.",
-    ),
-    Flag(
-        name="token-auth-file", placeholder="FILE", default="",
-        help='Static bearer tokens, one a line: token,user,uid,"group1,group2".',
-    ),
-    Flag(
-        name="enable-bootstrap-token-auth", placeholder="true|false", default="false", switch=True,
-        help="Let nodes in with bootstrap tokens: Secrets of type bootstrap.kubernetes.io/token in kube-system.",
-    ),
-    Flag(
-        name="service-account-issuer", placeholder="LIST", repeatable=True,
-        default="https://kubernetes.default.svc.cluster.local",
-        help="Who issues service account tokens: an https URL. The first signs; tokens of the others are believed, "
-        "too, so that an issuer can be replaced while its tokens are about.",
-    ),
-    Flag(
-        name="service-account-signing-key-file", placeholder="FILE", default="",
-        help="The private key (PEM; RSA, or ECDSA on P-256, P-384 or P-521) that signs service account tokens. "
-        "Servers that share a database need the same one. Default: one made in DATA_DIR/pki.",
-    ),
-    Flag(
-        name="service-account-key-file", placeholder="LIST", default="", repeatable=True,
-        help="Keys (PEM; public ones, or private ones, or certificates) whose service account tokens are believed, "
-        "beside the one that signs: those it replaces, or is to be replaced with.",
-    ),
-    Flag(
-        name="service-account-jwks-uri", placeholder="URL", default="",
-        help="Where verifiers find the keys, as /.well-known/openid-configuration tells them. "
-        "Default: /openid/v1/jwks of this server.",
-    ),
-    Flag(
-        name="service-account-max-token-expiration", placeholder="DURATION", default="0s",
-        help="How long a service account token lasts at most, whatever is asked for, 1h or more; 0s: no limit.",
-    ),
-    Flag(
-        name="service-account-extend-token-expiration", placeholder="true|false", default="true", switch=True,
-        help="Let a pod's token last a year where nobody said how long it should, for programs that read it only once.",
-    ),
-    Flag(
-        name="api-audiences", placeholder="LIST", default="", repeatable=True,
-        help="What this server calls itself in the audiences of tokens, comma-separated. "
-        "Default: --service-account-issuer.",
-    ),
-    Flag(
-        name="authorization-mode", placeholder="LIST", default="Node,RBAC",
-        help="Who decides what a user may do, comma-separated, asked in the order given. There are AlwaysAllow, "
-        "AlwaysDeny, Node and RBAC.",
-    ),
-    Flag(
-        name="database-url", placeholder="URL", default="", environment="DATABASE_URL",
-        help="The Postgres that holds the log, as postgresql://user:password@host:5432/database. "
-        "Default: one of our own, run in DATA_DIR/postgres.",
-    ),
-    Flag(
-        name="data-dir", placeholder="DIR", default="./data",
-        help="Where certificates, admin.kubeconfig and the embedded Postgres are kept; made if missing.",
-    ),
-    Flag(
-        name="service-cluster-ip-range", placeholder="CIDR", default="10.0.0.0/24",
-        help="The range of cluster IPs; its first address is that of the Service `kubernetes`. For dual-stack two, "
-        "comma-separated, one of IPv4 and one of IPv6, the primary first. More can be added as ServiceCIDR objects.",
-    ),
-    Flag(
-        name="service-node-port-range", placeholder="PORTS", default="30000-32767",
-        help="The ports of the nodes that Services of type NodePort and LoadBalancer get, both ends included.",
-    ),
-    Flag(
-        name="runtime-config", placeholder="LIST", default="", repeatable=True,
-        help="API versions to serve or not to serve, comma-separated: GROUP/VERSION=true or =false (v1 for the core "
-        "group), GROUP/VERSION/RESOURCE=…, api/all=…, api/ga=…, api/beta=…, api/alpha=…; the narrower wins. Off by "
-        "default: autoscaling/v2beta1, autoscaling/v2beta2, batch/v1beta1, policy/v1beta1, discovery.k8s.io/v1beta1.",
-    ),
-    Flag(
-        name="controllers", placeholder="LIST", default="*",
-        help="Control loops to run, comma-separated: * means all, NAME adds one, -NAME leaves one out; empty: none.",
-    ),
-    Flag(
-        name="enable-admission-plugins", placeholder="LIST", default="",
-        help="Admission plugins to run beside those that run by default, comma-separated: DenyServiceExternalIPs.",
-    ),
-    Flag(
-        name="disable-admission-plugins", placeholder="LIST", default="",
-        help="Admission plugins not to run though they do by default, comma-separated: NamespaceLifecycle, "
-        "LimitRanger, ServiceAccount, TaintNodesByCondition, PodSecurity, Priority, DefaultTolerationSeconds, "
-        "DefaultStorageClass, StorageObjectInUseProtection, PersistentVolumeClaimResize, RuntimeClass, "
-        "DefaultIngressClass, PodTopologyLabels.",
-    ),
-    Flag(
-        name="request-timeout", placeholder="DURATION", default="1m0s",
-        help="How long a request other than a watch may take.",
-    ),
-    Flag(
-        name="min-request-timeout", placeholder="SECONDS", default="1800",
-        help="How long at least a watch is kept open that asks for no time; up to twice as long, drawn for each.",
-    ),
-    Flag(
-        name="max-requests-inflight", placeholder="N", default="400",
-        help="Reads at once, beyond which clients are told to come back later (429); 0: no limit.",
-    ),
-    Flag(
-        name="max-mutating-requests-inflight", placeholder="N", default="200",
-        help="Writes at once, likewise.",
-    ),
-    Flag(
-        name="shutdown-delay-duration", placeholder="DURATION", default="0s",
-        help="How long to go on serving after SIGTERM with /readyz failing, so that load balancers look elsewhere.",
-    ),
-    Flag(
-        name="v", placeholder="N", default="0",
-        help="How much to log, 0 to 10.",
-    ),
-)  # fmt: skip
 
 BY_NAME = {flag.name: flag for flag in FLAGS}
 CONTROLLERS_EMPTY = "controllers"  # the one flag whose empty value means something other than its default

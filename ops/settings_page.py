@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubechronicle.ops.settings import FLAGS
+from kubechronicle.ops.settings_flags import FLAGS
 
 HEADING = """\
 # Settings

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import trio
+from certificates import CA
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from kubechronicle.actors.admission import plugins
@@ -38,6 +39,7 @@ from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.serve_config import ServeConfig
 from kubechronicle.ops.assembly import Assembly, Plan, assemble
 
+CLIENT_CA = CA("clients")
 ADMIN, JOE = "token-of-admin", "token-of-joe"
 USERS = {
     hashlib.sha256(ADMIN.encode()).digest(): User(name="admin", uid="1", groups=("system:masters",)),
@@ -222,7 +224,7 @@ def plan(
         advertised=Advertised(address=address, port=6443),
         services=services,
         http=HttpSettings(server_address=f"{address}:6443", server_version="0.1", **settings),
-        authenticators=[ClientCertificates()],
+        authenticators=[ClientCertificates(CLIENT_CA.bundle)],
         static_tokens=[StaticTokens(USERS)],
         issuer=issuer,
         bootstrap_tokens=bootstrap_tokens,

@@ -15,11 +15,20 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kubechronicle.http.authentication.anonymous import Anonymous
-from kubechronicle.http.authentication.bearer import bearer_token, is_other_scheme, subprotocol_token
+from kubechronicle.http.authentication.bearer import (
+    SUBPROTOCOL,
+    SUBPROTOCOL_FIELD,
+    bearer_token,
+    is_other_scheme,
+    subprotocol_token,
+)
+from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, NotSeen, Rejected, User, authenticated
 from kubechronicle.http.messages import Request
 
 INVALID: Final = "invalid bearer token"
+
+_SUBPROTOCOLS: Final = frozenset({SUBPROTOCOL_FIELD})
 
 
 class Authenticator(Protocol):
@@ -50,7 +59,8 @@ class Identified:
 
 class AuthenticationChain:
     """``tokens``: static file, service accounts, bootstrap tokens, JWT issuers, webhook, in this order.
-    ``audiences``: what this server calls itself where tokens say for whom they are (--api-audiences)."""
+    ``audiences``: what this server calls itself where tokens say for whom they are (--api-audiences). ``proxy``: the
+    fields that mean something from an authenticating proxy."""
 
     def __init__(
         self,
@@ -59,14 +69,27 @@ class AuthenticationChain:
         *,
         audiences: Sequence[str] = (),
         anonymous: Anonymous | None = None,
+        proxy: ProxyHeaders = STANDARD,
     ) -> None:
         self._authenticators = tuple(authenticators)
         self._tokens = tuple(tokens)
         self._audiences = tuple(audiences)
         self._anonymous = anonymous if anonymous is not None else Anonymous()
+        self._credentials = STANDARD.fields | proxy.fields | {"authorization"}
+        self._credential_prefixes = (*STANDARD.extra_prefix, *proxy.extra_prefix)
 
     def authenticate(self, request: Request) -> User:
-        """Raises Rejected; NotSeen if that may be different once the views have caught up; Unanswered."""
+        """Who asks. The credentials are taken off the request, so that nobody further in sees or logs them.
+        Raises Rejected; NotSeen if that may be different once the views have caught up; Unanswered."""
+        user = self._identify(request)
+        request.headers.remove(self._credentials, self._credential_prefixes)
+        websocket = request.websocket
+        if websocket is not None and any(each.startswith(SUBPROTOCOL) for each in websocket.subprotocols):
+            websocket.withdraw(SUBPROTOCOL)
+            request.headers.remove(_SUBPROTOCOLS)
+        return user
+
+    def _identify(self, request: Request) -> User:
         rejected: Rejected | None = None
         for authenticator in self._authenticators:
             try:

@@ -9,6 +9,8 @@ ANONYMOUS = "system:anonymous"
 GROUP_UNAUTHENTICATED = "system:unauthenticated"
 GROUP_AUTHENTICATED = "system:authenticated"
 GROUP_MASTERS = "system:masters"
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+"""Key of ``extra``: which certificate or token somebody showed, in words that are no secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,66 +1,123 @@
-"""Client certificates: the common name is the user, each organization a group (Kubernetes' convention).
+"""Client certificates: the common name is the user, each organization a group, the attribute 1.3.6.1.4.1.57683.2 the
+uid (k8s.io/apiserver, authentication/request/x509).
 
-The TLS layer has verified the chain against --client-ca-file and the dates at the handshake. Dates are checked again
-here for each request, because a connection may outlive its certificate, and so is the key usage, which OpenSSL's
-server side checks only when the extension says otherwise.
+The TLS layer has verified the chain against all authorities when the connection was made. Here it is verified for each
+request against those for client certificates as they are now, because a connection may outlive its certificate, and its
+authority. What was found is remembered until the authorities change or a certificate of the chain expires.
 """
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections import OrderedDict
-from datetime import UTC, datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 from cryptography import x509
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from kubechronicle.http.authentication.user import Rejected, User
+from kubechronicle.http.authentication.authorities import Bundle, chain_to, validity
+from kubechronicle.http.authentication.user import CREDENTIAL_ID, Rejected, User
 from kubechronicle.http.messages import Request
 
-# Parsed certificates kept, by their DER bytes: one per connected client, a few hundred bytes each.
+UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")
+# Certificates remembered: one per connected client, a few hundred bytes each.
 CACHE_SIZE = 4096
+# Seconds for which a certificate that led nowhere is not looked at again: it may only not be in force yet.
+PAUSE: Final = 10.0
 
 
-class ClientCertificates:
-    def __init__(self) -> None:
-        self._parsed: OrderedDict[bytes, tuple[User, float, float]] = OrderedDict()
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """``certificate`` None: it leads nowhere. Good from ``begins`` to ``ends``, while ``bundle`` is in force."""
 
-    def authenticate(self, request: Request) -> User | None:
-        """The certificate's user; None without a certificate. Rejected: expired, not yet valid, or not for clients."""
+    bundle: Bundle
+    certificate: Shown | None
+    begins: float
+    ends: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a good certificate says. ``user`` None: nobody, though it is good; ``name``: the common name, or ""."""
+
+    name: str
+    user: User | None
+
+
+class VerifiedCertificates:
+    """Certificates that lead to one of the authorities ``trusted`` at the moment of a request."""
+
+    def __init__(self, trusted: Callable[[], Bundle], *, clock: Callable[[], float] = time.time) -> None:
+        self._trusted = trusted
+        self._clock = clock
+        self._known: OrderedDict[bytes | tuple[bytes, ...], _Found] = OrderedDict()
+
+    def shown(self, request: Request) -> Shown | None:
+        """What the request's certificate says; None without one. Rejected: it does not lead to these authorities."""
         der = request.peer_certificate
         if der is None:
             return None
-        known = self._parsed.get(der)
-        if known is None:
-            known = self._parse(der)
-            self._parsed[der] = known
-            if len(self._parsed) > CACHE_SIZE:
-                self._parsed.popitem(last=False)
-        user, not_before, not_after = known
-        if not not_before <= datetime.now(UTC).timestamp() <= not_after:
+        # A chain's end alone does not tell the chain: whoever sends half of it must not spoil it for others.
+        key = (der, *request.peer_intermediates) if request.peer_intermediates else der
+        bundle, now = self._trusted(), self._clock()
+        known = self._known.get(key)
+        if known is None or known.bundle is not bundle or not known.begins <= now <= known.ends:
+            known = _look(bundle, der, request.peer_intermediates, now)
+            self._known[key] = known
+            if len(self._known) > CACHE_SIZE:
+                self._known.popitem(last=False)
+        if known.certificate is None:
             raise Rejected
-        return user
-
-    @staticmethod
-    def _parse(der: bytes) -> tuple[User, float, float]:
-        try:
-            certificate = x509.load_der_x509_certificate(der)
-            subject = certificate.subject
-            names = [str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-            groups = tuple(str(name.value) for name in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME))
-        except ValueError as error:
-            raise Rejected from error
-        if not names or not names[-1] or not _for_clients(certificate):
-            raise Rejected
-        return (
-            User(name=names[-1], groups=groups),
-            certificate.not_valid_before_utc.timestamp(),
-            certificate.not_valid_after_utc.timestamp(),
-        )
+        return known.certificate
 
 
-def _for_clients(certificate: x509.Certificate) -> bool:
+def _look(bundle: Bundle, der: bytes, intermediates: tuple[bytes, ...], now: float) -> _Found:
     try:
-        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return False
-    return ExtendedKeyUsageOID.CLIENT_AUTH in usage or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usage
+        leaf = x509.load_der_x509_certificate(der)
+        others = [x509.load_der_x509_certificate(each) for each in intermediates]
+        chain = chain_to(bundle.certificates, leaf, others, now)
+        shown = _read(leaf, der) if chain is not None else None
+    except ValueError:
+        chain = shown = None
+    if chain is None or shown is None:
+        return _Found(bundle, None, now, now + PAUSE)
+    begins, ends = zip(*map(validity, chain), strict=True)
+    return _Found(bundle, shown, max(begins), min(ends))
+
+
+def _read(certificate: x509.Certificate, der: bytes) -> Shown:
+    """ValueError: what can't be read."""
+    subject = certificate.subject
+    names = [name.value for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    groups = [name.value for name in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    uids = [name.value for name in subject.get_attributes_for_oid(UID)]
+    name = names[-1] if names else ""
+    texts = tuple(group for group in groups if isinstance(group, str))
+    if not isinstance(name, str) or not name:
+        return Shown("", None)
+    if len(uids) > 1 or not all(isinstance(uid, str) and uid for uid in uids):
+        return Shown(name, None)
+    extra = {CREDENTIAL_ID: (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)}
+    return Shown(name, User(name=name, uid=str(uids[0]) if uids else "", groups=texts, extra=extra))
+
+
+class ClientCertificates:
+    """The authenticator. ``trusted``: the authorities for clients, as they are now; ``clock``: seconds since the
+    epoch."""
+
+    def __init__(self, trusted: Callable[[], Bundle], *, clock: Callable[[], float] = time.time) -> None:
+        self._certificates = VerifiedCertificates(trusted, clock=clock)
+
+    def authenticate(self, request: Request) -> User | None:
+        """The certificate's user; None without a certificate. Rejected: it is no client's certificate in force, or says
+        nobody. (kube-apiserver takes whoever shows one without a common name for anonymous; who shows a certificate
+        wants to be somebody.)"""
+        shown = self._certificates.shown(request)
+        if shown is None:
+            return None
+        if shown.user is None:
+            raise Rejected
+        return shown.user

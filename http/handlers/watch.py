@@ -87,7 +87,8 @@ async def watch(
     stream = WatchStream(watching, encoder, metrics, ends=ends, bookmarks=asked.allow_watch_bookmarks, drain=drain)
     if request.websocket is not None:
         text = form.media_type == JSON
-        await request.websocket.accept()
+        # A browser gives up when none of the subprotocols it offers is chosen; that of a token is not among them.
+        await request.websocket.accept(next(iter(request.websocket.subprotocols), None))
         await send_stream(request, _messages(stream, text=text), text=text)
         return SWITCHED
     return Response(200, [("content-type", form.stream_content_type), CACHE_CONTROL], stream)

@@ -281,7 +281,7 @@ def wire(nursery: trio.Nursery, authority: Authority, server_files: tuple[Path, 
         config = ServeConfig(
             tls_cert_file=str(server_files[0]),
             tls_private_key_file=str(server_files[1]),
-            client_ca_file=str(authority.file),
+            client_ca_files=(str(authority.file),),
             limits=Limits(**{"reap_interval": 0.02, **limits}),
         )
         server: Server = await nursery.start(partial(serve, answering(app), config))

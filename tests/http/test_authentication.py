@@ -1,127 +1,24 @@
-"""Who asks: client certificates, the token file, the chain's rules, and what everybody may ask for."""
+"""Who asks: the token file, the chain's rules, and what everybody may ask for."""
 
 from __future__ import annotations
 
-import datetime
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from in_process import ADMIN, JOE, open_server
+from in_process import ADMIN, CLIENT_CA, JOE, open_server
 from trio.testing import MockClock
 
 from kubechronicle.http.authentication.bearer import bearer_token
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, Rejected, User
-from kubechronicle.http.authentication.x509 import CACHE_SIZE, ClientCertificates
 from kubechronicle.http.messages import Request
-
-KEY = ec.generate_private_key(ec.SECP256R1())
-DAY = datetime.timedelta(days=1)
-CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
-
-
-def certificate(
-    *subject: tuple[x509.ObjectIdentifier, str], usage: Any = (CLIENT,), start: float = -1, end: float = 1
-) -> bytes:
-    """DER; ``start`` and ``end`` in days from now."""
-    now = datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(oid, value) for oid, value in subject])
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ca")]))
-        .public_key(KEY.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now + start * DAY)
-        .not_valid_after(now + end * DAY)
-    )
-    if usage is not None:
-        builder = builder.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
-    return builder.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
 
 
 def asking(der: bytes | None = None, authorization: str = "") -> Request:
     headers = {"authorization": authorization} if authorization else {}
     return Request.of("GET", "/api", headers=headers, peer_certificate=der)
-
-
-# -- client certificates --------------------------------------------------------------------------------------------
-
-
-def test_the_common_name_is_the_user_and_organizations_are_groups() -> None:
-    der = certificate(
-        (NameOID.ORGANIZATION_NAME, "system:masters"), (NameOID.ORGANIZATION_NAME, "ops"), (NameOID.COMMON_NAME, "jane")
-    )
-    authenticator = ClientCertificates()
-    for _ in range(2):  # the second time from the cache
-        assert authenticator.authenticate(asking(der)) == User(name="jane", groups=("system:masters", "ops"))
-
-
-def test_no_certificate_is_no_credential() -> None:
-    assert ClientCertificates().authenticate(asking()) is None
-
-
-@pytest.mark.parametrize(
-    "der",
-    [
-        certificate((NameOID.COMMON_NAME, "jane"), start=-2, end=-1),
-        certificate((NameOID.COMMON_NAME, "jane"), start=1, end=2),
-        certificate((NameOID.COMMON_NAME, "jane"), usage=[ExtendedKeyUsageOID.SERVER_AUTH]),
-        certificate((NameOID.COMMON_NAME, "jane"), usage=None),
-        certificate((NameOID.ORGANIZATION_NAME, "system:masters")),
-        b"",
-        b"not a certificate",
-        certificate((NameOID.COMMON_NAME, "jane"))[:-40],
-    ],
-    ids=["expired", "not yet valid", "for servers", "for nothing", "no common name", "empty", "garbage", "cut off"],
-)
-def test_wrong_certificates_are_rejected(der: bytes) -> None:
-    authenticator = ClientCertificates()
-    for _ in range(2):
-        with pytest.raises(Rejected):
-            authenticator.authenticate(asking(der))
-
-
-def test_a_certificate_for_any_use_will_do() -> None:
-    der = certificate((NameOID.COMMON_NAME, "jane"), usage=[ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE])
-    user = ClientCertificates().authenticate(asking(der))
-    assert user is not None
-    assert user.name == "jane"
-
-
-def test_a_connection_may_outlive_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kubechronicle.http.authentication import x509 as module
-
-    der = certificate((NameOID.COMMON_NAME, "jane"))
-    authenticator = ClientCertificates()
-    assert authenticator.authenticate(asking(der)) is not None
-
-    class Later(datetime.datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return datetime.datetime.now(tz) + 2 * DAY
-
-    monkeypatch.setattr(module, "datetime", Later)
-    with pytest.raises(Rejected):
-        authenticator.authenticate(asking(der))
-
-
-def test_parsed_certificates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kubechronicle.http.authentication import x509 as module
-
-    assert CACHE_SIZE >= 1000
-    monkeypatch.setattr(module, "CACHE_SIZE", 2)
-    authenticator = ClientCertificates()
-    for number in range(5):
-        authenticator.authenticate(asking(certificate((NameOID.COMMON_NAME, f"user{number}"))))
-    assert len(authenticator._parsed) == 2
 
 
 # -- the token file -------------------------------------------------------------------------------------------------
@@ -246,7 +143,7 @@ async def test_a_wrong_credential_is_401_whatever_is_asked_for(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    expired = certificate((NameOID.COMMON_NAME, "jane"), start=-2, end=-1)
+    expired = CLIENT_CA.client("jane", start=-2, end=-1)
     async with open_server() as server:
         for path in (*PUBLIC, "/api/v1/namespaces"):
             for request in ({"token": "wrong-one"}, {"token": "", "certificate": expired}):
@@ -260,7 +157,7 @@ async def test_a_wrong_credential_is_401_whatever_is_asked_for(
 
 
 async def test_masters_may_everything_and_others_nothing_yet(autojump_clock: MockClock) -> None:
-    master = certificate((NameOID.COMMON_NAME, "kim"), (NameOID.ORGANIZATION_NAME, "system:masters"))
+    master = CLIENT_CA.client("kim", "system:masters")
     async with open_server() as server:
         await server.get("/api/v1/namespaces", token=ADMIN)
         await server.get("/api/v1/namespaces", token="", certificate=master)
@@ -280,6 +177,6 @@ async def test_masters_may_everything_and_others_nothing_yet(autojump_clock: Moc
 
 async def test_a_certificate_counts_before_a_token(autojump_clock: MockClock) -> None:
     """As in kube-apiserver: the first authenticator that recognises its credential answers."""
-    master = certificate((NameOID.COMMON_NAME, "kim"), (NameOID.ORGANIZATION_NAME, "system:masters"))
+    master = CLIENT_CA.client("kim", "system:masters")
     async with open_server() as server:
         await server.get("/api/v1/namespaces", token=JOE, certificate=master)

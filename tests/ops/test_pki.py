@@ -43,7 +43,7 @@ def test_what_is_good_stays(made: pki.Pki) -> None:
 def test_private_keys_are_private(made: pki.Pki) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in made.directory.iterdir()}
     assert {modes[name] for name in ("ca.key", "apiserver.key", "admin.key")} == {0o600}
-    assert {modes[name] for name in ("ca.crt", "apiserver.crt", "client-ca.crt")} == {0o644}
+    assert {modes[name] for name in ("ca.crt", "apiserver.crt")} == {0o644}
     assert stat.S_IMODE(made.write_admin_kubeconfig(server="https://h:1").stat().st_mode) == 0o600
 
 
@@ -58,7 +58,7 @@ def test_a_handshake_with_both_certificates(made: pki.Pki) -> None:
     """In memory, the client verifying the name and the server the client."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(*made.serving_files)
-    server.load_verify_locations(made.client_ca_file)
+    server.load_verify_locations(made.ca_file)
     server.verify_mode = ssl.CERT_REQUIRED
     client = ssl.create_default_context(cafile=made.ca_file)
     client.load_cert_chain(made.directory / "admin.crt", made.directory / "admin.key")
@@ -115,13 +115,6 @@ def test_spoiled_files_are_told(made: pki.Pki, spoil: object, message: str) -> N
     spoil(made.directory)
     with pytest.raises(OperatorError, match=message):
         made.ensure(NAMES)
-
-
-def test_client_authorities_are_ours_and_the_given(made: pki.Pki, tmp_path: Path) -> None:
-    other = pki.Pki(tmp_path / "other")
-    other.ensure(NAMES)
-    made.ensure(NAMES, client_ca=other.ca_file)
-    assert made.client_ca_file.read_bytes() == made.ca_file.read_bytes() + other.ca_file.read_bytes()
 
 
 def test_kubeconfig_holds_everything(made: pki.Pki) -> None:

@@ -1,0 +1,104 @@
+"""Who is let in, as the settings say it: what of the authenticators can be made before the server is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kubechronicle.http.authentication.anonymous import Anonymous
+from kubechronicle.http.authentication.authorities import Authorities, Bundle
+from kubechronicle.http.authentication.chain import Authenticator, TokenAuthenticator
+from kubechronicle.http.authentication.request_header import STANDARD, AuthenticatingProxy, ProxyHeaders
+from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
+from kubechronicle.http.authentication.x509 import ClientCertificates
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.settings import Settings
+from kubechronicle.ops.settings_types import Names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetIn:
+    """``client_authorities`` and ``proxy``: what the cluster is told of how this server knows clients (None: nobody);
+    ``files``: all authorities the TLS layer has to believe."""
+
+    authenticators: Sequence[Authenticator] = ()
+    static_tokens: Sequence[TokenAuthenticator] = ()
+    anonymous: Anonymous = field(default_factory=Anonymous)
+    client_authorities: Authorities | None = None
+    proxy: AuthenticatingProxy | None = None
+    files: tuple[Path, ...] = ()
+
+
+def check(settings: Settings) -> None:
+    """What can be found wrong without starting anything. OperatorError."""
+    static_tokens(settings)
+    proxy_headers(settings)
+    for flag in ("client-ca-file", "requestheader-client-ca-file", "root-ca-file"):
+        file = getattr(settings, flag.replace("-", "_"))
+        if file is not None:
+            try:
+                Bundle.of(file.read_bytes())
+            except ValueError as error:
+                raise OperatorError(f"--{flag}: {file} holds no certificates (PEM): {error}") from None
+
+
+def let_in(settings: Settings, client_cas: Sequence[Path]) -> LetIn:
+    """``client_cas``: files with authorities of client certificates. OperatorError: one of them can't be used."""
+    try:
+        clients = Authorities(client_cas)
+    except (OSError, ValueError) as error:
+        raise OperatorError(f"cannot use {' and '.join(map(str, client_cas))}: {error}") from None
+    proxy, files = None, tuple(client_cas)
+    if settings.requestheader_client_ca_file is not None:
+        files = (*files, settings.requestheader_client_ca_file)
+        proxy = AuthenticatingProxy(
+            Authorities([settings.requestheader_client_ca_file]).current, proxy_headers(settings)
+        )
+    authenticators: list[Authenticator] = [proxy] if proxy is not None else []
+    return LetIn(
+        authenticators=[*authenticators, ClientCertificates(clients.current)],
+        static_tokens=static_tokens(settings),
+        anonymous=Anonymous(settings.anonymous_auth is None or bool(settings.anonymous_auth)),
+        client_authorities=clients,
+        proxy=proxy,
+        files=files,
+    )
+
+
+def proxy_headers(settings: Settings) -> ProxyHeaders:
+    """OperatorError: a name that no header field has."""
+    headers = ProxyHeaders(
+        username=_fields("username-headers", settings.requestheader_username_headers),
+        uid=_fields("uid-headers", settings.requestheader_uid_headers),
+        group=_fields("group-headers", settings.requestheader_group_headers),
+        extra_prefix=_fields("extra-headers-prefix", settings.requestheader_extra_headers_prefix),
+        allowed_names=_names(settings.requestheader_allowed_names),
+    )
+    if headers.uid and not set(STANDARD.uid) & set(headers.uid):
+        # kube-apiserver refuses it, too: extension API servers would not understand each other.
+        raise OperatorError("--requestheader-uid-headers: X-Remote-Uid must be among them")
+    return headers
+
+
+def _names(given: Names | None) -> tuple[str, ...]:
+    return given.names if given is not None else ()
+
+
+def _fields(flag: str, given: Names | None) -> tuple[str, ...]:
+    names = tuple(name.strip().lower() for name in _names(given))
+    if not all(names):
+        raise OperatorError(f"--requestheader-{flag}: a name must not be empty")
+    return names
+
+
+def static_tokens(settings: Settings) -> list[TokenAuthenticator]:
+    """The tokens of --token-auth-file. OperatorError."""
+    if settings.token_auth_file is None:
+        return []
+    try:
+        return [StaticTokens(parse_token_file(settings.token_auth_file))]
+    except UnicodeDecodeError:
+        raise OperatorError(f"--token-auth-file: {settings.token_auth_file} is not UTF-8 text") from None
+    except TokenFileError as error:
+        raise OperatorError(f"--token-auth-file: {error}") from None

@@ -1,0 +1,83 @@
+"""Flags: who is let in."""
+
+from kubechronicle.ops.settings_flags.flag import Flag
+
+FLAGS = (
+    Flag(
+        name="client-ca-file", placeholder="FILE", default="",
+        help="Authorities (PEM) whose client certificates are believed, beside the one in DATA_DIR/pki: "
+        "the common name is the user, the organizations are the groups. Read again when it changes.",
+    ),
+    Flag(
+        name="token-auth-file", placeholder="FILE", default="",
+        help='Static bearer tokens, one a line: token,user,uid,"group1,group2".',
+    ),
+    Flag(
+        name="enable-bootstrap-token-auth", placeholder="true|false", default="false", switch=True,
+        help="Let nodes in with bootstrap tokens: Secrets of type bootstrap.kubernetes.io/token in kube-system.",
+    ),
+    Flag(
+        name="service-account-issuer", placeholder="LIST", repeatable=True,
+        default="https://kubernetes.default.svc.cluster.local",
+        help="Who issues service account tokens: an https URL. The first signs; tokens of the others are believed, "
+        "too, so that an issuer can be replaced while its tokens are about.",
+    ),
+    Flag(
+        name="service-account-signing-key-file", placeholder="FILE", default="",
+        help="The private key (PEM; RSA, or ECDSA on P-256, P-384 or P-521) that signs service account tokens. "
+        "Servers that share a database need the same one. Default: one made in DATA_DIR/pki.",
+    ),
+    Flag(
+        name="service-account-key-file", placeholder="LIST", default="", repeatable=True,
+        help="Keys (PEM; public ones, or private ones, or certificates) whose service account tokens are believed, "
+        "beside the one that signs: those it replaces, or is to be replaced with.",
+    ),
+    Flag(
+        name="service-account-jwks-uri", placeholder="URL", default="",
+        help="Where verifiers find the keys, as /.well-known/openid-configuration tells them. "
+        "Default: /openid/v1/jwks of this server.",
+    ),
+    Flag(
+        name="service-account-max-token-expiration", placeholder="DURATION", default="0s",
+        help="How long a service account token lasts at most, whatever is asked for, 1h or more; 0s: no limit.",
+    ),
+    Flag(
+        name="service-account-extend-token-expiration", placeholder="true|false", default="true", switch=True,
+        help="Let a pod's token last a year where nobody said how long it should, for programs that read it only once.",
+    ),
+    Flag(
+        name="api-audiences", placeholder="LIST", default="", repeatable=True,
+        help="What this server calls itself in the audiences of tokens, comma-separated. "
+        "Default: --service-account-issuer.",
+    ),
+    Flag(
+        name="anonymous-auth", placeholder="true|false", default="", switch=True,
+        help="Let requests without a credential in, as system:anonymous. Default: true, or what the "
+        "AuthenticationConfiguration says; only one of the two may say it.",
+    ),
+    Flag(
+        name="requestheader-client-ca-file", placeholder="FILE", default="",
+        help="Authorities (PEM) of authenticating proxies: who shows a certificate of theirs tells in header fields "
+        "who asks. Read again when it changes.",
+    ),
+    Flag(
+        name="requestheader-allowed-names", placeholder="LIST", default="", repeatable=True,
+        help="The common names an authenticating proxy's certificate may have, comma-separated. Default: any.",
+    ),
+    Flag(
+        name="requestheader-username-headers", placeholder="LIST", default="", repeatable=True,
+        help="Header fields in which a proxy tells the user, the first that is there counts: X-Remote-User.",
+    ),
+    Flag(
+        name="requestheader-uid-headers", placeholder="LIST", default="", repeatable=True,
+        help="Header fields in which a proxy tells the user's uid: X-Remote-Uid.",
+    ),
+    Flag(
+        name="requestheader-group-headers", placeholder="LIST", default="", repeatable=True,
+        help="Header fields in which a proxy tells the user's groups: X-Remote-Group.",
+    ),
+    Flag(
+        name="requestheader-extra-headers-prefix", placeholder="LIST", default="", repeatable=True,
+        help="How header fields begin in which a proxy tells more of the user: X-Remote-Extra-.",
+    ),
+)  # fmt: skip

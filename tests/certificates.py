@@ -1,0 +1,95 @@
+"""Certificate authorities for tests, and certificates of every kind: good, expired, for something else, nonsense."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from kubechronicle.http.authentication.authorities import Bundle
+
+DAY = datetime.timedelta(days=1)
+CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
+CN, O = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME  # noqa: E741 - as everybody calls it
+Subject = tuple[x509.ObjectIdentifier, str]
+
+
+def subject_of(user: str, *groups: str) -> list[Subject]:
+    return [*((O, group) for group in groups), (CN, user)]
+
+
+class CA:
+    """An authority; ``parent`` None: it signs itself."""
+
+    def __init__(self, name: str, *, parent: CA | None = None, days: float = 1, **options: Any) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(CN, name)])
+        issuer = parent if parent is not None else self
+        self.certificate = issuer.sign([(CN, name)], self.key, end=days, usage=None, authority=True, **options)
+        self.pem = self.certificate.public_bytes(Encoding.PEM)
+        self.der = self.certificate.public_bytes(Encoding.DER)
+
+    def sign(
+        self,
+        subject: Sequence[Subject],
+        key: Any,
+        *,
+        usage: Sequence[x509.ObjectIdentifier] | None = (CLIENT,),
+        start: float = -1,
+        end: float = 1,
+        authority: bool | None = False,
+        length: int | None = None,
+        extensions: Sequence[tuple[x509.ExtensionType, bool]] = (),
+    ) -> x509.Certificate:
+        """``start`` and ``end`` in days from now; ``authority`` None: it does not say."""
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(oid, value) for oid, value in subject]))
+            .issuer_name(self.name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now + start * DAY)
+            .not_valid_after(now + end * DAY)
+        )
+        if usage is not None:
+            builder = builder.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+        if authority is not None:
+            builder = builder.add_extension(x509.BasicConstraints(authority, length), critical=True)
+        for extension, critical in extensions:
+            builder = builder.add_extension(extension, critical=critical)
+        return builder.sign(self.key, hashes.SHA256())
+
+    def issue(self, *subject: Subject, **options: Any) -> bytes:
+        """DER of a certificate nobody needs the key of; options as of ``sign``."""
+        return self.sign(subject, self.key, **options).public_bytes(Encoding.DER)
+
+    def client(self, user: str, *groups: str, **options: Any) -> bytes:
+        """DER of a client certificate."""
+        return self.issue(*subject_of(user, *groups), **options)
+
+    def bundle(self) -> Bundle:
+        """As of Authorities.current."""
+        return _BUNDLES.setdefault(self.pem, Bundle.of(self.pem))
+
+    def files(
+        self, folder: Path, name: str, *subject: Subject, chain: Sequence[CA] = (), **options: Any
+    ) -> tuple[Path, Path]:
+        """A certificate, with the certificates of ``chain`` after it, and its key, as files for a TLS client or
+        server."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = self.sign(subject, key, **options).public_bytes(Encoding.PEM)
+        files = folder / f"{name}.crt", folder / f"{name}.key"
+        files[0].write_bytes(certificate + b"".join(each.pem for each in chain))
+        files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        return files
+
+
+_BUNDLES: dict[bytes, Bundle] = {}
