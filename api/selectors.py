@@ -37,6 +37,7 @@ __all__ = [
     "Requirement",
     "custom_fields",
     "describe",
+    "field_terms",
     "label_selector_problem",
     "parse_field_selector",
     "parse_label_selector",
@@ -155,14 +156,19 @@ def parse_field_selector(text: str, rt: ResourceType) -> FieldSelector:
     return parsed
 
 
+def field_terms(text: str) -> list[FieldTerm] | None:
+    """Return a selector's terms, None if it is malformed. For authorization, which comes before the kind is looked at.
+    """
+    try:
+        return list(_field_terms(text, selectable.DEFAULT))
+    except SelectorSyntaxError:
+        return None
+
+
 def value_required(text: str, field: str) -> str:
     """Return the one value of a field that a selector lets through, "" if it names none or is malformed. For
-    authorization, which comes before the kind is looked at."""
-    try:
-        terms = list(_field_terms(text, selectable.DEFAULT))
-    except SelectorSyntaxError:
-        return ""
-    for term in terms:
+    authorization, too."""
+    for term in field_terms(text) or ():
         if term.field == field and term.equal:
             return term.value
     return ""

@@ -13,15 +13,17 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import trio
 
-from kubechronicle.actors.questions import decided
+from kubechronicle.actors.questions import Unanswered, decided
 from kubechronicle.api import status
+from kubechronicle.api.field_errors import go_quote
 from kubechronicle.api.names import path_segment
 from kubechronicle.api.selectors import value_required
 from kubechronicle.api.status import StatusError
-from kubechronicle.http.answers import status_response
+from kubechronicle.http.answers import CACHE_CONTROL, status_response
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.user import GROUP_MASTERS, NotSeen, Rejected, User
 from kubechronicle.http.authorization import impersonation
@@ -40,6 +42,7 @@ Next = Callable[[Request], Awaitable[Response]]
 # Bounds of what a client may ask of a request's time-out (?timeout=), as kube-apiserver's WithRequestDeadline.
 LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
 READ_VERBS = frozenset({"get", "list", "watch"})
+SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
 # Characters of all warnings of an answer, and of one where that is too much (kube-apiserver's WithWarningRecorder).
 MAX_WARNINGS = 4 * 1024
 MAX_CUT_WARNING = 256
@@ -247,7 +250,7 @@ def impersonate(services: Services, following: Next) -> Next:
             wanted = impersonation.wanted_user(request.headers)
             if wanted is not None:
                 requestor = context.user
-                context.user = impersonation.impersonate(chain, requestor, wanted, context.info)
+                context.user = await decided(partial(impersonation.impersonate, chain, requestor, wanted, context.info))
                 context.impersonator = requestor.name
         return await following(request)
 
@@ -288,8 +291,13 @@ def authorize(services: Services, following: Next) -> Next:
     async def filtered(request: Request) -> Response:
         context = request.attached(Context)
         info = _authorized_as(context)
-        verdict = chain.decide(context.user, info)
+        try:
+            verdict = chain.decide(context.user, info)
+        except Unanswered:
+            verdict = await decided(partial(chain.decide, context.user, info))
         if verdict.decision is not Decision.ALLOW:
+            if verdict.error:
+                return _undecided(request, verdict.error)
             why = forbidden_message(context.user, info, verdict.reason)
             raise status.forbidden(info.group_resource if info.is_resource else "", info.name, why)
         return await following(request)
@@ -297,15 +305,26 @@ def authorize(services: Services, following: Next) -> Next:
     return filtered
 
 
+def _undecided(request: Request, why: str) -> Response:
+    """An authorizer failed and nobody allowed the request: no Status, but the text of responsewriters.InternalError,
+    without what could be taken for HTML."""
+    uri = f"{request.raw_path}?{request.query_string}" if request.query_string else request.raw_path
+    text = f"Internal Server Error: {go_quote(uri)}: {why}\n".replace("&", "&amp;").replace("<", "&lt;")
+    headers = [("content-type", "text/plain; charset=utf-8"), CACHE_CONTROL, ("x-content-type-options", "nosniff")]
+    return Response(500, headers, text.replace(">", "&gt;").encode())
+
+
 def _authorized_as(context: Context) -> RequestInfo:
-    """A list or watch of one object by name needs the right to that object alone (RequestInfo resolver of
-    k8s.io/apiserver)."""
+    """What is asked of many objects, with its selectors; a list or watch of one object by name needs the right to that
+    object alone (RequestInfo resolver of k8s.io/apiserver)."""
     info = context.info
-    selector = context.query.get("fieldSelector")
-    if info.name or not selector or info.verb not in ("list", "watch", "deletecollection"):
+    if info.verb not in SELECTING_VERBS or info.deprecated_watch or not info.is_resource:
         return info
-    name = value_required(selector, "metadata.name") if info.verb != "deletecollection" else ""
-    return replace(info, name="" if path_segment(name) else name, field_selector=selector)
+    fields, labels = context.query.get("fieldSelector"), context.query.get("labelSelector")
+    if not fields and not labels:
+        return info
+    name = value_required(fields, "metadata.name") if info.verb != "deletecollection" else ""
+    return replace(info, name="" if path_segment(name) else name, field_selector=fields, label_selector=labels)
 
 
 def limit_time(services: Services, following: Next) -> Next:
@@ -364,11 +383,11 @@ FILTERS: tuple[Filter, ...] = (
     answer_errors,
     identify,
     measure,
+    limit_time,
     authenticate,
     impersonate,
     limit_in_flight,
     authorize,
-    limit_time,
 )
 
 

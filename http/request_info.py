@@ -33,7 +33,7 @@ FALSE_VALUES = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestInfo:
     """``resource`` is the plural as in the path; empty ``verb`` parts are empty strings. ``parts`` is what follows the
-    namespace (resource, name, subresource, …). ``field_selector`` is filled in for authorization only.
+    namespace (resource, name, subresource, …). The selectors are filled in for authorization only.
     ``deprecated_watch``: the path has the old /watch/ prefix."""
 
     path: str
@@ -48,6 +48,7 @@ class RequestInfo:
     name: str = ""
     parts: tuple[str, ...] = ()
     field_selector: str = ""
+    label_selector: str = ""
     deprecated_watch: bool = False
 
     @property

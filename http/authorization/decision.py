@@ -28,10 +28,12 @@ class Decision(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``reason`` is in words, for reviews and refusals; empty where there is nothing to say."""
+    """``reason`` is in words, for reviews and refusals; empty where there is nothing to say. ``error``: what kept the
+    authorizer from deciding as it should have; a request that is not allowed for one is answered with 500."""
 
     decision: Decision
     reason: str = ""
+    error: str = ""
 
 
 Ask = Callable[[User, RequestInfo], Verdict]
@@ -178,13 +180,24 @@ class AuthorizationChain:
     @staticmethod
     def _ask(questions: Sequence[Ask], user: User, info: RequestInfo) -> Verdict:
         reasons: list[str] = []
+        errors: list[str] = []
         for ask in questions:
             verdict = ask(user, info)
             if verdict.decision is not Decision.NO_OPINION:
                 return verdict
             if verdict.reason:
                 reasons.append(verdict.reason)
-        return Verdict(Decision.NO_OPINION, "\n".join(reasons)) if reasons else NO_OPINION
+            if verdict.error:
+                errors.append(verdict.error)
+        if not reasons and not errors:
+            return NO_OPINION
+        return Verdict(Decision.NO_OPINION, "\n".join(reasons), aggregate(errors))
+
+
+def aggregate(errors: Sequence[str]) -> str:
+    """Several errors as one text, each once (k8s.io/apimachinery/pkg/util/errors)."""
+    found = list(dict.fromkeys(errors))
+    return found[0] if len(found) == 1 else f"[{', '.join(found)}]" if found else ""
 
 
 def forbidden_message(user: User, info: RequestInfo, reason: str = "") -> str:

@@ -222,7 +222,7 @@ class _Check:
     def _permit(self, right: RequestInfo) -> None:
         verdict = self._chain.decide(self._requestor, right)
         if verdict.decision is not Decision.ALLOW:
-            raise self._refused(right, verdict.reason)
+            raise self._refused(right, ": ".join(filter(None, (verdict.error, verdict.reason))))
 
     def _refused(self, right: RequestInfo, reason: str) -> StatusError:
         why = forbidden_message(self._requestor, right, reason)

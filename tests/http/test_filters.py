@@ -83,8 +83,8 @@ async def ask(app: Handler, method: str = "GET", target: str = "/api/v1/pods", *
 
 def test_the_order_is_kube_apiservers() -> None:
     assert [each.__name__ for each in filters.FILTERS] == [
-        "answer_errors", "identify", "measure", "authenticate", "impersonate", "limit_in_flight", "authorize",
-        "limit_time",
+        "answer_errors", "identify", "measure", "limit_time", "authenticate", "impersonate", "limit_in_flight",
+        "authorize",
     ]  # fmt: skip
 
 
