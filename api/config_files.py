@@ -37,7 +37,7 @@ class ConfigFileError(ValueError):
     """The file is not one of the kind wanted. The message may have several lines."""
 
 
-def shape(name: str, **fields: Type) -> ObjectType:
+def shape(name: str, /, **fields: Type) -> ObjectType:
     """An object with these fields; ``name`` is that of the Go type, which errors tell."""
     found = ObjectType(f"io.k8s.apiserver.pkg.apis.apiserver.v1.{name}")
     found.fields = {
@@ -52,7 +52,7 @@ def items(item: Type) -> ListType:
     return ListType(item, f"[]{item.go_type}", {})
 
 
-def file_of(name: str, **fields: Type) -> ObjectType:
+def file_of(name: str, /, **fields: Type) -> ObjectType:
     """The outermost object of a file: its fields beside apiVersion and kind."""
     return shape(name, apiVersion=TEXT, kind=TEXT, **fields)
 

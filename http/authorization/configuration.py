@@ -1,0 +1,312 @@
+"""AuthorizationConfiguration (apiserver.config.k8s.io v1, v1beta1, v1alpha1): who is asked whether somebody may do
+something, in which order. Also what --authorization-mode stands for.
+
+Checked as k8s.io/apiserver/pkg/apis/apiserver/validation does, with its field paths and messages, and as kube-apiserver
+does beyond that (pkg/kubeapiserver/authorizer). The three versions have the same fields.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubechronicle.api import config_files, durations, names
+from kubechronicle.api.config_files import FLAG, TEXT, ConfigFileError, file_of, items, shape
+from kubechronicle.api.field_errors import (
+    Cause,
+    Path,
+    aggregate,
+    duplicate,
+    invalid_value,
+    not_supported,
+    required,
+    too_many,
+)
+
+ABAC, ALWAYS_ALLOW, ALWAYS_DENY, NODE, RBAC, WEBHOOK = "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"
+TYPES: Final = (ABAC, ALWAYS_ALLOW, ALWAYS_DENY, NODE, RBAC, WEBHOOK)
+KEPT_TYPES: Final = (ABAC, NODE, RBAC)
+"""Those made once, when the server starts: a changed file can't bring them in."""
+
+VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
+REVIEW_VERSIONS: Final = ("v1", "v1beta1")
+MATCHED_VERSIONS: Final = ("v1",)
+NO_OPINION, DENY = "NoOpinion", "Deny"
+KUBECONFIG, IN_CLUSTER = "KubeConfigFile", "InClusterConfig"
+# The webhook of --authorization-mode=Webhook.
+DEFAULT_NAME: Final = "default"
+
+MAX_CONDITIONS: Final = 64
+MAX_TIMEOUT: Final = 30 * durations.SECOND
+AUTHORIZED_TTL, UNAUTHORIZED_TTL = 300 * durations.SECOND, 30 * durations.SECOND
+
+_FILE: Final = file_of(
+    "AuthorizationConfiguration",
+    authorizers=items(
+        shape(
+            "AuthorizerConfiguration",
+            type=TEXT,
+            name=TEXT,
+            webhook=shape(
+                "WebhookConfiguration",
+                authorizedTTL=TEXT,
+                cacheAuthorizedRequests=FLAG,
+                unauthorizedTTL=TEXT,
+                cacheUnauthorizedRequests=FLAG,
+                timeout=TEXT,
+                subjectAccessReviewVersion=TEXT,
+                matchConditionSubjectAccessReviewVersion=TEXT,
+                failurePolicy=TEXT,
+                connectionInfo=shape("WebhookConnectionInfo", type=TEXT, kubeConfigFile=TEXT),
+                matchConditions=items(shape("WebhookMatchCondition", expression=TEXT)),
+            ),
+        )
+    ),
+)
+
+
+class ConfigurationError(ValueError):
+    """The configuration can't be used; the message, in one line, is for the operator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookConfiguration:
+    """Times in nanoseconds. ``kubeconfig_file`` None: not given."""
+
+    authorized_ttl: int = AUTHORIZED_TTL
+    cache_authorized: bool = True
+    unauthorized_ttl: int = UNAUTHORIZED_TTL
+    cache_unauthorized: bool = True
+    timeout: int = 0
+    review_version: str = ""
+    matched_version: str = ""
+    failure_policy: str = ""
+    connection_type: str = ""
+    kubeconfig_file: str | None = None
+    conditions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizerConfiguration:
+    """One authorizer; ``webhook`` for those of the type Webhook alone."""
+
+    type: str = ""
+    name: str = ""
+    webhook: WebhookConfiguration | None = None
+
+
+Authorizers = tuple[AuthorizerConfiguration, ...]
+
+
+def of_modes(modes: Sequence[str], webhook: WebhookConfiguration | None = None) -> Authorizers:
+    """What --authorization-mode stands for, with the webhook of --authorization-webhook-*."""
+    return tuple(
+        AuthorizerConfiguration(type=mode, name=DEFAULT_NAME, webhook=webhook)
+        if mode == WEBHOOK
+        else AuthorizerConfiguration(type=mode, name=mode.lower())
+        for mode in modes
+    )
+
+
+def load(data: bytes, *, kept: Collection[str] = ()) -> Authorizers:
+    """The authorizers of a file that can be used. ``kept``: types that must be among them. ConfigurationError."""
+    try:
+        found = parse(data)
+    except ConfigFileError as error:
+        text = one_line(str(error))
+        raise ConfigurationError(f"failed to load AuthorizationConfiguration from file: {text}") from None
+    if causes := validate(found):
+        raise ConfigurationError(one_line(aggregate(causes)))
+    problems = [
+        f"expected name {each.type.lower()} for authorizer {each.type} instead of {each.name}"
+        for each in found
+        if each.type != WEBHOOK and each.name != each.type.lower()
+    ]
+    missing = sorted(set(kept) - {each.type for each in found})
+    if missing:
+        problems.append(f"missing required types: [{' '.join(missing)}]")
+    if problems:
+        raise ConfigurationError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+    return found
+
+
+def one_line(text: str) -> str:
+    """A text without the lines in which the CEL compiler shows where it stopped: the first says that in figures."""
+    return " ".join(line.strip() for line in text.split("\n") if not line.startswith(" | "))
+
+
+# -- what the file says -----------------------------------------------------------------------------------------------
+
+
+def parse(data: bytes) -> Authorizers:
+    """What a file says, with defaults. ConfigFileError: it is no such file."""
+    if not data:
+        return ()
+    found = config_files.decode(data, _FILE, VERSIONS)
+    return tuple(
+        AuthorizerConfiguration(
+            type=each.get("type", ""),
+            name=each.get("name", ""),
+            webhook=_webhook(each["webhook"]) if each.get("webhook") is not None else None,
+        )
+        for each in found.get("authorizers") or ()
+    )
+
+
+def _webhook(found: Mapping[str, Any]) -> WebhookConfiguration:
+    connection = found.get("connectionInfo") or {}
+    return WebhookConfiguration(
+        authorized_ttl=_duration(found, "authorizedTTL") or AUTHORIZED_TTL,
+        cache_authorized=found.get("cacheAuthorizedRequests", True),
+        unauthorized_ttl=_duration(found, "unauthorizedTTL") or UNAUTHORIZED_TTL,
+        cache_unauthorized=found.get("cacheUnauthorizedRequests", True),
+        timeout=_duration(found, "timeout"),
+        review_version=found.get("subjectAccessReviewVersion", ""),
+        matched_version=found.get("matchConditionSubjectAccessReviewVersion", ""),
+        failure_policy=found.get("failurePolicy", ""),
+        connection_type=connection.get("type", ""),
+        kubeconfig_file=connection.get("kubeConfigFile"),
+        conditions=tuple(each.get("expression", "") for each in found.get("matchConditions") or ()),
+    )
+
+
+def _duration(found: Mapping[str, Any], name: str) -> int:
+    text = found.get(name)
+    if text is None:
+        return 0
+    try:
+        return durations.parse(text)
+    except ValueError as error:
+        raise ConfigFileError(str(error)) from None
+
+
+# -- whether it can be used -------------------------------------------------------------------------------------------
+
+
+def validate(authorizers: Authorizers) -> list[Cause]:
+    """What is wrong with it, in the order of the file. Looks at the files it names."""
+    if not authorizers:
+        return [required("authorizers", "at least one authorization mode must be defined")]
+    causes: list[Cause] = []
+    types: set[str] = set()
+    seen: set[str] = set()
+    for position, each in enumerate(authorizers):
+        path = Path("authorizers").index(position)
+        wrong_type = _wrong_type(each.type, types, path.child("type"))
+        if wrong_type is not None:
+            causes.append(wrong_type)
+            continue
+        types.add(each.type)
+        causes += _wrong_name(each.name, seen, path.child("name"))
+        seen.add(each.name)
+        if each.type == WEBHOOK:
+            if each.webhook is None:
+                causes.append(required(path.child("webhook"), "required when type=Webhook"))
+            else:
+                causes += _wrong_webhook(each.webhook, path)
+        elif each.webhook is not None:
+            causes.append(invalid_value(path.child("webhook"), "non-null", "may only be specified when type=Webhook"))
+    return causes
+
+
+def _wrong_type(type_: str, types: Collection[str], path: Path) -> Cause | None:
+    if not type_:
+        return required(path)
+    if type_ not in TYPES:
+        return not_supported(path, type_, TYPES)
+    return duplicate(path, type_) if type_ in types and type_ != WEBHOOK else None
+
+
+def _wrong_name(name: str, seen: Collection[str], path: Path) -> Iterator[Cause]:
+    if not name:
+        yield required(path)
+    elif name in seen:
+        yield duplicate(path, name)
+    elif problems := names.dns_subdomain(name):
+        yield invalid_value(path, name, f"authorizer name is invalid: {', '.join(problems)}")
+
+
+def _wrong_webhook(webhook: WebhookConfiguration, path: Path) -> Iterator[Cause]:
+    timeout = webhook.timeout
+    if not timeout:
+        yield required(path.child("timeout"))
+    elif not 0 < timeout <= MAX_TIMEOUT:
+        yield invalid_value(path.child("timeout"), durations.text_of(timeout), "must be > 0s and <= 30s")
+    for name, ttl in (("authorizedTTL", webhook.authorized_ttl), ("unauthorizedTTL", webhook.unauthorized_ttl)):
+        if ttl < 0:
+            yield invalid_value(path.child(name), durations.text_of(ttl), "must be > 0s")
+    yield from _one_of(path.child("subjectAccessReviewVersion"), webhook.review_version, REVIEW_VERSIONS)
+    matched = path.child("matchConditionSubjectAccessReviewVersion")
+    if webhook.matched_version:
+        yield from _one_of(matched, webhook.matched_version, MATCHED_VERSIONS)
+    elif webhook.conditions:
+        yield required(matched, "required if match conditions are specified")
+    yield from _one_of(path.child("failurePolicy"), webhook.failure_policy, (NO_OPINION, DENY))
+    yield from _wrong_connection(webhook, path.child("connectionInfo"))
+    yield from _wrong_conditions(webhook.conditions, path.child("matchConditions"))
+
+
+def _one_of(path: Path, value: str, choices: Sequence[str]) -> Iterator[Cause]:
+    if not value:
+        yield required(path)
+    elif value not in choices:
+        yield not_supported(path, value, choices)
+
+
+def _wrong_connection(webhook: WebhookConfiguration, path: Path) -> Iterator[Cause]:
+    kind, file = webhook.connection_type, webhook.kubeconfig_file
+    field = path.child("kubeConfigFile")
+    if not kind:
+        yield required(path.child("type"))
+    elif kind == IN_CLUSTER:
+        if file is not None:
+            yield invalid_value(field, file, "can only be set when type=KubeConfigFile")
+        # It stands for the API server of the cluster, which is who would be asking.
+        yield invalid_value(path.child("type"), kind, "an API server cannot ask itself; use KubeConfigFile")
+    elif kind == KUBECONFIG:
+        if not file:
+            yield required(field)
+        elif not os.path.isabs(file):
+            yield invalid_value(field, file, "must be an absolute path")
+        elif problem := _wrong_file(file):
+            yield invalid_value(field, file, problem)
+    else:
+        yield not_supported(path.child("type"), {"Type": kind, "KubeConfigFile": file}, (IN_CLUSTER, KUBECONFIG))
+
+
+def _wrong_file(file: str) -> str:
+    try:
+        found = os.stat(file)
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        return f"error loading file: stat {file}: {reason}"
+    return "" if stat.S_ISREG(found.st_mode) else "must be a regular file"
+
+
+def _wrong_conditions(conditions: Sequence[str], path: Path) -> Iterator[Cause]:
+    if len(conditions) > MAX_CONDITIONS:
+        yield too_many(path, len(conditions), MAX_CONDITIONS)
+        return
+    seen: set[str] = set()
+    for position, expression in enumerate(conditions):
+        field = path.index(position).child("expression")
+        if not expression.strip():
+            yield required(field)
+        elif expression in seen:
+            yield duplicate(field, expression)
+        else:
+            seen.add(expression)
+            try:
+                _compile()(expression)
+            except ValueError as error:
+                yield invalid_value(field, expression, str(error))
+
+
+def _compile() -> Callable[[str], object]:
+    # Loaded where it is needed: most servers have no conditions.
+    from kubechronicle.http.authorization.match_conditions import compiled
+
+    return compiled

@@ -1,0 +1,198 @@
+"""The match conditions of an authorizer that is asked outside: CEL over the request it would be asked about, by which
+it is asked about fewer (k8s.io/apiserver/pkg/authorization/cel).
+
+    request.user, .uid, .groups, .extra
+    request.resourceAttributes       namespace verb group version resource subresource name fieldSelector labelSelector
+    request.nonResourceAttributes    path verb
+
+One of the two attributes is there, and a selector only where the request has one; everything else always is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Final
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kubechronicle.api import cel
+from kubechronicle.api.cel.types import BOOL, STRING, list_of, map_of, object_type
+
+BUDGET: Final = 1_000_000
+"""What one evaluation may cost (k8s.io/apiserver/pkg/apis/cel: PerCallLimit)."""
+
+_STRINGS: Final = list_of(STRING)
+_SELECTOR: Final = {
+    "rawSelector": STRING,
+    "requirements": list_of(
+        object_type("kubernetes.SelectorRequirement", {"key": STRING, "operator": STRING, "values": _STRINGS})
+    ),
+}
+RESOURCE_FIELDS: Final = ("namespace", "verb", "group", "version", "resource", "subresource", "name")
+PATH_FIELDS: Final = ("path", "verb")
+SELECTORS: Final = ("fieldSelector", "labelSelector")
+_RESOURCE: Final = object_type(
+    "kubernetes.ResourceAttributes",
+    {
+        **dict.fromkeys(RESOURCE_FIELDS, STRING),
+        "fieldSelector": object_type("kubernetes.FieldSelectorAttributes", _SELECTOR),
+        "labelSelector": object_type("kubernetes.LabelSelectorAttributes", _SELECTOR),
+    },
+)
+REQUEST: Final = object_type(
+    "kubernetes.SubjectAccessReviewSpec",
+    {
+        "resourceAttributes": _RESOURCE,
+        "nonResourceAttributes": object_type("kubernetes.NonResourceAttributes", dict.fromkeys(PATH_FIELDS, STRING)),
+        "user": STRING,
+        "groups": _STRINGS,
+        "extra": map_of(STRING, _STRINGS),
+        "uid": STRING,
+    },
+)
+
+BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25)
+
+
+class MatchFailed(Exception):
+    """At least one condition has no value, and none is false. The text is for the log."""
+
+
+@functools.lru_cache(maxsize=1024)
+def compiled(expression: str) -> cel.Program:
+    """The program of a condition. ValueError, perhaps in several lines: it can't be one."""
+    try:
+        program = _environment().compile(expression)
+    except cel.CompileError as error:
+        raise ValueError(f"compilation failed: {error}") from None
+    if program.result_type != BOOL:
+        raise ValueError(f"must evaluate to bool but got {program.result_type}")
+    return program
+
+
+@functools.cache
+def _environment() -> cel.Environment:
+    return cel.base_environment().extend(variables={"request": REQUEST})
+
+
+def request_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What conditions see of a SubjectAccessReviewSpec (v1, what is empty may be left out)."""
+    found: dict[str, Any] = {
+        "user": spec.get("user") or "",
+        "groups": spec.get("groups") or [],
+        "uid": spec.get("uid") or "",
+        "extra": spec.get("extra") or {},
+    }
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None:
+        attributes: dict[str, Any] = {name: resource.get(name) or "" for name in RESOURCE_FIELDS}
+        for name in SELECTORS:
+            selector = _selector(resource.get(name) or {})
+            if selector:
+                attributes[name] = selector
+        found["resourceAttributes"] = attributes
+    if path is not None:
+        found["nonResourceAttributes"] = {name: path.get(name) or "" for name in PATH_FIELDS}
+    return found
+
+
+def _selector(selector: Mapping[str, Any]) -> dict[str, Any]:
+    if selector.get("rawSelector"):
+        return {"rawSelector": selector["rawSelector"]}
+    requirements = [
+        {"key": each.get("key") or "", "operator": each.get("operator") or "", "values": each.get("values") or []}
+        for each in selector.get("requirements") or ()
+    ]
+    return {"requirements": requirements} if requirements else {}
+
+
+@dataclass(slots=True)
+class _Figures:
+    """Of one authorizer. ``buckets``: evaluations by the first bound they took no longer than."""
+
+    evaluations: int = 0
+    seconds: float = 0.0
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    errors: int = 0
+    exclusions: int = 0
+
+
+class MatchFigures(Collector):
+    """What evaluating costs and comes to, by the name of the authorizer; goes on when the configuration changes."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, _Figures] = {}
+
+    def of(self, name: str) -> _Figures:
+        return self._of.setdefault(name, _Figures())
+
+    def collect(self) -> Iterable[Metric]:
+        labels = ["type", "name"]
+        errors = CounterMetricFamily(
+            "apiserver_authorization_match_condition_evaluation_errors",
+            "Total number of errors when an authorization webhook encounters a match condition error split by "
+            "authorizer type and name.",
+            labels=labels,
+        )
+        exclusions = CounterMetricFamily(
+            "apiserver_authorization_match_condition_exclusions",
+            "Total number of exclusions when an authorization webhook is skipped because match conditions exclude it.",
+            labels=labels,
+        )
+        seconds = HistogramMetricFamily(
+            "apiserver_authorization_match_condition_evaluation_seconds",
+            "Authorization match condition evaluation time in seconds, split by authorizer type and name.",
+            labels=labels,
+        )
+        for name, figures in self._of.items():
+            of = ["Webhook", name]
+            errors.add_metric(of, figures.errors)
+            exclusions.add_metric(of, figures.exclusions)
+            total, buckets = 0, []
+            for bound, number in zip((*map(str, BUCKETS), "+Inf"), figures.buckets, strict=True):
+                total += number
+                buckets.append((bound, total))
+            seconds.add_metric(of, buckets, figures.seconds)
+        return [errors, exclusions, seconds] if self._of else []
+
+
+class MatchConditions:
+    """All conditions of one authorizer, each an expression that can be ``compiled``."""
+
+    def __init__(self, expressions: Sequence[str], name: str, figures: MatchFigures) -> None:
+        self._conditions = [(expression, compiled(expression)) for expression in expressions]
+        self._figures = figures.of(name)
+
+    def matches(self, spec: Mapping[str, Any]) -> bool:
+        """Whether the authorizer is to be asked about this SubjectAccessReviewSpec: every condition is true. One that
+        is false counts for more than those that fail. MatchFailed."""
+        started = perf_counter()
+        figures = self._figures
+        try:
+            matches = self._evaluate({"request": request_of(spec)})
+        except MatchFailed:
+            figures.errors += 1
+            raise
+        finally:
+            taken = perf_counter() - started
+            figures.evaluations += 1
+            figures.seconds += taken
+            figures.buckets[sum(taken > bound for bound in BUCKETS)] += 1
+        figures.exclusions += not matches
+        return matches
+
+    def _evaluate(self, variables: Mapping[str, Any]) -> bool:
+        failed: list[str] = []
+        for expression, program in self._conditions:
+            try:
+                if not program.evaluate(variables, budget=BUDGET):
+                    return False
+            except cel.EvaluationError as error:
+                failed.append(f"cel evaluation error: expression '{expression}' resulted in error: {error}")
+        if failed:
+            raise MatchFailed(failed[0] if len(failed) == 1 else f"[{', '.join(failed)}]")
+        return True
