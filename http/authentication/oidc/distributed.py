@@ -1,0 +1,97 @@
+"""Groups that are kept elsewhere: a token may say where its groups claim is to be had (distributed claims, OpenID
+Connect Core 1.0 §5.6.2), because they would not fit into it. What is there is a signed token again, perhaps of another
+issuer, meant for us as well.
+
+    "_claim_names": {"groups": "src1"},
+    "_claim_sources": {"src1": {"endpoint": "https://…", "access_token": "…"}}
+
+The token that says so is genuine; still nothing is asked but over HTTPS, and few other issuers are remembered.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import trio
+
+from kubechronicle.http.authentication.oidc import tokens
+from kubechronicle.http.authentication.oidc.claims import Refused
+from kubechronicle.http.authentication.oidc.provider import Provider, ProviderError
+from kubechronicle.http.outgoing.client import AskError, Client
+
+# Other issuers of claims whose keys are kept.
+MAX_ISSUERS: Final = 16
+# Seconds in which everything about one token must be found out.
+TIMEOUT: Final = 20.0
+
+
+class Resolver:
+    """Finds a claim. ``own``: the provider of the tokens that send us on; ``audiences``, ``algorithms``: as of them."""
+
+    def __init__(
+        self, claim: str, own: Provider, client: Client, audiences: Sequence[str], algorithms: Collection[str]
+    ) -> None:
+        self.claim = claim
+        self._own = own
+        self._client = client
+        self._audiences = audiences
+        self._algorithms = algorithms
+        self._others: OrderedDict[str, Provider] = OrderedDict()
+
+    async def resolve(self, endpoint: str, access_token: str, *, now: float) -> Any:
+        """The claim's value. ``now``: seconds since the epoch. Refused: it is not to be had, or not believed."""
+        with trio.move_on_after(TIMEOUT):
+            return await self._resolve(endpoint, access_token, now)
+        raise Refused(f'while getting distributed claim "{self.claim}": no answer within the time-out')
+
+    async def _resolve(self, endpoint: str, access_token: str, now: float) -> Any:
+        text = await self._get(endpoint, access_token)
+        token = tokens.parse(text)
+        if token is None:
+            raise Refused(f"getting untrusted issuer from endpoint {endpoint} failed for claim {self.claim!r}")
+        provider = await self._provider(token.issuer)
+        try:
+            tokens.check(token, issuer=provider.issuer, audiences=self._audiences, algorithms=self._algorithms, now=now)
+        except Refused as refused:
+            raise Refused(f"verify distributed claim token: {refused}") from None
+        if provider.key_of(token) is None and provider.may_refresh():
+            await provider.refresh()
+        if provider.key_of(token) is None:
+            raise Refused("verify distributed claim token: failed to verify signature")
+        if self.claim not in token.claims:
+            raise Refused(
+                f'jwt returned by distributed claim endpoint "{endpoint}" did not contain claim: {self.claim}'
+            )
+        return token.claims[self.claim]
+
+    async def _get(self, endpoint: str, access_token: str) -> str:
+        headers = {"accept": "*/*"}
+        if access_token:
+            if not access_token.isascii() or not access_token.isprintable():
+                raise Refused(f'while getting distributed claim "{self.claim}": the access token is none')
+            headers["authorization"] = f"Bearer {access_token}"
+        try:
+            answer = await self._client.ask("GET", endpoint, headers=headers)
+        except AskError as error:
+            raise Refused(f'while getting distributed claim "{self.claim}": {error}') from None
+        if not 200 <= answer.status <= 226:
+            why = f"error while getting distributed claim JWT: {answer.status}"
+            raise Refused(f'while getting distributed claim "{self.claim}": {why}')
+        return answer.body.decode("utf-8", "replace").strip()
+
+    async def _provider(self, issuer: str) -> Provider:
+        if issuer == self._own.issuer:
+            return self._own
+        found = self._others.get(issuer)
+        if found is None or not found.fresh:
+            found = Provider(issuer, self._client)
+            try:
+                await found.discover()
+            except ProviderError as error:
+                raise Refused(f"verifying untrusted issuer {issuer[:200]} failed: {error}") from None
+            self._others[issuer] = found
+            if len(self._others) > MAX_ISSUERS:
+                self._others.popitem(last=False)
+        return found

@@ -1,0 +1,105 @@
+"""What is counted of JWT authenticators, and told of them: kube-apiserver's metrics, and a log that bad tokens can't
+flood."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client import Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from kubechronicle.http.reloading import sha256_label
+
+log = logging.getLogger(__name__)
+
+BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_PREFIX: Final = "apiserver_authentication_jwt_authenticator"
+
+# Refused tokens told of at once, and seconds after which one more may be.
+BURST: Final = 10
+LOG_INTERVAL: Final = 1.0
+MAX_REASON: Final = 500
+
+
+class JwtFigures(Collector):
+    """``server``: the name of this server among those that share the cluster."""
+
+    def __init__(self, server: str) -> None:
+        self._server = sha256_label(server)
+        self._latency = Histogram(
+            f"{_PREFIX}_latency_seconds",
+            "Latency of jwt authentication operations in seconds. This is the time spent authenticating a token for "
+            "cache miss only (i.e. when the token is not found in the cache).",
+            ("result", "jwt_issuer_hash"),
+            buckets=BUCKETS,
+            registry=None,
+        )
+        self._fetched: dict[tuple[str, str], float] = {}  # by result and issuer's hash
+        self._key_sets: dict[str, str] = {}
+
+    def register(self, registry: CollectorRegistry) -> None:
+        """Show the figures with the others."""
+        registry.register(self._latency)
+        registry.register(self)
+
+    def authenticated(self, issuer: str, seconds: float, *, success: bool) -> None:
+        """A token that was not remembered has been judged."""
+        result = "success" if success else "failure"
+        self._latency.labels(result, sha256_label(issuer)).observe(seconds)
+
+    def fetched(self, issuer: str, document: bytes | None) -> None:
+        """As of provider.KeyFigures."""
+        name = sha256_label(issuer)
+        self._fetched["failure" if document is None else "success", name] = time.time()
+        if document is not None:
+            self._key_sets[name] = sha256_label(document)
+
+    def keep_only(self, issuers: Iterable[str]) -> None:
+        """Forget those that are not configured any more."""
+        names = set(map(sha256_label, issuers))
+        self._fetched = {key: moment for key, moment in self._fetched.items() if key[1] in names}
+        self._key_sets = {name: found for name, found in self._key_sets.items() if name in names}
+
+    def collect(self) -> Iterable[Metric]:
+        fetched = GaugeMetricFamily(
+            f"{_PREFIX}_jwks_fetch_last_timestamp_seconds",
+            "Timestamp of the last successful or failed JWKS fetch split by result, api server identity and jwt "
+            "issuer for the JWT authenticator.",
+            labels=["result", "jwt_issuer_hash", "apiserver_id_hash"],
+        )
+        for (result, issuer), moment in self._fetched.items():
+            fetched.add_metric([result, issuer, self._server], moment)
+        info = GaugeMetricFamily(
+            f"{_PREFIX}_jwks_fetch_last_key_set_info",
+            "Information about the last JWKS fetched by the JWT authenticator with hash as label, split by api server "
+            "identity and jwt issuer.",
+            labels=["jwt_issuer_hash", "apiserver_id_hash", "hash"],
+        )
+        for issuer, found in self._key_sets.items():
+            info.add_metric([issuer, self._server, found], 1)
+        return [fetched, info]
+
+
+class RefusalLog:
+    """Says which check a token failed, never the token; BURST at once, then one each LOG_INTERVAL seconds."""
+
+    def __init__(self) -> None:
+        self._allowance, self._counted_at = float(BURST), time.monotonic()
+        self._left_out = 0
+
+    def refused(self, issuer: str, why: str) -> None:
+        """A token of this issuer has been refused."""
+        now = time.monotonic()
+        self._allowance = min(self._allowance + (now - self._counted_at) / LOG_INTERVAL, float(BURST))
+        self._counted_at = now
+        if self._allowance < 1:
+            self._left_out += 1
+            return
+        self._allowance -= 1
+        left_out, self._left_out = self._left_out, 0
+        more = {"not_told": left_out} if left_out else {}
+        log.warning("Refused a token", extra={"issuer": issuer, "err": why[:MAX_REASON], **more})

@@ -1,0 +1,170 @@
+"""An ID token taken apart, and what can be told of it without a key (OpenID Connect Core 1.0 §3.1.3.7).
+
+The checks are those of go-oidc, which kube-apiserver verifies with: issuer, audience, exp with no leeway, nbf with a
+minute of it, the algorithm. iat and azp are not judged (rules about claims can). Only the canonical base64url spelling
+counts, and no header that asks for an extension (crit).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.api.field_errors import go_quote
+from kubechronicle.http.authentication import jws
+from kubechronicle.http.authentication.oidc.claims import Refused
+
+GOOGLE: Final = "https://accounts.google.com"
+GOOGLE_SHORT: Final = "accounts.google.com"
+"""One issuer that leaves out the scheme in its tokens, and the only one that may."""
+
+# Seconds by which a token may be from the future: clocks differ.
+LEEWAY: Final = 60.0
+# Levels of JSON in a token's claims.
+MAX_DEPTH: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """``claims`` are what somebody says until a key has verified them. ``algorithm`` and ``key_id`` as the header has
+    them, "" if it names no key."""
+
+    algorithm: str
+    key_id: str
+    claims: dict[str, Any]
+    signed: bytes
+    signature: bytes
+
+    @property
+    def issuer(self) -> str:
+        """Who is said to have issued it."""
+        issuer = self.claims.get("iss")
+        if issuer == GOOGLE_SHORT:
+            return GOOGLE
+        return issuer if isinstance(issuer, str) else ""
+
+    @property
+    def ends(self) -> float:
+        """When it expires, in seconds since the epoch. Refused: it does not say so in numbers."""
+        return _time(self.claims, "exp") or 0.0
+
+
+def parse(text: str) -> Token | None:
+    """The parts of a signed JWT in compact form; None for what is none, or is too large."""
+    if len(text) > jws.MAX_TOKEN:
+        return None
+    parts = text.split(".", 3)
+    if len(parts) != 3 or not all(parts):
+        return None
+    try:
+        header, claims = orjson.loads(jws.decode(parts[0])), orjson.loads(jws.decode(parts[1]))
+        signature = jws.decode(parts[2])
+    except ValueError:  # of the encoding or of JSON
+        return None
+    if not isinstance(header, dict) or not isinstance(claims, dict) or _depth(claims) > MAX_DEPTH:
+        return None
+    algorithm, key_id = header.get("alg"), header.get("kid", "")
+    if not isinstance(algorithm, str) or not isinstance(key_id, str) or "crit" in header or "b64" in header:
+        return None
+    return Token(algorithm, key_id, claims, f"{parts[0]}.{parts[1]}".encode(), signature)
+
+
+def check(token: Token, *, issuer: str, audiences: Sequence[str], algorithms: Collection[str], now: float) -> None:
+    """Everything but the signature. ``now``: seconds since the epoch. Refused, in go-oidc's words."""
+    claims = token.claims
+    for name in ("iss", "sub", "nonce", "at_hash"):
+        if claims.get(name) is not None and not isinstance(claims[name], str):
+            raise Refused(f"oidc: failed to unmarshal claims: {name} is no text")
+    _check_sources(claims)
+    if token.issuer != issuer:
+        got = go_quote(token.issuer)
+        raise Refused(f"oidc: id token issued by a different provider, expected {go_quote(issuer)} got {got}")
+    meant_for = audiences_of(claims)
+    if not any(audience in meant_for for audience in audiences):
+        wanted = go_quote(audiences[0]) if len(audiences) == 1 else f"in {_quoted(sorted(audiences))}"
+        raise Refused(f"oidc: expected audience {wanted} got {_quoted(meant_for)}")
+    ends, begins = token.ends, _time(claims, "nbf")
+    _time(claims, "iat")
+    if ends < now:
+        raise Refused(f"oidc: token is expired (Token Expiry: {ends:.0f})")
+    if begins is not None and now + LEEWAY < begins:
+        raise Refused(f"oidc: current time {now:.0f} before the nbf (not before) time: {begins:.0f}")
+    if token.algorithm not in algorithms:
+        expected = _quoted(sorted(algorithms))
+        got = go_quote(token.algorithm[:40])
+        raise Refused(f"oidc: id token signed with unsupported algorithm, expected {expected} got {got}")
+
+
+def audiences_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
+    """Whom the token is for: aud, a text or a list of them. Refused."""
+    found = claims.get("aud")
+    if found is None:
+        return ()
+    if isinstance(found, str):
+        return (found,)
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise Refused("oidc: failed to unmarshal claims: aud is neither a text nor a list of texts")
+    return tuple(found)
+
+
+def source_of(claims: Mapping[str, Any], claim: str) -> tuple[str, str] | None:
+    """(endpoint, access token) where a distributed claim is kept (OpenID Connect Core 1.0 §5.6.2); None if the token
+    has the claim itself, or nothing about it. Of a token that ``check`` has passed."""
+    if claim in claims:
+        return None
+    name = (claims.get("_claim_names") or {}).get(claim)
+    source = (claims.get("_claim_sources") or {}).get(name) or {}
+    endpoint = source.get("endpoint") or ""
+    return (endpoint, source.get("access_token") or "") if endpoint else None  # none: an aggregated claim
+
+
+def _check_sources(claims: Mapping[str, Any]) -> None:
+    """That all distributed claims, the ones nobody asks about as well, say where they are. Refused."""
+    names, sources = claims.get("_claim_names") or {}, claims.get("_claim_sources") or {}
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise Refused("oidc: failed to unmarshal claims: _claim_names is no map of texts")
+    if not isinstance(sources, dict) or not all(map(_is_source, sources.values())):
+        raise Refused("oidc: failed to unmarshal claims: _claim_sources is no map of sources")
+    for name in names.values():
+        if not name:
+            raise Refused("oidc: failed to obtain source from claim name")
+        if name not in sources:
+            raise Refused("oidc: source does not exist")
+
+
+def _is_source(value: Any) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, dict) and all(
+        value.get(name) is None or isinstance(value[name], str) for name in ("endpoint", "access_token", "JWT")
+    )
+
+
+def _time(claims: Mapping[str, Any], name: str) -> float | None:
+    """A NumericDate, as a number or the text of one. Refused: something else."""
+    found = claims.get(name)
+    if isinstance(found, str):
+        try:
+            found = orjson.loads(found)
+        except ValueError:
+            raise Refused(f"oidc: failed to unmarshal claims: {name} is no time") from None
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        raise Refused(f"oidc: failed to unmarshal claims: {name} is no time")
+    return float(int(found))
+
+
+def _depth(value: Any, level: int = 1) -> int:
+    if level > MAX_DEPTH or not isinstance(value, dict | list):
+        return level
+    items = value.values() if isinstance(value, dict) else value
+    return max((_depth(item, level + 1) for item in items if isinstance(item, dict | list)), default=level)
+
+
+def _quoted(texts: Sequence[str]) -> str:
+    return "[" + " ".join(go_quote(text[:200]) for text in texts[:10]) + "]"

@@ -1,0 +1,330 @@
+"""Which AuthenticationConfigurations are sound: k8s.io/apiserver/pkg/apis/apiserver/validation, with its field paths
+and messages. What is sound comes out compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from kubechronicle.api.builtin.validation_network import domain_prefixed_path
+from kubechronicle.api.cel.library import urls_of_go
+from kubechronicle.api.field_errors import (
+    Cause,
+    Path,
+    aggregate,
+    duplicate,
+    forbidden,
+    invalid_value,
+    required,
+    too_many,
+)
+from kubechronicle.http.authentication.oidc import expressions
+from kubechronicle.http.authentication.oidc.claims import Mapper
+from kubechronicle.http.authentication.oidc.configuration import (
+    AuthenticationConfiguration,
+    ClaimMapping,
+    ClaimRule,
+    ExtraMapping,
+    Issuer,
+    JWTAuthenticator,
+    UserRule,
+)
+from kubechronicle.http.authentication.oidc.expressions import Expression, ExpressionError
+
+MAX_ISSUERS: Final = 64
+MATCH_ANY: Final = "MatchAny"
+EGRESS_TYPES: Final = ("controlplane", "cluster")
+_BOTH: Final = "claim and expression can't both be set"
+_NEITHER: Final = "claim or expression is required"
+_EMAIL: Final = (
+    "claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression "
+    "or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression"
+)
+
+
+class Invalid(ValueError):
+    """The configuration is not sound. The text lists everything that is wrong with it."""
+
+
+def compile_configuration(
+    config: AuthenticationConfiguration,
+    *,
+    disallowed: Collection[str] = (),
+    anonymous: Any = ...,
+) -> tuple[Mapper, ...]:
+    """The issuers, compiled, in order. ``disallowed``: issuers that are this server itself; ``anonymous``: what the
+    configuration said of anonymous requests when the server started, which must not change. Invalid."""
+    causes: list[Cause] = []
+    mappers: list[Mapper] = []
+    if len(config.jwt) > MAX_ISSUERS:
+        causes.append(too_many("jwt", len(config.jwt), MAX_ISSUERS))
+    else:
+        mappers = _issuers(config.jwt, frozenset(disallowed), causes)
+        found = config.anonymous
+        if found is not None and not found.enabled and found.paths:
+            shown = [{"Path": path} for path in found.paths]
+            detail = "enabled should be set to true when conditions are defined"
+            causes.append(invalid_value("anonymous.conditions", shown, detail))
+    if anonymous is not ... and config.anonymous != anonymous:
+        causes.append(forbidden("anonymous", "changed from initial configuration file"))
+    if causes:
+        raise Invalid(aggregate(causes))
+    return tuple(mappers)
+
+
+def _issuers(issuers: Sequence[JWTAuthenticator], disallowed: frozenset[str], causes: list[Cause]) -> list[Mapper]:
+    mappers: list[Mapper] = []
+    urls: set[str] = set()
+    discovery_urls: set[str] = set()
+    for position, config in enumerate(issuers):
+        path = Path("jwt").index(position)
+        judged = _Judged(config, disallowed)
+        mappers.append(judged.judge(path))
+        causes += judged.causes
+        url, discovery_url = config.issuer.url, config.issuer.discovery_url
+        if url in urls:
+            causes.append(duplicate(path.child("issuer", "url"), url))
+        urls.add(url)
+        if discovery_url:
+            if discovery_url in discovery_urls:
+                causes.append(duplicate(path.child("issuer", "discoveryURL"), discovery_url))
+            discovery_urls.add(discovery_url)
+    return mappers
+
+
+def issuer_causes(issuer: Issuer, disallowed: frozenset[str], path: Path) -> list[Cause]:
+    """What is wrong with an issuer."""
+    causes: list[Cause] = []
+    if not issuer.url:
+        causes.append(required(path.child("url")))
+    else:
+        causes += _url(issuer.url, disallowed, path.child("url"))
+    if issuer.discovery_url:
+        field = path.child("discoveryURL")
+        if issuer.url and issuer.url.rstrip("/") == issuer.discovery_url.rstrip("/"):
+            causes.append(invalid_value(field, issuer.discovery_url, "discoveryURL must be different from URL"))
+        causes += _url(issuer.discovery_url, frozenset(), field)
+    causes += _audiences(issuer, path)
+    if issuer.certificate_authority and (problem := _authorities_problem(issuer.certificate_authority)):
+        causes.append(invalid_value(path.child("certificateAuthority"), "<omitted>", problem))
+    if issuer.egress_selector_type and issuer.egress_selector_type not in EGRESS_TYPES:
+        detail = "egress selector must be either controlplane or cluster"
+        causes.append(invalid_value(path.child("egressSelectorType"), issuer.egress_selector_type, detail))
+    return causes
+
+
+def _url(text: str, disallowed: frozenset[str], field: Path) -> list[Cause]:
+    causes: list[Cause] = []
+    if text in disallowed:
+        detail = f"URL must not overlap with disallowed issuers: [{' '.join(sorted(disallowed))}]"
+        causes.append(invalid_value(field, text, detail))
+    try:
+        url = urls_of_go.parse_reference(text)
+    except urls_of_go.UrlError as error:
+        return [*causes, invalid_value(field, text, str(error))]
+    problems = (
+        (url.scheme != "https", "URL scheme must be https"),
+        (url.user is not None, "URL must not contain a username or password"),
+        (bool(url.query), "URL must not contain a query"),
+        (bool(url.fragment), "URL must not contain a fragment"),
+    )
+    return causes + [invalid_value(field, text, detail) for wrong, detail in problems if wrong]
+
+
+def _audiences(issuer: Issuer, path: Path) -> list[Cause]:
+    field, policy_field = path.child("audiences"), path.child("audienceMatchPolicy")
+    audiences, policy = issuer.audiences, issuer.audience_match_policy
+    if not audiences:
+        return [required(field, f"at least one {field} is required")]
+    causes: list[Cause] = []
+    for position, audience in enumerate(audiences):
+        if not audience:
+            causes.append(required(field.index(position)))
+        if audience in audiences[:position]:
+            causes.append(duplicate(field.index(position), audience))
+    if len(audiences) > 1 and policy != MATCH_ANY:
+        detail = "audienceMatchPolicy must be MatchAny for multiple audiences"
+        causes.append(invalid_value(policy_field, policy, detail))
+    if len(audiences) == 1 and policy not in ("", MATCH_ANY):
+        detail = "audienceMatchPolicy must be empty or MatchAny for single audience"
+        causes.append(invalid_value(policy_field, policy, detail))
+    return causes
+
+
+def _authorities_problem(pem: str) -> str:
+    """Why these are no authorities; "" if they are."""
+    blocks = pem.encode().split(b"-----BEGIN CERTIFICATE-----")[1:]
+    if not blocks:
+        return "data does not contain any valid RSA or ECDSA certificates"
+    for block in blocks:
+        try:
+            found = x509.load_pem_x509_certificate(b"-----BEGIN CERTIFICATE-----" + block)
+            key = found.public_key()
+        except ValueError as error:
+            return f"x509: malformed certificate: {error}"
+        if not isinstance(key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey):
+            return "data does not contain any valid RSA or ECDSA certificates"
+    return ""
+
+
+@dataclass(slots=True)
+class _Compiled:
+    """What has been compiled of an issuer so far."""
+
+    username: Expression | None = None
+    groups: Expression | None = None
+    uid: Expression | None = None
+    extra: tuple[tuple[str, Expression], ...] = ()
+    claim_rules: tuple[Expression, ...] = ()
+    user_rules: tuple[Expression, ...] = ()
+
+    def verifies_email(self) -> bool:
+        """Whether anything looks at claims.email_verified."""
+        looking = [*self.claim_rules, *(each for _, each in self.extra)]
+        if self.username is not None:
+            looking.append(self.username)
+        return any(each.reads("claims.email_verified") for each in looking)
+
+
+class _Judged:
+    """One issuer being judged, and compiled as far as it is sound."""
+
+    def __init__(self, config: JWTAuthenticator, disallowed: frozenset[str]) -> None:
+        self.causes: list[Cause] = []
+        self._config = config
+        self._disallowed = disallowed
+        self._made = _Compiled()
+
+    def judge(self, path: Path) -> Mapper:
+        """The issuer as compiled. It may be used only if ``causes`` stay empty."""
+        config, made = self._config, self._made
+        self.causes += issuer_causes(config.issuer, self._disallowed, path.child("issuer"))
+        made.claim_rules = self._claim_rules(config.claim_rules, path.child("claimValidationRules"))
+        self._mappings(path.child("claimMappings"))
+        made.user_rules = self._user_rules(config.user_rules, path.child("userValidationRules"))
+        return Mapper(
+            config=config,
+            username=made.username,
+            groups=made.groups,
+            uid=made.uid,
+            extra=made.extra,
+            required=tuple((rule.claim, rule.required_value) for rule in config.claim_rules if rule.claim),
+            claim_rules=made.claim_rules,
+            user_rules=made.user_rules,
+        )
+
+    def _claim_rules(self, rules: Sequence[ClaimRule], path: Path) -> tuple[Expression, ...]:
+        claims: set[str] = set()
+        texts: set[str] = set()
+        found: list[Expression] = []
+        for position, rule in enumerate(rules):
+            field = path.index(position)
+            if rule.claim and rule.expression:
+                self.causes.append(invalid_value(field, rule.claim, _BOTH))
+            elif rule.claim:
+                if rule.message:
+                    detail = "may not be specified when claim is set"
+                    self.causes.append(invalid_value(field.child("message"), rule.message, detail))
+                if rule.claim in claims:
+                    self.causes.append(duplicate(field.child("claim"), rule.claim))
+                claims.add(rule.claim)
+            elif rule.expression:
+                if rule.required_value:
+                    detail = "may not be specified when expression is set"
+                    self.causes.append(invalid_value(field.child("requiredValue"), rule.required_value, detail))
+                if rule.expression in texts:
+                    self.causes.append(duplicate(field.child("expression"), rule.expression))
+                    continue
+                texts.add(rule.expression)
+                found += self._compile(rule.expression, field.child("expression"), rule.message, boolean=True)
+            else:
+                self.causes.append(required(field, _NEITHER))
+        return tuple(found)
+
+    def _mappings(self, path: Path) -> None:
+        config, made = self._config, self._made
+        made.username = self._prefixed(config.username, path.child("username"), needed=True)
+        made.groups = self._prefixed(config.groups, path.child("groups"), needed=False)
+        uid, field = config.uid, path.child("uid")
+        if uid.claim and uid.expression:
+            self.causes.append(invalid_value(field, "", _BOTH))
+        elif uid.expression:
+            made.uid = next(iter(self._compile(uid.expression, field.child("expression"))), None)
+        made.extra = self._extra(config.extra, path.child("extra"))
+        username = made.username
+        if username is not None and username.reads("claims.email") and not made.verifies_email():
+            self.causes.append(invalid_value(path.child("username", "expression"), username.text, _EMAIL))
+
+    def _prefixed(self, mapping: ClaimMapping, path: Path, *, needed: bool) -> Expression | None:
+        before = len(self.causes)
+        found: list[Expression] = []
+        if mapping.claim and mapping.expression:
+            self.causes.append(invalid_value(path, "", _BOTH))
+        elif mapping.expression:
+            if mapping.prefix is not None:
+                detail = "may not be specified when expression is set"
+                self.causes.append(invalid_value(path.child("prefix"), mapping.prefix, detail))
+            found = self._compile(mapping.expression, path.child("expression"))
+        elif mapping.claim:
+            if mapping.prefix is None:
+                detail = "prefix is required when claim is set. It can be set to an empty string to disable prefixing"
+                self.causes.append(required(path.child("prefix"), detail))
+        elif needed:
+            self.causes.append(required(path, _NEITHER))
+        return found[0] if found and len(self.causes) == before else None
+
+    def _extra(self, mappings: Sequence[ExtraMapping], path: Path) -> tuple[tuple[str, Expression], ...]:
+        keys: set[str] = set()
+        found: list[tuple[str, Expression]] = []
+        for position, mapping in enumerate(mappings):
+            field, key = path.index(position), mapping.key
+            self.causes += _extra_key(key, str(field.child("key")))
+            if key in keys:
+                self.causes.append(duplicate(field.child("key"), key))
+                continue
+            keys.add(key)
+            if not mapping.expression:
+                self.causes.append(required(field.child("valueExpression")))
+                continue
+            found += [(key, each) for each in self._compile(mapping.expression, field.child("valueExpression"))]
+        return tuple(found)
+
+    def _user_rules(self, rules: Sequence[UserRule], path: Path) -> tuple[Expression, ...]:
+        texts: set[str] = set()
+        found: list[Expression] = []
+        for position, rule in enumerate(rules):
+            field = path.index(position).child("expression")
+            if not rule.expression:
+                self.causes.append(required(field))
+            elif rule.expression in texts:
+                self.causes.append(duplicate(field, rule.expression))
+            else:
+                texts.add(rule.expression)
+                try:
+                    found.append(expressions.of_user(rule.expression, rule.message))
+                except ExpressionError as error:
+                    self.causes.append(invalid_value(field, rule.expression, str(error)))
+        return tuple(found)
+
+    def _compile(self, text: str, field: Path, message: str = "", *, boolean: bool = False) -> list[Expression]:
+        """The expression, none if it can't be used."""
+        try:
+            return [expressions.of_claims(text, message, boolean=boolean)]
+        except ExpressionError as error:
+            self.causes.append(invalid_value(field, text, str(error)))
+            return []
+
+
+def _extra_key(key: str, field: str) -> list[Cause]:
+    causes = domain_prefixed_path(key, field)
+    if key != key.lower():
+        causes.append(invalid_value(field, key, "must be lowercase"))
+    domain, slash, _ = key.partition("/")
+    if slash and any(domain == own or domain.endswith(f".{own}") for own in ("kubernetes.io", "k8s.io")):
+        detail = "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use"
+        causes.append(invalid_value(field, key, detail))
+    return causes
