@@ -1,7 +1,7 @@
 """IP addresses and ranges as texts, read as strictly as Go's ``net/netip`` reads them, with its errors.
 
-Lives here: the grammar and the canonical spelling. Not here: the functions CEL offers (ip.py, cidr.py), and how addresses
-in Kubernetes' own fields are read (api/builtin).
+Lives here: the grammar and the canonical spelling. Not here: the functions CEL offers (ip.py, cidr.py), and how
+addresses in Kubernetes' own fields are read (api/builtin).
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
-from typing import Final
+from typing import ClassVar, Final
 
+from kubechronicle.api.cel.types import Type, opaque
 from kubechronicle.api.field_errors import go_quote
+
+IP: Final = opaque("net.IP")
+CIDR: Final = opaque("net.CIDR")
 
 _HEX: Final = re.compile("[0-9a-fA-F]*")
 _MAPPED: Final = 0xFFFF
@@ -25,6 +29,8 @@ class AddressError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Address:
     """``number`` is the address as an unsigned number of 32 (family 4) or 128 bits (family 6)."""
+
+    cel_type: ClassVar[Type] = IP
 
     family: int
     number: int
@@ -51,6 +57,8 @@ class Address:
 @dataclass(frozen=True, slots=True)
 class Range:
     """An address and how many of its leading bits count; the others may be anything."""
+
+    cel_type: ClassVar[Type] = CIDR
 
     address: Address
     length: int

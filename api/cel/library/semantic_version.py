@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
+from kubechronicle.api.cel.types import Type, object_type
 from kubechronicle.api.field_errors import go_quote
+
+SEMVER: Final = object_type("kubernetes.Semver", {})
 
 _DIGITS: Final = re.compile("[0-9]+")
 _IDENTIFIER: Final = re.compile("[0-9A-Za-z-]+")
@@ -21,13 +24,15 @@ class VersionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """``pre`` are the identifiers behind a dash, numbers as int; ``build``, behind a plus, does not count in comparisons."""
+    """``pre`` are the identifiers behind a dash, numbers as int; ``build``, behind a plus, counts in no comparison."""
+
+    cel_type: ClassVar[Type] = SEMVER
 
     major: int
     minor: int
     patch: int
     pre: tuple[Part, ...] = ()
-    build: tuple[str, ...] = ()
+    build: tuple[str, ...] = field(default=(), compare=False)
 
     def compare(self, other: Version) -> int:
         """Return -1, 0 or 1."""
@@ -61,10 +66,9 @@ def parse(text: str) -> Version:
     patch, _, build = parts[2].partition("+")
     has_build = "+" in parts[2]
     patch, dash, pre = patch.partition("-")
+    number = _number("patch", patch)
     identifiers = tuple(_pre_release(each) for each in pre.split(".")) if dash else ()
     builds: tuple[str, ...] = ()
-    # The order of the checks is that of the messages: the patch comes before what follows it.
-    number = _number("patch", patch)
     if has_build:
         builds = tuple(build.split("."))
         for each in builds:

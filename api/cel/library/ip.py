@@ -1,0 +1,100 @@
+"""CEL's ``ip()`` and what can be asked of an address (library kubernetes.net.ip, since v1.30)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubechronicle.api.cel.declarations import Function, Library, Overload
+from kubechronicle.api.cel.errors import EvaluationError
+from kubechronicle.api.cel.library import costs
+from kubechronicle.api.cel.library.addresses import IP, Address, AddressError, parse
+from kubechronicle.api.cel.types import BOOL, INT, STRING
+from kubechronicle.api.field_errors import go_quote
+
+
+def to_ip(text: str) -> Address:
+    """Return the address. EvaluationError for anything else, a zone, or IPv4 written as IPv6."""
+    try:
+        address = parse(text)
+    except AddressError as problem:
+        message = f"IP Address {go_quote(text)} parse error during conversion from string: {problem}"
+        raise EvaluationError(message) from None
+    if address.zone:
+        raise EvaluationError(f"IP address {go_quote(text)} with zone value is not allowed")
+    if address.mapped:
+        raise EvaluationError(f"IPv4-mapped IPv6 address {go_quote(text)} is not allowed")
+    return address
+
+
+def is_ip(text: str) -> bool:
+    """Return whether ``ip(text)`` is an address."""
+    try:
+        to_ip(text)
+    except EvaluationError:
+        return False
+    return True
+
+
+def is_canonical(text: str) -> bool:
+    """Return whether an address is spelled in its one canonical form."""
+    return str(to_ip(text)) == text
+
+
+def _family(address: Address) -> int:
+    return address.family
+
+
+def is_unspecified(address: Address) -> bool:
+    """0.0.0.0 and ::"""
+    return address.number == 0
+
+
+def is_loopback(address: Address) -> bool:
+    """127.0.0.0/8 and ::1"""
+    return address.number >> 24 == 127 if address.family == 4 else address.number == 1
+
+
+def is_link_local_multicast(address: Address) -> bool:
+    """224.0.0.0/24 and ff02::/16, with any flags"""
+    if address.family == 4:
+        return address.number >> 8 == 0xE00000
+    return (address.number >> 112) & 0xFF0F == 0xFF02
+
+
+def is_link_local_unicast(address: Address) -> bool:
+    """169.254.0.0/16 and fe80::/10"""
+    return address.number >> 16 == 0xA9FE if address.family == 4 else address.number >> 118 == 0x3FA
+
+
+def is_global_unicast(address: Address) -> bool:
+    """Neither unspecified, loopback, broadcast, link-local nor multicast."""
+    multicast = address.number >> 28 == 0xE if address.family == 4 else address.number >> 120 == 0xFF
+    broadcast = address.family == 4 and address.number == 0xFFFFFFFF
+    special = is_unspecified(address) or is_loopback(address) or is_link_local_unicast(address)
+    return not (multicast or broadcast or special)
+
+
+_QUESTIONS: Final = (
+    ("isUnspecified", "ip_is_unspecified", is_unspecified),
+    ("isLoopback", "ip_is_loopback", is_loopback),
+    ("isLinkLocalMulticast", "ip_is_link_local_multicast", is_link_local_multicast),
+    ("isLinkLocalUnicast", "ip_is_link_local_unicast", is_link_local_unicast),
+    ("isGlobalUnicast", "ip_is_global_unicast", is_global_unicast),
+)
+
+LIBRARY: Final = Library(
+    "kubernetes.net.ip",
+    0,
+    (
+        Function("ip", (Overload("string_to_ip", (STRING,), IP, to_ip, cost=costs.traversal()),)),
+        Function("isIP", (Overload("is_ip", (STRING,), BOOL, is_ip, cost=costs.traversal()),)),
+        Function(
+            "ip.isCanonical",
+            (Overload("ip_is_canonical", (STRING,), BOOL, is_canonical, cost=costs.traversal(2)),),
+        ),
+        Function("family", (Overload("ip_family", (IP,), INT, _family, member=True),)),
+        Function("string", (Overload("ip_to_string", (IP,), STRING, str),)),
+        *(Function(name, (Overload(id_, (IP,), BOOL, call, member=True),)) for name, id_, call in _QUESTIONS),
+    ),
+    types=(IP,),
+)

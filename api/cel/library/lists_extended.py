@@ -1,0 +1,154 @@
+"""cel-go's functions of lists, version 3: slice, flatten, sort, sortBy, range, reverse, distinct (since v1.34)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kubechronicle.api.cel.ast import Call, Comprehension, Ident, ListNode, Literal, Node, Select
+from kubechronicle.api.cel.declarations import Function, Library, Overload
+from kubechronicle.api.cel.equality import equal
+from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
+from kubechronicle.api.cel.library import costs
+from kubechronicle.api.cel.library.lists import COMPARABLE
+from kubechronicle.api.cel.library.ordering import COMPARABLE_TYPES, compare
+from kubechronicle.api.cel.macros import STANDARD, UNUSED, Macro, MacroError
+from kubechronicle.api.cel.types import DYN, INT, Type, list_of, param
+from kubechronicle.api.cel.values import type_name
+
+LONGEST: Final = 1_000_000
+"""A longer list than this cannot be made within the budget of any expression."""
+
+_SORT_BY: Final = "@sortByAssociatedKeys"
+_SORT_BY_INPUT: Final = "@__sortBy_input__"
+
+
+def to_slice(elements: Sequence[Any], start: int, end: int) -> list[Any]:
+    """Return the elements from ``start`` to before ``end``. EvaluationError if there are no such."""
+    if start < 0 or end < 0:
+        raise EvaluationError(f"cannot slice({start}, {end}), negative indexes not supported")
+    if start > end:
+        raise EvaluationError(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
+    if len(elements) < end:
+        raise EvaluationError(f"cannot slice({start}, {end}), list is length {len(elements)}")
+    return list(elements[start:end])
+
+
+def flatten(elements: Sequence[Any], depth: int = 1) -> list[Any]:
+    """Return the elements with the lists among them taken apart, ``depth`` levels down."""
+    if depth < 0:
+        raise EvaluationError("level must be non-negative")
+    flat: list[Any] = []
+    for each in elements:
+        if depth and isinstance(each, (list, tuple)):
+            flat += flatten(each, depth - 1)
+        else:
+            flat.append(each)
+    return flat
+
+
+def sort(elements: Sequence[Any]) -> Sequence[Any]:
+    """Return the elements in order."""
+    return sort_by_keys(elements, elements)
+
+
+def sort_by_keys(elements: Sequence[Any], keys: Sequence[Any]) -> Sequence[Any]:
+    """Return the elements in the order of their keys. EvaluationError if the keys have none."""
+    if len(elements) != len(keys):
+        raise EvaluationError(
+            f"{_SORT_BY}() expected a list of the same size as the associated keys list, "
+            f"but got {len(elements)} and {len(keys)} elements respectively"
+        )
+    if not elements:
+        return elements
+    if not isinstance(keys[0], COMPARABLE_TYPES):
+        raise EvaluationError("list elements must be comparable")
+    kind = type_name(keys[0])
+    if any(type_name(key) != kind for key in keys):
+        raise EvaluationError("list elements must have the same type")
+    order = functools.cmp_to_key(lambda left, right: compare(left, right) or 0)
+    return [elements[place] for place in sorted(range(len(keys)), key=lambda place: order(keys[place]))]
+
+
+def to_range(length: int) -> list[int]:
+    """Return the numbers from 0 to before ``length``."""
+    if length > LONGEST:
+        raise CostExceeded
+    return list(range(length))
+
+
+def to_reverse(elements: Sequence[Any]) -> list[Any]:
+    """Return the elements from last to first."""
+    return list(reversed(elements))
+
+
+def distinct(elements: Sequence[Any]) -> Sequence[Any]:
+    """Return the elements without those that are equal to one before them."""
+    if len(elements) ** 2 > LONGEST:  # costs two for each pair
+        raise CostExceeded
+    unique: list[Any] = []
+    for each in elements:
+        if not any(equal(each, other) for other in unique):
+            unique.append(each)
+    return unique
+
+
+_SORTABLE: Final = (ListNode, Select, Ident, Comprehension, Call)
+_MAP: Final = next(macro for macro in STANDARD if macro.name == "map" and macro.arguments == 2)
+
+
+def _sort_by(at: int, target: Node | None, arguments: Sequence[Node]) -> Node | None:
+    # The target is named once, so that it is not evaluated twice.
+    if target is None or not isinstance(target, _SORTABLE):
+        offset = at if target is None else target.offset
+        message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
+        raise MacroError(offset, message)
+    keys = _MAP.expand(at, Ident(at, _SORT_BY_INPUT), arguments)
+    if keys is None:
+        return None
+    result = Call(at, _SORT_BY, [keys], Ident(at, _SORT_BY_INPUT))
+    unused = Literal(at, False)
+    return Comprehension(
+        at, ListNode(at, []), UNUSED, _SORT_BY_INPUT, target, unused, Ident(at, _SORT_BY_INPUT), result
+    )
+
+
+def _flatten_cost(args: Sequence[Any], result: Any) -> int:
+    return costs.allocating(float(args[1]) if len(args) == 2 else 1.0, costs.size(args[0]))
+
+
+_T: Final = param("T")
+_LIST: Final = list_of(_T)
+
+
+def _sort_overload(kind: Type) -> Overload:
+    name = f"list_{kind.name}_sort"
+    return Overload(name, (list_of(kind),), list_of(kind), sort, member=True, cost=costs.comparing_all(0))
+
+
+def _sort_by_overload(kind: Type) -> Overload:
+    name = f"list_{kind.name}_sortByAssociatedKeys"
+    return Overload(name, (_LIST, list_of(kind)), _LIST, sort_by_keys, member=True, cost=costs.comparing_all(1))
+
+
+LIBRARY: Final = Library(
+    "cel.lib.ext.lists",
+    3,
+    (
+        Function("slice", (Overload("list_slice", (_LIST, INT, INT), _LIST, to_slice, True, costs.making_result),)),
+        Function(
+            "flatten",
+            (
+                Overload("list_flatten", (list_of(_LIST),), _LIST, flatten, True, _flatten_cost),
+                Overload("list_flatten_int", (list_of(DYN), INT), list_of(DYN), flatten, True, _flatten_cost),
+            ),
+        ),
+        Function("sort", tuple(map(_sort_overload, COMPARABLE.values()))),
+        Function(_SORT_BY, tuple(map(_sort_by_overload, COMPARABLE.values()))),
+        Function("lists.range", (Overload("lists_range", (INT,), list_of(INT), to_range, cost=costs.making_result),)),
+        Function("reverse", (Overload("list_reverse", (_LIST,), _LIST, to_reverse, True, costs.making_result),)),
+        Function("distinct", (Overload("list_distinct", (_LIST,), _LIST, distinct, True, costs.comparing_all(0)),)),
+    ),
+    macros=(Macro("sortBy", 2, True, _sort_by),),
+)

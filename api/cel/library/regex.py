@@ -1,0 +1,48 @@
+"""CEL's ``find`` and ``findAll`` (library kubernetes.regex)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubechronicle.api.cel.declarations import Function, Library, Overload
+from kubechronicle.api.cel.errors import EvaluationError
+from kubechronicle.api.cel.library import costs
+from kubechronicle.api.cel.patterns import Pattern, PatternError, compiled
+from kubechronicle.api.cel.types import INT, STRING, list_of
+
+
+def _compiled(pattern: str) -> Pattern:
+    try:
+        return compiled(pattern)
+    except PatternError as problem:
+        raise EvaluationError(f"Illegal regex: {problem}") from None
+
+
+def find(text: str, pattern: str) -> str:
+    """Return the first match, empty if there is none. EvaluationError if the pattern is none."""
+    return _compiled(pattern).find(text)
+
+
+def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    """Return the matches, ``limit`` at most. EvaluationError if the pattern is none."""
+    return _compiled(pattern).find_all(text, limit)
+
+
+_STRINGS: Final = list_of(STRING)
+
+LIBRARY: Final = Library(
+    "kubernetes.regex",
+    0,
+    (
+        Function("find", (Overload("string_find_string", (STRING, STRING), STRING, find, True, costs.searching),)),
+        Function(
+            "findAll",
+            (
+                Overload("string_find_all_string", (STRING, STRING), _STRINGS, find_all, True, costs.searching),
+                Overload(
+                    "string_find_all_string_int", (STRING, STRING, INT), _STRINGS, find_all, True, costs.searching
+                ),
+            ),
+        ),
+    ),
+)
