@@ -14,31 +14,29 @@ Nothing here knows HTTP or encodings; answers are Entries, which carry their enc
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypedDict
 
 import trio
 
+from kubechronicle.actors.past_states import PastStates
+from kubechronicle.actors.selection import Listing as Listing
+from kubechronicle.actors.selection import Selection as Selection
+from kubechronicle.actors.selection import page_of
 from kubechronicle.api import status
 from kubechronicle.api.paging import INCONSISTENT, Continue, decode_continue, encode_continue
 from kubechronicle.api.registry import ResourceType
-from kubechronicle.api.selectors import FieldSelector, LabelSelector
 from kubechronicle.eventlog.consistency import ConsistentRead
-from kubechronicle.eventlog.cursors import WatchCursor
-from kubechronicle.eventlog.entries import Describe, Entry, Event, entry_of
+from kubechronicle.eventlog.cursors import Cursor
+from kubechronicle.eventlog.entries import Describe, Entry, Event
 from kubechronicle.eventlog.errors import Compacted, FutureRevision
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Operation
-from kubechronicle.eventlog.shelves import sort_key
 from kubechronicle.eventlog.views import Views
 
 # How long a read waits for a revision this replica has not reached (k8s.io/apiserver cacher: blockTimeout).
 FRESHNESS_TIMEOUT = 3.0
-# Records read from the log at once for a list of the past.
-PAST_CHUNK = 2000
-# What a list of the past may hold at most in one answer; more must be paged.
-MAX_PAST = 1_000_000
 
 EXPIRED_LIST = "The resourceVersion for the provided list is too old."
 EXPIRED_CONTINUE = (
@@ -47,37 +45,6 @@ EXPIRED_CONTINUE = (
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which objects of a resource: a namespace ("": all), a name ("": all) and selectors (None: all)."""
-
-    namespace: str = ""
-    labels: LabelSelector | None = None
-    fields: FieldSelector | None = None
-
-    def matcher(self) -> Callable[[Entry], bool] | None:
-        """A predicate over entries of the namespace; None if it would always be true."""
-        labels, fields = self.labels, self.fields
-        if labels is not None and fields is not None:
-            return lambda entry: labels.matches(entry.labels) and fields.matches(entry.fields)
-        if labels is not None:
-            return lambda entry: labels.matches(entry.labels)
-        if fields is not None:
-            return lambda entry: fields.matches(entry.fields)
-        return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """One answer to a list: the entries, the revision they are of, and how it goes on. ``remaining``: how many more
-    objects there are, None where it is not told (selectors, or nothing remains)."""
-
-    entries: Sequence[Entry]
-    revision: int
-    continue_token: str = ""
-    remaining: int | None = None
 
 
 @dataclass(slots=True)
@@ -90,7 +57,7 @@ class Watching:
     initial: Sequence[Entry]
     initial_revision: int
     bookmark_initial: bool
-    cursor: WatchCursor
+    cursor: Cursor
     matches: Callable[[Entry], bool] | None = None
 
     def classify(self, event: Event) -> tuple[str, Entry] | None:
@@ -128,14 +95,51 @@ def last_seen(event: Event, previous: Entry) -> Entry:
     return entry
 
 
+class ObjectReads(Protocol):
+    """What handlers of get, list and watch read from: the present, or a moment of the past (past_reads.py)."""
+
+    async def get(
+        self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None
+    ) -> Entry | None: ...
+
+    async def list(
+        self,
+        rt: ResourceType,
+        selection: Selection,
+        *,
+        limit: int = 0,
+        continue_token: str = "",
+        revision: int | None = None,
+        exact: bool = False,
+    ) -> Listing: ...
+
+    async def watch(
+        self,
+        rt: ResourceType,
+        selection: Selection,
+        *,
+        revision: int | None,
+        initial: bool | None = None,
+        bookmarks: bool = False,
+    ) -> Watching: ...
+
+
+class WatchScope(TypedDict):
+    """What a cursor need not look at beyond; see ``Views.watch``."""
+
+    namespace: str
+    name: str
+    field: tuple[str, str] | None
+
+
 class Reads:
     """Get, list and watch over the views. ``describe`` is needed for entries read from the log."""
 
     def __init__(self, *, log: RevisionLog, views: Views, consistency: ConsistentRead, describe: Describe) -> None:
-        self._log = log
+        self.views = views
+        self.past = PastStates(log=log, views=views, describe=describe)
         self._views = views
         self._consistency = consistency
-        self._describe = describe
 
     @property
     def applied(self) -> int:
@@ -184,11 +188,11 @@ class Reads:
         """``revision`` None: consistent; 0: at once; else not older than it, or exactly it if ``exact``."""
         after: tuple[str, str] | None = None
         if continue_token:
-            token = decode_continue(continue_token, namespaced=rt.namespaced and not selection.namespace)
-            after = (selection.namespace or token.after[0], token.after[1])
-            revision, exact = (None, False) if token.revision == INCONSISTENT else (token.revision, True)
+            read_at, after = continued(rt, selection, continue_token)
+            revision, exact = (None, False) if read_at == INCONSISTENT else (read_at, True)
         if exact and revision:
-            return await self._list_past(rt, selection, revision, limit=limit, after=after, paging=bool(continue_token))
+            paging = bool(continue_token)
+            return await self.list_past(rt, selection, revision, limit=limit, after=after, paging=paging)
         if revision is None:
             await self._consistency.wait()
         elif revision:
@@ -199,9 +203,9 @@ class Reads:
         entries = view.entries(selection.namespace)
         if after is not None:
             entries = view.page(selection.namespace, after, len(entries))
-        return _page(selection, entries, applied, limit)
+        return page_of(selection, entries, applied, limit)
 
-    async def _list_past(
+    async def list_past(
         self,
         rt: ResourceType,
         selection: Selection,
@@ -211,42 +215,14 @@ class Reads:
         after: tuple[str, str] | None,
         paging: bool,
     ) -> Listing:
+        """The list as it was at the revision, going on after a key. StatusError 410, 504."""
         await self.wait_not_older(revision)
-        view = self._views[rt.resource]
-        held = view.snapshot(revision)
-        if held is None:
-            try:
-                held = await self._read_past(rt.resource, selection.namespace, revision, after)
-            except Compacted:
-                raise self._expired(selection, after, paging) from None
-            except FutureRevision as error:
-                raise status.too_large_resource_version(revision, error.current) from None
-        entries = _within(held, selection.namespace, after)
-        return _page(selection, entries, revision, limit)
-
-    @staticmethod
-    def _expired(selection: Selection, after: tuple[str, str] | None, paging: bool) -> status.StatusError:
-        if not paging or after is None:
-            return status.expired(EXPIRED_LIST)
-        where = ("" if selection.namespace else after[0], after[1])
-        error = status.expired(EXPIRED_CONTINUE)
-        error.list_metadata = {"continue": encode_continue(Continue(INCONSISTENT, where))}
-        return error
-
-    async def _read_past(
-        self, resource: str, namespace: str, revision: int, after: tuple[str, str] | None
-    ) -> Sequence[Entry]:
-        found: list[Entry] = []
-        while True:
-            chunk = await self._log.list_at(
-                resource, revision=revision, namespace=namespace, after=after, limit=PAST_CHUNK
-            )
-            found.extend(entry_of(record, self._describe) for record in chunk)
-            if len(chunk) < PAST_CHUNK:
-                return found
-            if len(found) > MAX_PAST:
-                raise status.request_entity_too_large("the list of the past is too long for one answer; use limit")
-            after = (chunk[-1].key.namespace, chunk[-1].key.name)
+        try:
+            return await self.past.listing(rt, selection, revision, limit=limit, after=after)
+        except Compacted:
+            raise _expired(selection, after, paging) from None
+        except FutureRevision as error:
+            raise status.too_large_resource_version(revision, error.current) from None
 
     async def watch(
         self,
@@ -265,8 +241,6 @@ class Reads:
         elif revision and initial:
             await self.wait_not_older(revision)
         view = self._views[rt.resource]
-        name = selection.fields.required("metadata.name") if selection.fields is not None else None
-        node = selection.fields.required("spec.nodeName") if selection.fields is not None else None
         matches = selection.matcher()
         entries: Sequence[Entry] = ()
         start = self._views.applied if send_initial or not revision else revision
@@ -274,13 +248,7 @@ class Reads:
             entries = view.entries(selection.namespace)
             if matches is not None:
                 entries = [entry for entry in entries if matches(entry)]
-        cursor = self._views.watch(
-            rt.resource,
-            after=start,
-            namespace=selection.namespace,
-            name=name if name is not None and (selection.namespace or not rt.namespaced) else "",
-            field=("spec.nodeName", node) if node else None,
-        )
+        cursor = self._views.watch(rt.resource, after=start, **watch_scope(rt, selection))
         # A watch from 0 with bookmarks ends its initial events with one as well (KEP-3157's legacy form).
         ends_with_bookmark = send_initial and bookmarks and (initial is True or revision == 0)
         return Watching(entries, self._views.applied, ends_with_bookmark, cursor, matches)
@@ -291,39 +259,28 @@ def too_old(error: Compacted) -> status.StatusError:
     return status.expired(f"too old resource version: {error.requested} ({error.compacted + 1})")
 
 
-def _within(entries: Sequence[Entry], namespace: str, after: tuple[str, str] | None) -> Sequence[Entry]:
-    """Those of a namespace ("": of all) that follow the key; ``entries`` are in key order."""
-    if not namespace and after is None:
-        return entries
-    start = bisect_right(entries, after or (namespace, ""), key=sort_key)
-    end = bisect_left(entries, (namespace + "\0", ""), key=sort_key) if namespace else len(entries)
-    return entries[start:end]
+def continued(rt: ResourceType, selection: Selection, text: str) -> tuple[int, tuple[str, str]]:
+    """Of a continue token: the revision its pages are read at (or INCONSISTENT), and the key the last one ended with.
+    StatusError 400."""
+    token = decode_continue(text, namespaced=rt.namespaced and not selection.namespace)
+    return token.revision, (selection.namespace or token.after[0], token.after[1])
 
 
-def _page(selection: Selection, entries: Sequence[Entry], revision: int, limit: int) -> Listing:
-    """Apply the selectors and the limit to the entries of the namespace, in key order."""
-    matches = selection.matcher()
-    if not limit:
-        if matches is not None:
-            entries = [entry for entry in entries if matches(entry)]
-        return Listing(entries=entries, revision=revision)
-    chosen: list[Entry] = []
-    looked_at = 0
-    for entry in entries:
-        if len(chosen) == limit:
-            break
-        looked_at += 1
-        if matches is None or matches(entry):
-            chosen.append(entry)
-    remaining = len(entries) - looked_at
-    if not remaining:
-        return Listing(entries=chosen, revision=revision)
-    # With a selector nobody knows how many of the rest match, and whether any does: the token is given nevertheless.
-    last = entries[looked_at - 1].key
-    where = ("" if selection.namespace else last.namespace, last.name)
-    return Listing(
-        entries=chosen,
-        revision=revision,
-        continue_token=encode_continue(Continue(revision, where)),
-        remaining=remaining if matches is None else None,
+def watch_scope(rt: ResourceType, selection: Selection) -> WatchScope:
+    fields = selection.fields
+    name = fields.required("metadata.name") if fields is not None else None
+    node = fields.required("spec.nodeName") if fields is not None else None
+    return WatchScope(
+        namespace=selection.namespace,
+        name=name if name is not None and (selection.namespace or not rt.namespaced) else "",
+        field=("spec.nodeName", node) if node else None,
     )
+
+
+def _expired(selection: Selection, after: tuple[str, str] | None, paging: bool) -> status.StatusError:
+    if not paging or after is None:
+        return status.expired(EXPIRED_LIST)
+    where = ("" if selection.namespace else after[0], after[1])
+    error = status.expired(EXPIRED_CONTINUE)
+    error.list_metadata = {"continue": encode_continue(Continue(INCONSISTENT, where))}
+    return error

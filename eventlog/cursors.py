@@ -39,6 +39,17 @@ class ReadHistory(Protocol):
     ) -> list[tuple[Record, Record | None]]: ...
 
 
+class Cursor(Protocol):
+    """What a watch reads from; see WatchCursor."""
+
+    @property
+    def revision(self) -> int: ...
+
+    async def next_batch(self, deadline: float | None = None) -> list[Event]: ...
+
+    def end(self) -> None: ...
+
+
 class WatchCursor:
     """Made by ``Views.watch``. One task uses it at a time; there is nothing to close."""
 
@@ -129,24 +140,10 @@ class WatchCursor:
 
     async def _read_history(self) -> list[Event]:
         """A chunk from the log; moves ``_revision`` over it."""
-        view, read = self._view, self._views.read_history
-        if read is None:
-            raise LogUnavailable("the views are not connected to a log yet")
-        after, until = self._revision, view.held_since
-        rows = await read(
-            view.resource, after=after, until=until, limit=HISTORY_CHUNK, namespace=self._namespace, name=self._name
-        )
-        describe = self._views.describe_record
-        found = [
-            Event(
-                record.revision,
-                record.operation,
-                describe(record),
-                describe(previous) if previous is not None else None,
-            )
-            for record, previous in rows
-        ]
-        self._revision = rows[-1][0].revision if len(rows) >= HISTORY_CHUNK else until
+        found, self._revision = await read_events(
+            self._views, self._view.resource, after=self._revision, until=self._view.held_since,
+            namespace=self._namespace, name=self._name,
+        )  # fmt: skip
         return [event for event in found if self.concerns(event)]
 
     async def _sleep(self) -> None:
@@ -161,6 +158,28 @@ class WatchCursor:
 
     def interrupt(self) -> None:
         self.wake(self._view.applied)
+
+
+async def read_events(
+    views: Views, resource: str, *, after: int, until: int, namespace: str, name: str
+) -> tuple[list[Event], int]:
+    """The next chunk of events from the log, and the revision up to which they are all. Compacted, LogUnavailable."""
+    read = views.read_history
+    if read is None:
+        raise LogUnavailable("the views are not connected to a log yet")
+    rows = await read(resource, after=after, until=until, limit=HISTORY_CHUNK, namespace=namespace, name=name)
+    describe = views.describe_record
+    found = [
+        Event(
+            record.revision,
+            record.operation,
+            describe(record),
+            describe(previous) if previous is not None else None,
+            record.committed_at,
+        )
+        for record, previous in rows
+    ]
+    return found, rows[-1][0].revision if len(rows) >= HISTORY_CHUNK else until
 
 
 def _interest(namespace: str, name: str, field: tuple[str, str] | None) -> Interest:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
@@ -67,6 +68,7 @@ class Event:
     operation: Operation
     entry: Entry
     previous: Entry | None
+    committed_at: datetime
     cache: dict[Hashable, Any] = field(default_factory=dict)
 
 

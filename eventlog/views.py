@@ -93,7 +93,7 @@ class View:
         log). The revision must not be above ``applied``."""
         if revision < self.held_since:
             return None
-        if self.window.after(revision) == len(self.window.events):
+        if self.unchanged_since(revision):
             return self.entries()
         found = self._snapshots.get(revision)
         if found is None:
@@ -102,6 +102,10 @@ class View:
                 del self._snapshots[next(iter(self._snapshots))]
             self._snapshots[revision] = found
         return found
+
+    def unchanged_since(self, revision: int) -> bool:
+        """Whether what is now was so at the revision, which must not be below ``held_since``."""
+        return self.window.after(revision) == len(self.window.events)
 
     def statistics(self) -> ViewStatistics:
         return ViewStatistics(
@@ -128,7 +132,7 @@ class View:
             self._shelves.put(entry)
         elif previous is not None:
             self._shelves.remove(namespace, name)
-        event = Event(record.revision, record.operation, entry, previous)
+        event = Event(record.revision, record.operation, entry, previous, record.committed_at)
         self.window.add(event)
         return event
 
@@ -155,6 +159,7 @@ class Views:
         self._progress = Progress()
         self._views: dict[str, View] = {}
         self._loaded = 0
+        self._head = Head(revision=0, compacted=0)
 
     def __getitem__(self, resource: str) -> View:
         view = self._views.get(resource)
@@ -171,6 +176,10 @@ class Views:
     def applied(self) -> int:
         """The revision up to which everything is in the views."""
         return self._progress.applied
+
+    def compacted_for(self, resource: str) -> int:
+        """Below this revision the resource's history may be gone, as far as is known here ("": of any resource)."""
+        return self._head.compacted_for(resource)
 
     async def wait_applied(self, revision: int) -> None:
         """Until ``applied`` has reached the revision; see ConsistentRead for one with a deadline."""
@@ -227,5 +236,8 @@ class Views:
     def forget(self, head: Head) -> None:
         """History at or below the head's compacted revisions is gone, from memory as well: else the same question got
         an answer from one replica and 410 from another."""
+        marks = (head.compacted, *head.compacted_of.values())
+        if max(marks) >= max(self._head.compacted, *self._head.compacted_of.values(), 0):
+            self._head = head
         for view in self:
             view.forget(head.compacted_for(view.resource))

@@ -46,7 +46,7 @@ from kubechronicle.api.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.registry import Registry, ResourceType
 from kubechronicle.api.status import StatusError
-from kubechronicle.eventlog.cursors import WatchCursor
+from kubechronicle.eventlog.cursors import Cursor
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.errors import Compacted, LogError
 from kubechronicle.eventlog.records import Key, Operation
@@ -101,7 +101,7 @@ class Follower:
     """How far one resource's changes are in the graph."""
 
     scope: trio.CancelScope
-    cursor: WatchCursor | None = None
+    cursor: Cursor | None = None
 
     def has_seen(self, revision: int) -> bool:
         # What a cursor hands out is put into the graph before anybody else runs.
@@ -174,7 +174,7 @@ class Collection:
                     with trio.move_on_after(GATHERING):
                         await self._hurry.wait()
 
-    async def _load(self, rt: ResourceType) -> WatchCursor:
+    async def _load(self, rt: ResourceType) -> Cursor:
         """Take in what is there; the cursor goes on from it."""
         watching = await self._store.reads.watch(rt, Selection(), revision=0)
         for start in range(0, len(watching.initial), LOADED_AT_ONCE):

@@ -18,7 +18,7 @@ from kubechronicle.actors.reads import Reads, Selection, Watching, too_old
 from kubechronicle.api import status
 from kubechronicle.api.options import ListOptions, parse_resource_version
 from kubechronicle.api.registry import ResourceType
-from kubechronicle.eventlog.cursors import WatchCursor
+from kubechronicle.eventlog.cursors import Cursor
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.http.answers import CACHE_CONTROL, watch_form
 from kubechronicle.http.context import Context
@@ -44,17 +44,17 @@ class Drain:
 
     def __init__(self) -> None:
         self.begun = False
-        self._cursors: set[WatchCursor] = set()
+        self._cursors: set[Cursor] = set()
 
     def begin(self) -> None:
         self.begun = True
         for cursor in self._cursors:
             cursor.end()
 
-    def add(self, cursor: WatchCursor) -> None:
+    def add(self, cursor: Cursor) -> None:
         self._cursors.add(cursor)
 
-    def discard(self, cursor: WatchCursor) -> None:
+    def discard(self, cursor: Cursor) -> None:
         self._cursors.discard(cursor)
 
 

@@ -1,0 +1,183 @@
+"""What was at a revision: out of the views' memory while it reaches back so far, else out of the log.
+
+Whole lists that were read from the log are kept for a while, up to HELD_BYTES: who looks at a moment looks at it again,
+and pages go on from it. A page is read from the log by itself, so that its cost is that of a page.
+
+Invariant: what is kept is only ever answered for revisions that are not compacted, as the log itself would.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TypeAlias, TypeVar
+
+from kubechronicle.actors.selection import Listing, Selection, page_of, within
+from kubechronicle.api import status
+from kubechronicle.api.moments import Asked
+from kubechronicle.api.paging import Continue, encode_continue
+from kubechronicle.api.registry import ResourceType
+from kubechronicle.eventlog.entries import Describe, Entry, entry_of
+from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.records import Key, Moment
+from kubechronicle.eventlog.shelves import sort_key
+from kubechronicle.eventlog.views import Views
+
+# Records read from the log at once for a list of the past.
+PAST_CHUNK = 2000
+# What a list of the past may hold at most in one answer; more must be paged.
+MAX_PAST = 1_000_000
+# Of object JSON in lists kept, with ENTRY_BYTES for what is around each object.
+HELD_BYTES = 64 * 1024 * 1024
+ENTRY_BYTES = 1024
+# How many lists under way are remembered with the number of objects that remain of each.
+REMAINING_KEPT = 1024
+# How many moments are remembered.
+MOMENTS_KEPT = 1024
+
+After: TypeAlias = "tuple[str, str] | None"
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class PastStates:
+    """See the head of this file. Revisions must not be above what the views have applied."""
+
+    def __init__(self, *, log: RevisionLog, views: Views, describe: Describe) -> None:
+        self._log = log
+        self._views = views
+        self._describe = describe
+        self._held: OrderedDict[tuple[str, str, int], tuple[Sequence[Entry], int]] = OrderedDict()
+        self._remaining: OrderedDict[tuple[str, str, int, After], int] = OrderedDict()
+        self._times: OrderedDict[int, datetime] = OrderedDict()
+        self.bytes_held = 0
+
+    async def moment(self, asked: Asked) -> Moment:
+        """The revision that was the newest at the moment. BeforeHistory, FutureMoment, FutureRevision."""
+        if isinstance(asked, datetime | timedelta):
+            return await self._log.revision_at(asked)
+        time = self._times.get(asked)
+        if time is None or not self._retained("", asked):
+            time = (await self._log.moment_of(asked)).time
+            _remember(self._times, asked, time, MOMENTS_KEPT)
+        return Moment(asked, time)
+
+    async def get(self, resource: str, namespace: str, name: str, revision: int) -> Entry | None:
+        """The object then, or None. Compacted, FutureRevision."""
+        view = self._views[resource]
+        if view.held_since <= revision and view.unchanged_since(revision):
+            return view.get(namespace, name)
+        held = self._kept(resource, namespace, revision)
+        if held is not None:
+            index = bisect_left(held, (namespace, name), key=sort_key)
+            found = held[index] if index < len(held) else None
+            return found if found is not None and found.key[1:] == (namespace, name) else None
+        record = await self._log.get_at(Key(resource, namespace, name), revision=revision)
+        return entry_of(record, self._describe) if record is not None else None
+
+    async def listing(
+        self, rt: ResourceType, selection: Selection, revision: int, *, limit: int, after: After
+    ) -> Listing:
+        """A list as of the revision, beginning after a key. Compacted, FutureRevision."""
+        resource, namespace = rt.resource, selection.namespace
+        name = selection.fields.required("metadata.name") if selection.fields is not None else None
+        held = self._views[resource].snapshot(revision)
+        if held is None:
+            held = self._kept(resource, namespace, revision)
+        if held is None and name and (namespace or not rt.namespaced):
+            one = await self.get(resource, namespace, name, revision)
+            held = [one] if one is not None else []
+        if held is None and limit:
+            return await self._read_page(resource, selection, revision, limit, after)
+        if held is None:
+            held = await self._read_all(resource, namespace, revision, after)
+            if after is None:
+                self._keep((resource, namespace, revision), held)
+        return page_of(selection, within(held, namespace, after), revision, limit)
+
+    async def _read_all(self, resource: str, namespace: str, revision: int, after: After) -> Sequence[Entry]:
+        found: list[Entry] = []
+        while True:
+            chunk = await self._log.list_at(
+                resource, revision=revision, namespace=namespace, after=after, limit=PAST_CHUNK
+            )
+            found.extend(entry_of(record, self._describe) for record in chunk)
+            if len(chunk) < PAST_CHUNK:
+                return found
+            if len(found) > MAX_PAST:
+                raise status.request_entity_too_large("the list of the past is too long for one answer; use limit")
+            after = (chunk[-1].key.namespace, chunk[-1].key.name)
+
+    async def _read_page(self, resource: str, selection: Selection, revision: int, limit: int, after: After) -> Listing:
+        """As many of the log's objects as the page takes; with selectors in chunks, until enough of them match."""
+        namespace, matches = selection.namespace, selection.matcher()
+        size = PAST_CHUNK if matches is not None else min(limit + 1, PAST_CHUNK)
+        began, looked_at, last, more = after, 0, after, False
+        chosen: list[Entry] = []
+        while not more:
+            chunk = await self._log.list_at(resource, revision=revision, namespace=namespace, after=last, limit=size)
+            for record in chunk:
+                if len(chosen) == limit:
+                    more = True
+                    break
+                entry = entry_of(record, self._describe)
+                looked_at, last = looked_at + 1, (record.key.namespace, record.key.name)
+                if matches is None or matches(entry):
+                    chosen.append(entry)
+            if len(chunk) < size:
+                break
+        if not more or last is None:
+            return Listing(entries=chosen, revision=revision)
+        remaining = None
+        if matches is None:
+            remaining = await self._count(resource, namespace, revision, began, looked_at, last)
+        where = ("" if namespace else last[0], last[1])
+        token = encode_continue(Continue(revision, where))
+        return Listing(entries=chosen, revision=revision, continue_token=token, remaining=remaining)
+
+    async def _count(
+        self, resource: str, namespace: str, revision: int, began: After, looked_at: int, last: After
+    ) -> int:
+        """How many follow the key ``last``: counted for a first page, and taken from it for those that follow."""
+        before = self._remaining.get((resource, namespace, revision, began))
+        if before is not None:
+            remaining = before - looked_at
+        else:
+            remaining = await self._log.count_at(resource, revision=revision, namespace=namespace, after=last)
+        _remember(self._remaining, (resource, namespace, revision, last), remaining, REMAINING_KEPT)
+        return remaining
+
+    # What is kept
+
+    def _retained(self, resource: str, revision: int) -> bool:
+        return revision >= self._views.compacted_for(resource)
+
+    def _kept(self, resource: str, namespace: str, revision: int) -> Sequence[Entry] | None:
+        """All objects of the namespace (maybe with those of others) at the revision, if they are kept."""
+        if not self._retained(resource, revision):
+            return None
+        for key in ((resource, "", revision), (resource, namespace, revision)):
+            held = self._held.get(key)
+            if held is not None:
+                self._held.move_to_end(key)
+                return held[0]
+        return None
+
+    def _keep(self, key: tuple[str, str, int], entries: Sequence[Entry]) -> None:
+        size = ENTRY_BYTES + sum(len(entry.json) + ENTRY_BYTES for entry in entries)
+        if size > HELD_BYTES // 2 or key in self._held:
+            return
+        self._held[key] = (entries, size)
+        self.bytes_held += size
+        while self.bytes_held > HELD_BYTES:
+            _, (_, freed) = self._held.popitem(last=False)
+            self.bytes_held -= freed
+
+
+def _remember(known: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    known[key] = value
+    known.move_to_end(key)
+    while len(known) > most:
+        known.popitem(last=False)
