@@ -75,6 +75,7 @@ def build_application(
         store=store, authentication=authentication, authorization=authorization, metrics=metrics,
         min_watch=settings.min_request_timeout, drain=drain, issuer=issuer,
     )  # fmt: skip
+    metrics.registry.register(authentication.figures)
     services = filters.Services(
         metrics=metrics,
         authentication=authentication,

@@ -25,7 +25,8 @@ from kubechronicle.api.selectors import value_required
 from kubechronicle.api.status import StatusError
 from kubechronicle.http.answers import CACHE_CONTROL, status_response
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.user import GROUP_MASTERS, NotSeen, Rejected, User
+from kubechronicle.http.authentication.figures import ERROR, FAILURE, SUCCESS
+from kubechronicle.http.authentication.user import GROUP_MASTERS, NoCredential, NotSeen, Rejected, User
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden_message
 from kubechronicle.http.context import Context
@@ -219,25 +220,42 @@ def authenticate(services: Services, following: Next) -> Next:
     """Who asks. A wrong credential is 401 whatever is asked for; one that another replica has just given out is looked
     at again when this one knows what the other knew."""
     chain = services.authentication
+    figures = chain.figures
 
     async def filtered(request: Request) -> Response:
-        context = request.attached(Context)
-
-        def user() -> User:
-            return chain.authenticate(request)
-
+        began = time.perf_counter()
         try:
             try:
-                context.user = await decided(user)
-            except NotSeen:
-                with trio.move_on_after(CATCH_UP):
-                    await services.catch_up()
-                context.user = await decided(user)
-        except Rejected:
+                user = chain.authenticate(request)
+            except (NotSeen, Unanswered) as unsettled:
+                user = await _settled(services, request, unsettled)
+        except Rejected as error:
+            why = FAILURE if isinstance(error, NoCredential) else ERROR
+            figures.observe(why, time.perf_counter() - began)
+            log.debug("Unable to authenticate the request: %s", error.why or "no valid credential")
             raise status.unauthorized() from None
+        figures.observe(SUCCESS, time.perf_counter() - began, user.name)
+        request.attached(Context).user = user
         return await following(request)
 
     return filtered
+
+
+async def _settled(services: Services, request: Request, unsettled: NotSeen | Unanswered) -> User:
+    """Who asks, once everybody has been asked and, should that not be enough, the views know what others knew."""
+
+    def user() -> User:
+        return services.authentication.authenticate(request)
+
+    if isinstance(unsettled, Unanswered):
+        await unsettled.settle()
+        try:
+            return await decided(user)
+        except NotSeen:
+            pass
+    with trio.move_on_after(CATCH_UP):
+        await services.catch_up()
+    return await decided(user)
 
 
 def impersonate(services: Services, following: Next) -> Next:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.bearer import (
@@ -22,9 +22,13 @@ from kubechronicle.http.authentication.bearer import (
     is_other_scheme,
     subprotocol_token,
 )
+from kubechronicle.http.authentication.figures import AuthenticationFigures
 from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
-from kubechronicle.http.authentication.user import ANONYMOUS_USER, NotSeen, Rejected, User, authenticated
+from kubechronicle.http.authentication.user import ANONYMOUS_USER, NoCredential, NotSeen, Rejected, User, authenticated
 from kubechronicle.http.messages import Request
+
+if TYPE_CHECKING:
+    from kubechronicle.http.authentication.token_cache import TokenCache
 
 INVALID: Final = "invalid bearer token"
 
@@ -46,6 +50,14 @@ class TokenAuthenticator(Protocol):
         """Whose token this is, None if it is none of this kind. ``audiences``: whom it must be meant for (one of them
         is enough). Rejected: it is of this kind and wrong. Unanswered: somebody must be asked first."""
         ...
+
+
+@runtime_checkable
+class HasCache(Protocol):
+    """A token authenticator that remembers what it was told. Its cache's figures are told with the others'."""
+
+    @property
+    def cache(self) -> TokenCache: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +82,13 @@ class AuthenticationChain:
         audiences: Sequence[str] = (),
         anonymous: Anonymous | None = None,
         proxy: ProxyHeaders = STANDARD,
+        figures: AuthenticationFigures | None = None,
     ) -> None:
         self._authenticators = tuple(authenticators)
         self._tokens = tuple(tokens)
         self._audiences = tuple(audiences)
+        self.figures = figures if figures is not None else AuthenticationFigures()
+        self.figures.caches += [each.cache.figures for each in tokens if isinstance(each, HasCache)]
         self._anonymous = anonymous if anonymous is not None else Anonymous()
         self._credentials = STANDARD.fields | proxy.fields | {"authorization"}
         self._credential_prefixes = (*STANDARD.extra_prefix, *proxy.extra_prefix)
@@ -117,8 +132,10 @@ class AuthenticationChain:
             raise rejected
         # kube-apiserver takes whoever shows a credential of a scheme it does not know for anonymous. We don't: whoever
         # shows one wants to be somebody. A Bearer field with no token in it is no credential, here as there.
-        if (authorization and is_other_scheme(authorization)) or not self._anonymous.admits(request.path):
+        if authorization and is_other_scheme(authorization):
             raise Rejected
+        if not self._anonymous.admits(request.path):
+            raise NoCredential
         return ANONYMOUS_USER
 
     def _bearer(self, token: str) -> User:

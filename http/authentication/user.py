@@ -32,6 +32,10 @@ class Rejected(Exception):
         self.why = why
 
 
+class NoCredential(Rejected):
+    """None was presented, where one is needed."""
+
+
 class NotSeen(Rejected):
     """Rejected for something that is not in this replica's view, or not as the credential says: the view may only be
     behind that of the replica that gave the credential out."""

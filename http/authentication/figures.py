@@ -1,0 +1,135 @@
+"""How authentication goes, by kube-apiserver's names, read when /metrics is asked for.
+
+Plain numbers, because every request counts here: prometheus-client's own counters take longer than a decision.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+SUCCESS, FAILURE, ERROR = "success", "failure", "error"
+"""Results of an attempt: somebody; no credential where one is needed; a wrong one."""
+
+BUCKETS: Final = tuple(0.001 * 2**power for power in range(15))
+DEFAULT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+# Names told as they are; others are told by what they look like, so that clients can't make series.
+KNOWN_NAMES: Final = frozenset(
+    {"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"}
+)
+
+ACCOUNT_TOKENS: Final[Mapping[str, str]] = {
+    "serviceaccount_legacy_tokens": "Cumulative legacy service account tokens used",
+    "serviceaccount_stale_tokens": "Cumulative stale projected service account tokens used",
+    "serviceaccount_valid_tokens": "Cumulative valid projected service account tokens used",
+    "serviceaccount_legacy_auto_token_uses": "Cumulative auto-generated legacy tokens used",
+    "serviceaccount_legacy_manual_token_uses": "Cumulative manually created legacy tokens used",
+    "serviceaccount_invalid_legacy_auto_token_uses": "Cumulative invalid auto-generated legacy tokens used",
+}
+"""What ``AuthenticationFigures.tokens`` counts; each name gets _total."""
+
+
+class Durations:
+    """A histogram: seconds by upper bound, the last for those above all bounds."""
+
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(self._bounds, seconds)] += 1
+        self.total += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        bounds = [*map(str, self._bounds), "+Inf"]
+        return list(zip(bounds, accumulate(map(float, self.counts)), strict=True))
+
+
+class CacheFigures:
+    """Of one TokenCache."""
+
+    def __init__(self) -> None:
+        self.requests = {"hit": Durations(DEFAULT_BUCKETS), "miss": Durations(DEFAULT_BUCKETS)}
+        self.fetches = {"ok": 0, "error": 0}
+        self.in_flight = self.blocked = 0
+
+    def looked(self, hit: bool, seconds: float) -> None:
+        self.requests["hit" if hit else "miss"].add(seconds)
+
+    def fetched(self, good: bool) -> None:
+        self.fetches["ok" if good else "error"] += 1
+
+
+class AuthenticationFigures(Collector):
+    """``caches``: those whose figures are told together; ``tokens``: uses of service account tokens, by name."""
+
+    def __init__(self) -> None:
+        self.caches: list[CacheFigures] = []
+        self.tokens: Counter[str] = Counter()
+        self._attempts = {result: Durations(BUCKETS) for result in (SUCCESS, FAILURE, ERROR)}
+        self._users: Counter[str] = Counter()
+
+    def observe(self, result: str, seconds: float, name: str = "") -> None:
+        """One attempt; ``name`` of the user it found."""
+        self._attempts[result].add(seconds)
+        if result is SUCCESS:
+            self._users[name if name in KNOWN_NAMES else "email_id" if "@" in name else "other"] += 1
+
+    def collect(self) -> Iterable[Metric]:
+        users = {name: float(count) for name, count in self._users.items()}
+        help_text = "Counter of authenticated requests broken out by username."
+        yield _bare("authenticated_user_requests", help_text, "username", users)
+        attempts = {result: float(sum(seconds.counts)) for result, seconds in self._attempts.items()}
+        told = {result: count for result, count in attempts.items() if count}
+        yield _bare("authentication_attempts", "Counter of authenticated attempts.", "result", told)
+        help_text = "Authentication duration in seconds broken out by result."
+        yield _histogram("authentication_duration_seconds", help_text, "result", self._attempts)
+        for name, text in ACCOUNT_TOKENS.items():
+            yield CounterMetricFamily(name, text, value=self.tokens[name])
+        if self.caches:
+            yield from self._of_caches()
+
+    def _of_caches(self) -> Iterable[Metric]:
+        fetches = CounterMetricFamily("authentication_token_cache_fetch", "", labels=["status"])
+        active = GaugeMetricFamily("authentication_token_cache_active_fetch_count", "", labels=["status"])
+        requests = CounterMetricFamily("authentication_token_cache_request", "", labels=["status"])
+        for status in ("ok", "error"):
+            fetches.add_metric([status], sum(cache.fetches[status] for cache in self.caches))
+        active.add_metric(["in_flight"], sum(cache.in_flight for cache in self.caches))
+        active.add_metric(["blocked"], sum(cache.blocked for cache in self.caches))
+        together = {}
+        for status in ("hit", "miss"):
+            together[status] = both = Durations(DEFAULT_BUCKETS)
+            for cache in self.caches:
+                one = cache.requests[status]
+                both.counts = [here + there for here, there in zip(both.counts, one.counts, strict=True)]
+                both.total += one.total
+            requests.add_metric([status], sum(both.counts))
+        yield from (fetches, active, requests)
+        yield _histogram("authentication_token_cache_request_duration_seconds", "", "status", together)
+
+
+def _bare(name: str, help_text: str, label: str, values: Mapping[str, float]) -> Metric:
+    """A counter whose name does not end in _total (metrics.BARE_COUNTERS)."""
+    metric = Metric(name, help_text, "counter")
+    for value, count in values.items():
+        metric.add_sample(name, {label: value}, count)
+    return metric
+
+
+def _histogram(name: str, help_text: str, label: str, values: Mapping[str, Durations]) -> Metric:
+    family = HistogramMetricFamily(name, help_text, labels=[label])
+    for value, durations in values.items():
+        if any(durations.counts):
+            family.add_metric([value], buckets=durations.buckets(), sum_value=durations.total)
+    return family

@@ -1,0 +1,159 @@
+"""What was found out about tokens at some cost, remembered for a while (k8s.io/apiserver, authentication/token/cache).
+
+kube-apiserver wraps all that know tokens in one cache of 10 seconds. Here only what is expensive is cached, each apart:
+the webhook's answers (--authentication-token-webhook-cache-ttl), the verification of JWTs of other issuers. A service
+account's token, a bootstrap token, and one of the file are looked up in full for each request: that costs a few
+microseconds, and so a deleted account, Pod, Secret or Node counts from the next request on, as no cache could promise.
+(What never changes of a service account's token, its signature, is remembered in service_accounts.py.)
+
+Keys are HMACs of the token and the audiences asked for, with a random key of this process: the cache holds no tokens,
+and nobody can find two tokens of one key.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from kubechronicle.http.authentication.chain import Identified, TokenAuthenticator
+from kubechronicle.http.authentication.figures import CacheFigures
+from kubechronicle.http.authentication.user import NotSeen, Rejected
+
+# Answers kept: 5,000 nodes' and 10,000 namespaces' twice over, as in kube-apiserver.
+SIZE: Final = 32 * 1024
+SUCCESS_TTL: Final = 10.0
+FAILURE_TTL: Final = 0.0
+"""Seconds: kube-apiserver's for its cache of all tokens."""
+# Seconds until an answer that is not to be kept is forgotten if nobody who waited for it comes for it.
+ABANDONED: Final = 30.0
+
+Answer = Identified | Rejected | None
+"""Whose the token is; that it is wrong; that it is nobody's here."""
+
+
+class NoAnswer(Rejected):
+    """Nobody could be asked. Told to those who waited, and not remembered."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """``takes``: how often it may still be taken, None: until it ``ends``."""
+
+    answer: Answer
+    ends: float
+    takes: int | None
+
+
+@dataclass(slots=True)
+class _Flight:
+    done: trio.Event = field(default_factory=trio.Event)
+    waiting: int = 0
+
+
+class TokenCache:
+    """Of one authenticator. ``success``, ``failure``: seconds for which answers of the kind are remembered, 0: not at
+    all; ``clock``: seconds, never going back."""
+
+    def __init__(
+        self, *, success: float = SUCCESS_TTL, failure: float = FAILURE_TTL,
+        clock: Callable[[], float] = time.monotonic, size: int = SIZE,
+    ) -> None:  # fmt: skip
+        self.figures = CacheFigures()
+        self._success, self._failure = success, failure
+        self._clock, self._size = clock, size
+        self._secret = os.urandom(32)
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._flights: dict[bytes, _Flight] = {}
+
+    def key(self, token: str, audiences: Sequence[str]) -> bytes:
+        parts = [part.encode("utf-8", "surrogatepass") for part in (token, *audiences)]
+        lengths = b"".join(b"%d:%b" % (len(part), part) for part in parts)
+        return hmac.digest(self._secret, lengths, "sha256")
+
+    def look(self, key: bytes) -> tuple[Answer] | None:
+        """The answer that is remembered (in a tuple, since it may be None), or None."""
+        began = time.perf_counter()
+        kept = self._kept.get(key)
+        if kept is not None and kept.ends > self._clock():
+            if kept.takes is None:
+                self._kept.move_to_end(key)
+            else:
+                kept.takes -= 1
+                if not kept.takes:
+                    del self._kept[key]
+            self.figures.looked(True, time.perf_counter() - began)
+            return (kept.answer,)
+        self.figures.looked(False, time.perf_counter() - began)
+        return None
+
+    def keep(self, key: bytes, answer: Answer, *, takers: int = 0) -> None:
+        """Remember it, for as long as its kind is; if that is not at all, until ``takers`` have taken it."""
+        seconds = self._success if isinstance(answer, Identified) else self._failure
+        if isinstance(answer, NoAnswer | NotSeen):
+            seconds = 0.0
+        if seconds <= 0 and not takers:
+            return
+        kept = _Kept(answer, self._clock() + (seconds or ABANDONED), None if seconds > 0 else takers)
+        self._kept[key] = kept
+        self._kept.move_to_end(key)
+        if len(self._kept) > self._size:
+            self._kept.popitem(last=False)
+
+    async def ask(self, key: bytes, question: Callable[[], Awaitable[Answer]]) -> None:
+        """Ask, and keep the answer; or wait for whoever asks the same already. Afterwards ``look`` finds the answer,
+        unless the one who asked was cancelled: then it is asked again. ``question`` raises nothing but
+        trio.Cancelled; NoAnswer says that there is no answer."""
+        flight = self._flights.get(key)
+        if flight is not None:
+            flight.waiting += 1
+            self.figures.blocked += 1
+            try:
+                await flight.done.wait()
+            finally:
+                self.figures.blocked -= 1
+            return
+        flight = self._flights[key] = _Flight()
+        self.figures.in_flight += 1
+        good = False
+        try:
+            answer = await question()
+            good = not isinstance(answer, NoAnswer)
+            self.keep(key, answer, takers=flight.waiting + 1)
+        finally:
+            self.figures.in_flight -= 1
+            self.figures.fetched(good)
+            del self._flights[key]
+            flight.done.set()
+
+
+class Cached:
+    """A token authenticator whose verdicts are cached: one that decides by itself, but at some cost."""
+
+    def __init__(self, authenticator: TokenAuthenticator, cache: TokenCache) -> None:
+        self._authenticator = authenticator
+        self.cache = cache
+
+    def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
+        """As of TokenAuthenticator."""
+        key = self.cache.key(token, audiences)
+        known = self.cache.look(key)
+        if known is None:
+            answer: Answer
+            try:
+                answer = self._authenticator.user_of(token, audiences)
+            except Rejected as error:
+                answer = error
+            self.cache.figures.fetched(not isinstance(answer, Rejected))
+            self.cache.keep(key, answer)
+        else:
+            answer = known[0]
+        if isinstance(answer, Rejected):
+            raise type(answer)(answer.why)  # anew: a raised exception holds the frames it came through
+        return answer
