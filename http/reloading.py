@@ -90,13 +90,13 @@ class ReloadFigures(Collector):
 
 
 class ReloadedFile:
-    """Looks after one file. ``apply`` puts new content in force, or raises Unusable or NotYet; ``applied`` is what is
-    in force at the start."""
+    """Looks after one file. ``apply`` puts new content in force, or raises Unusable or NotYet, or answers False: it
+    says the same in other words, which counts for nothing. ``applied`` is what is in force at the start."""
 
     def __init__(
         self,
         path: Path,
-        apply: Callable[[bytes], Awaitable[None]],
+        apply: Callable[[bytes], Awaitable[bool | None]],
         *,
         applied: bytes,
         figures: ReloadFigures,
@@ -129,7 +129,7 @@ class ReloadedFile:
         if data == self._judged:
             return
         try:
-            await self._apply(data)
+            changed = await self._apply(data)
         except Unusable as error:
             self._judged = data  # and is not looked at again
             self._failed(str(error))
@@ -137,6 +137,8 @@ class ReloadedFile:
             self._failed(str(error))
         else:
             self._judged = data
+            if changed is False:
+                return
             self._figures.in_force = sha256_label(data)
             self._figures.count("success")
             log.info("Reloaded", extra={"config": self._figures.what, "file": str(self._path)})

@@ -98,10 +98,11 @@ class AuthorizerConfiguration:
     webhook: WebhookConfiguration | None = None
 
 
-Authorizers = tuple[AuthorizerConfiguration, ...]
+Configured = tuple[AuthorizerConfiguration, ...]
+"""All authorizers, in the order in which they are asked."""
 
 
-def of_modes(modes: Sequence[str], webhook: WebhookConfiguration | None = None) -> Authorizers:
+def of_modes(modes: Sequence[str], webhook: WebhookConfiguration | None = None) -> Configured:
     """What --authorization-mode stands for, with the webhook of --authorization-webhook-*."""
     return tuple(
         AuthorizerConfiguration(type=mode, name=DEFAULT_NAME, webhook=webhook)
@@ -111,7 +112,7 @@ def of_modes(modes: Sequence[str], webhook: WebhookConfiguration | None = None) 
     )
 
 
-def load(data: bytes, *, kept: Collection[str] = ()) -> Authorizers:
+def load(data: bytes, *, kept: Collection[str] = ()) -> Configured:
     """The authorizers of a file that can be used. ``kept``: types that must be among them. ConfigurationError."""
     try:
         found = parse(data)
@@ -141,7 +142,7 @@ def one_line(text: str) -> str:
 # -- what the file says -----------------------------------------------------------------------------------------------
 
 
-def parse(data: bytes) -> Authorizers:
+def parse(data: bytes) -> Configured:
     """What a file says, with defaults. ConfigFileError: it is no such file."""
     if not data:
         return ()
@@ -186,7 +187,7 @@ def _duration(found: Mapping[str, Any], name: str) -> int:
 # -- whether it can be used -------------------------------------------------------------------------------------------
 
 
-def validate(authorizers: Authorizers) -> list[Cause]:
+def validate(authorizers: Configured) -> list[Cause]:
     """What is wrong with it, in the order of the file. Looks at the files it names."""
     if not authorizers:
         return [required("authorizers", "at least one authorization mode must be defined")]

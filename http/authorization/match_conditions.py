@@ -11,16 +11,13 @@ One of the two attributes is there, and a selector only where the request has on
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any, Final
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from kubechronicle.api import cel
 from kubechronicle.api.cel.types import BOOL, STRING, list_of, map_of, object_type
+from kubechronicle.http.authorization.match_figures import MatchFigures
 
 BUDGET: Final = 1_000_000
 """What one evaluation may cost (k8s.io/apiserver/pkg/apis/cel: PerCallLimit)."""
@@ -54,8 +51,6 @@ REQUEST: Final = object_type(
         "uid": STRING,
     },
 )
-
-BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25)
 
 
 class MatchFailed(Exception):
@@ -110,56 +105,6 @@ def _selector(selector: Mapping[str, Any]) -> dict[str, Any]:
     return {"requirements": requirements} if requirements else {}
 
 
-@dataclass(slots=True)
-class _Figures:
-    """Of one authorizer. ``buckets``: evaluations by the first bound they took no longer than."""
-
-    evaluations: int = 0
-    seconds: float = 0.0
-    buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
-    errors: int = 0
-    exclusions: int = 0
-
-
-class MatchFigures(Collector):
-    """What evaluating costs and comes to, by the name of the authorizer; goes on when the configuration changes."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, _Figures] = {}
-
-    def of(self, name: str) -> _Figures:
-        return self._of.setdefault(name, _Figures())
-
-    def collect(self) -> Iterable[Metric]:
-        labels = ["type", "name"]
-        errors = CounterMetricFamily(
-            "apiserver_authorization_match_condition_evaluation_errors",
-            "Total number of errors when an authorization webhook encounters a match condition error split by "
-            "authorizer type and name.",
-            labels=labels,
-        )
-        exclusions = CounterMetricFamily(
-            "apiserver_authorization_match_condition_exclusions",
-            "Total number of exclusions when an authorization webhook is skipped because match conditions exclude it.",
-            labels=labels,
-        )
-        seconds = HistogramMetricFamily(
-            "apiserver_authorization_match_condition_evaluation_seconds",
-            "Authorization match condition evaluation time in seconds, split by authorizer type and name.",
-            labels=labels,
-        )
-        for name, figures in self._of.items():
-            of = ["Webhook", name]
-            errors.add_metric(of, figures.errors)
-            exclusions.add_metric(of, figures.exclusions)
-            total, buckets = 0, []
-            for bound, number in zip((*map(str, BUCKETS), "+Inf"), figures.buckets, strict=True):
-                total += number
-                buckets.append((bound, total))
-            seconds.add_metric(of, buckets, figures.seconds)
-        return [errors, exclusions, seconds] if self._of else []
-
-
 class MatchConditions:
     """All conditions of one authorizer, each an expression that can be ``compiled``."""
 
@@ -178,10 +123,7 @@ class MatchConditions:
             figures.errors += 1
             raise
         finally:
-            taken = perf_counter() - started
-            figures.evaluations += 1
-            figures.seconds += taken
-            figures.buckets[sum(taken > bound for bound in BUCKETS)] += 1
+            figures.took(perf_counter() - started)
         figures.exclusions += not matches
         return matches
 
