@@ -15,7 +15,7 @@ from typing import Any
 from kubechronicle.actors.beside import Beside
 from kubechronicle.actors.commits import Proposal, prepare_delete
 from kubechronicle.actors.store import Store
-from kubechronicle.actors.targets import Caller, Target, asked_by, context_of
+from kubechronicle.actors.targets import Caller, Target, context_of
 from kubechronicle.actors.writes import MAX_ATTEMPTS
 from kubechronicle.api import eviction, pipeline, status
 from kubechronicle.api.options import DeleteOptions
@@ -40,7 +40,7 @@ async def evict(store: Store, caller: Caller, target: Target, sent: Object, opti
     its budget has no disruption to give; 500 for a pod of several budgets."""
     if options.dry_run:
         target = replace(target, dry_run=True)
-    await store.writes.admit(asked_by(caller, target), sent)
+    await store.writes.admit(caller, target, sent)
     # A budget this replica has not seen yet would let go what must stay.
     await store.reads.wait_consistent()
     work = _Eviction(store, caller, replace(target, subresource=""), options)

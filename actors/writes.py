@@ -15,20 +15,23 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from kubechronicle.actors.admission import namespace_lifecycle
-from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, patiently
+from kubechronicle.actors.admission.chain import AdmissionChain
 from kubechronicle.actors.beside import Beside
-from kubechronicle.actors.commits import Commits, Prepare, Proposal, prepare_delete, told
+from kubechronicle.actors.commits import Commits, Prepare, Proposal, told
 from kubechronicle.actors.lanes import Lanes
+from kubechronicle.actors.preparing import Preparing
+from kubechronicle.actors.questions import decided, settled
 from kubechronicle.actors.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.targets import Caller as Caller
 from kubechronicle.actors.targets import Target as Target
-from kubechronicle.actors.targets import asked_by, attributes_of, context_of, name_suffix
-from kubechronicle.api import metadata, pipeline, status
+from kubechronicle.actors.targets import asked_by, context_of, name_suffix
+from kubechronicle.api import pipeline, status
 from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.patching import APPLY_YAML
@@ -65,6 +68,7 @@ class Writes:
         self._reads = reads
         self._admission = admission
         self._describe = describe
+        self._preparing = Preparing(reads, admission)
         self._commits = Commits(actors, admission)
         self._lanes = Lanes()
 
@@ -89,7 +93,7 @@ class Writes:
         decoded, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=False)
 
         def prepare(old: Entry) -> Proposal:
-            return self._prepare_update(target, old, copy_object(decoded), context_of(target))
+            return self._preparing.update(target, old, copy_object(decoded), context_of(target))
 
         for _ in range(MAX_ATTEMPTS):
             try:
@@ -118,7 +122,7 @@ class Writes:
             context = replace(context_of(target), applies=applies, force=force)
             new, told = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
             warnings[:] = told
-            return self._prepare_update(target, old, new, context)
+            return self._preparing.update(target, old, new, context)
 
         for _ in range(MAX_ATTEMPTS):
             try:
@@ -143,7 +147,7 @@ class Writes:
         target = asked_by(caller, target)
 
         def prepare(old: Entry) -> Proposal:
-            return self._prepare_update(target, old, change(old.object()), context_of(target))
+            return self._preparing.update(target, old, change(old.object()), context_of(target))
 
         return _telling(await self._change(caller, target, prepare), (), target)
 
@@ -152,7 +156,8 @@ class Writes:
     ) -> Written:
         """Change a stored object past the rules of an update (a binding); ``admitted`` is what the client sent and
         admission is shown, as a creation. ``change`` is called again when the object has changed meanwhile."""
-        await self.admit(target := asked_by(caller, target), admitted)
+        target = asked_by(caller, target)
+        await self.admit(caller, target, admitted)
 
         def prepare(old: Entry) -> Proposal:
             new = change(old.object())
@@ -161,19 +166,21 @@ class Writes:
 
         return await self._change(caller, target, prepare)
 
-    async def admit(self, target: Target, sent: Any) -> None:
+    async def admit(self, caller: Caller, target: Target, sent: Any) -> None:
         """Show admission what a client sent to a subresource that stores nothing under its own name, as a creation."""
-        attributes = attributes_of(target, "CREATE", sent, None)
-        await self._consistently(self._admission.admit, attributes)
-        await self._consistently(self._admission.validate, attributes)
+        await settled(partial(self._preparing.admit, asked_by(caller, target), sent), deadline=caller.deadline)
 
     async def propose(
         self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool = False, lanes: Sequence[Key] = ()
     ) -> Written:
         """What ``prepare`` makes of the stored object, with what commits beside it, past rules and admission; called
         again when any of that has changed. Holders of the same ``lanes`` take turns."""
-        async with self._lanes.hold(lanes, deadline=caller.deadline):
-            return await self._change(caller, target, prepare, deleting=deleting)
+
+        async def attempt() -> Written:
+            async with self._lanes.hold(lanes, deadline=caller.deadline):
+                return await self._change_in_lanes(caller, target, prepare, deleting=deleting)
+
+        return await settled(attempt, deadline=caller.deadline)
 
     async def delete(self, caller: Caller, target: Target, options: DeleteOptions) -> Written:
         """DELETE one object: gone at once, or marked for deletion."""
@@ -183,8 +190,7 @@ class Writes:
         def preparing(chosen: DeleteOptions) -> Prepare:
             def prepare(old: Entry) -> Proposal:
                 nonlocal marked
-                self._admission.admit(attributes_of(target, "DELETE", None, old))
-                prepared, marked = prepare_delete(target, old, chosen)
+                prepared, marked = self._preparing.delete(target, old, chosen)
                 return Proposal(prepared)
 
             return prepare
@@ -219,8 +225,7 @@ class Writes:
         begun: list[tuple[Target, Commit, bool]] = []
         for entry in entries:
             one = replace(target, namespace=entry.key.namespace, name=entry.key.name)
-            self._admission.admit(attributes_of(one, "DELETE", None, entry))
-            prepared, marked = prepare_delete(one, entry, options)
+            prepared, marked = await decided(partial(self._preparing.delete, one, entry, options))
             if not target.dry_run and prepared.outcome is not pipeline.Outcome.UNCHANGED:
                 begun.append((one, self._commits.begin(caller, one, Proposal(prepared), entry), marked))
         for one, commit, marked in begun:
@@ -237,14 +242,26 @@ class Writes:
         return await self._commits.settle(caller, changes)
 
     # -- the way of one write -----------------------------------------------------------------------------------------
+    # An attempt that raises Unanswered has committed nothing and holds no lane: somebody is asked, it is made again.
 
     async def _create(self, caller: Caller, target: Target, obj: dict[str, Any], context: WriteContext) -> Written:
+        return await settled(partial(self._create_once, caller, target, obj, context), deadline=caller.deadline)
+
+    async def _change(
+        self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool = False
+    ) -> Written:
+        attempt = partial(self._change_in_lanes, caller, target, prepare, deleting=deleting)
+        return await settled(attempt, deadline=caller.deadline)
+
+    async def _create_once(
+        self, caller: Caller, target: Target, obj: dict[str, Any], context: WriteContext
+    ) -> Written:
         names = 0  # tried by generateName
         for _ in range(MAX_ATTEMPTS):
             async with self._lanes.hold(
                 self._admission.lanes(target.rt, "CREATE", target.namespace), deadline=caller.deadline
             ):
-                generated, proposal = await self._prepare_create(target, obj, context)
+                generated, proposal = await self._preparing.create(target, obj, context)
                 prepared = proposal.prepared
                 key = Key(target.rt.resource, target.namespace, prepared.object["metadata"]["name"])
                 if not target.dry_run:
@@ -270,23 +287,6 @@ class Writes:
             context = replace(context, name_suffix=name_suffix(), uid=str(uuid.uuid4()))
         raise status.conflict(target.rt, key.name)
 
-    async def _prepare_create(
-        self, target: Target, obj: dict[str, Any], context: WriteContext
-    ) -> tuple[bool, Proposal]:
-        """Whether the name was generated, and what is to be stored."""
-        accepted = pipeline.accept_create(target.rt, copy_object(obj), context)
-        generated = bool(accepted["metadata"].get("generateName")) and not accepted["metadata"].get("name")
-        attributes = attributes_of(
-            replace(target, name=accepted["metadata"].get("name", "")), "CREATE", accepted, None
-        )
-        await self._consistently(self._admission.admit, attributes)
-        metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)  # claims are made in its name
-        await self._consistently(self._admission.claim, attributes)
-        prepared = pipeline.finish_create(target.rt, accepted, context)
-        attributes.warnings.extend(prepared.warnings)
-        await self._consistently(self._admission.validate, replace(attributes, object=prepared.object))
-        return generated, Proposal(prepared, attributes.beside)
-
     async def _take_back_if_late(self, caller: Caller, rt: ResourceType, record: Record) -> None:
         """Delete what was created in a namespace that, as the views show only now, had begun to end before."""
         refusal = namespace_lifecycle.too_late(rt, record, self._reads.peek)
@@ -296,16 +296,16 @@ class Writes:
         if await self._commits.take_back(caller, entry, record):
             raise refusal  # otherwise it has been found and cleaned up as what it was: created
 
-    async def _change(
-        self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool = False
+    async def _change_in_lanes(
+        self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool
     ) -> Written:
-        """Prepare on the newest state known, commit, and start over while others change the object meanwhile."""
         operation = "DELETE" if deleting else "UPDATE"
         lanes = self._admission.lanes(target.rt, operation, target.namespace)
         async with self._lanes.hold(lanes, deadline=caller.deadline):
-            return await self._change_in_lane(caller, target, prepare, deleting=deleting)
+            return await self._change_in_turn(caller, target, prepare, deleting=deleting)
 
-    async def _change_in_lane(self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool) -> Written:
+    async def _change_in_turn(self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool) -> Written:
+        """Prepare on the newest state known, commit, and start over while others change the object meanwhile."""
         key = Key(target.rt.resource, target.namespace, target.name)
         old = self._reads.peek(*key)
         asked_again = False
@@ -343,28 +343,6 @@ class Writes:
             await self._reads.wait_consistent()
             old = self._reads.peek(*key)
         raise status.conflict(target.rt, target.name)
-
-    def _prepare_update(self, target: Target, old: Entry, new: dict[str, Any], context: WriteContext) -> Proposal:
-        stored = old.object()
-        accepted = pipeline.accept_update(target.rt, stored, new, context)
-        attributes = attributes_of(target, "UPDATE", accepted, old)
-        self._admission.admit(attributes)
-        self._admission.claim(attributes)
-        prepared = pipeline.finish_update(target.rt, stored, accepted, context)
-        attributes.warnings.extend(prepared.warnings)
-        self._admission.validate(replace(attributes, object=prepared.object))
-        return Proposal(prepared, attributes.beside)
-
-    async def _consistently(self, check: Callable[[Attributes], None], attributes: Attributes) -> None:
-        """Admission of a creation: a refusal counts only on a view that is up to date (a namespace made on another
-        replica)."""
-        before = len(attributes.beside)
-        try:
-            check(attributes)
-        except status.StatusError:
-            del attributes.beside[before:]
-            await self._reads.wait_consistent()
-            await patiently(check, attributes)
 
     def _stored(self, records: tuple[Record, ...], prepared: Prepared, *, deleting: bool) -> Written:
         record = records[0]

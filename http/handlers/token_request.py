@@ -7,7 +7,6 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kubechronicle.actors.targets import asked_by
 from kubechronicle.api import bodies, metadata, options, pipeline, status, token_request
 from kubechronicle.api.pipeline import WriteContext
 from kubechronicle.api.registry import ResourceType
@@ -40,9 +39,10 @@ async def request_token(resources: Resources, request: Request, context: Context
     metadata.match_namespace(sent["metadata"], namespaced=True, namespace=info.namespace)
     if sent["spec"].get("expirationSeconds") is None:
         sent["spec"]["expirationSeconds"] = token_request.DEFAULT_SECONDS
-    target = asked_by(caller_of(request, context, asked.field_manager), target_of(request, context, rt, asked))
+    caller = caller_of(request, context, asked.field_manager)
+    target = target_of(request, context, rt, asked)
     sent = _tracked(kind, sent, target.manager, info.namespace)
-    await resources.store.writes.admit(target, sent)
+    await resources.store.writes.admit(caller, target, sent)
     answer = await _answered(resources, issuer, context, sent)
     body = encode(answer, form.media_type, pretty=form.pretty)
     return Response(201, [("content-type", form.content_type), CACHE_CONTROL], body)

@@ -10,14 +10,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
 from kubechronicle.http.outgoing.client import Answer, AskError, Client
 
-UNAVAILABLE: Final = 503
-TOO_MANY: Final = 429
+T = TypeVar("T")
+
+TOO_MANY, UNAVAILABLE, GATEWAY_TIMEOUT = 429, 503, 504
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,46 +40,57 @@ class Backoff:
 
 BACKOFF: Final = Backoff()
 
-Observe = Callable[[Answer | AskError, float], None]
-"""Told of each question by itself: what came of it, and the seconds it took."""
+SUCCESS, ERROR, TIMEOUT, CANCELED = "success", "error", "timeout", "canceled"
+
+Observe = Callable[[str, float], None]
+"""Told of each question by itself: what came of it (one of the four words), and the seconds it took."""
 
 
-def unobserved(outcome: Answer | AskError, seconds: float) -> None:
-    pass
+def unobserved(result: str, seconds: float) -> None:
+    """For who does not want to know."""
 
 
 async def ask_patiently(
     client: Client,
     body: bytes,
+    read: Callable[[Answer], T],
     *,
     backoff: Backoff = BACKOFF,
-    timeout: float | None = None,
     observe: Observe = unobserved,
-) -> Answer:
-    """POST the body until there is an answer that is no passing failure, within ``timeout`` seconds in all (the
-    client's). The last answer, whatever its status; AskError."""
-    deadline = trio.current_time() + (client.timeout if timeout is None else timeout)
+) -> T:
+    """POST the body, and what ``read`` makes of the answer; AskError if it raises that. Asked again while that is a
+    passing failure, within the client's time-out in all."""
+    deadline = trio.current_time() + client.timeout
     waits = backoff.waits()
     while True:
         started = trio.current_time()
-        outcome: Answer | AskError
+        answer: Answer | None = None
+        result = CANCELED
         try:
-            outcome = await client.ask(body=body, timeout=max(deadline - started, 0))
+            answer = await client.ask(body=body, timeout=max(deadline - started, 0))
+            found = read(answer)
+            result = SUCCESS
+            return found
         except AskError as error:
-            outcome = error
-        observe(outcome, trio.current_time() - started)
-        wait = next(waits, None)
-        if isinstance(outcome, AskError):
-            if not outcome.transient or wait is None or trio.current_time() + wait >= deadline:
-                raise outcome
-        else:
-            asked_to_wait = retry_after(outcome.headers)
-            if not (asked_to_wait or _is_passing(outcome.status)) or wait is None:
-                return outcome
-            wait = max(wait, asked_to_wait)
-            if trio.current_time() + wait >= deadline:
-                return outcome
+            late = error.timed_out or (answer is not None and answer.status == GATEWAY_TIMEOUT)
+            result = TIMEOUT if late else ERROR
+            wait = _wait(error, answer, waits)
+            if wait is None or trio.current_time() + wait >= deadline:
+                raise
+        finally:
+            observe(result, trio.current_time() - started)
         await trio.sleep(wait)
+
+
+def _wait(error: AskError, answer: Answer | None, waits: Iterator[float]) -> float | None:
+    """Seconds until the question is worth asking again; None: it is not."""
+    if answer is None:
+        return next(waits, None) if error.transient else None
+    asked_to_wait = retry_after(answer.headers)
+    if not (asked_to_wait or _is_passing(answer.status)):
+        return None
+    wait = next(waits, None)
+    return max(wait, asked_to_wait) if wait is not None else None
 
 
 def retry_after(headers: Mapping[str, str]) -> int:

@@ -1,0 +1,45 @@
+"""Answers remembered for a while: so many at most, those longest unused forgotten first."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """``clock`` in seconds."""
+
+    def __init__(self, size: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._size = size
+        self._clock = clock
+        self._entries: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
+
+    def get(self, key: Hashable) -> T | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        until, value = entry
+        if self._clock() >= until:
+            del self._entries[key]
+            return None
+        self._entries.move_to_end(key)
+        return value
+
+    def put(self, key: Hashable, value: T, seconds: float) -> None:
+        """Remember it for so long; not at all for 0."""
+        self._entries.pop(key, None)
+        if seconds <= 0:
+            return
+        while len(self._entries) >= self._size:
+            self._entries.popitem(last=False)
+        self._entries[key] = (self._clock() + seconds, value)
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def __len__(self) -> int:
+        return len(self._entries)
