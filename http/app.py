@@ -72,7 +72,7 @@ def build_application(
     )
     openapi = OpenApi(store.registry, version=version["gitVersion"], pages=documents.paths())
     resources = Resources(
-        store=store, authentication=authentication, authorization=authorization, metrics=metrics,
+        store=store, reads=store.reads, authentication=authentication, authorization=authorization, metrics=metrics,
         min_watch=settings.min_request_timeout, drain=drain, issuer=issuer,
     )  # fmt: skip
     metrics.registry.register(authentication.figures)

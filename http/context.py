@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kubechronicle.eventlog.records import Who
+from datetime import UTC, datetime
+
+from kubechronicle.eventlog.records import Moment, Who
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, User
 from kubechronicle.http.messages import Request
 from kubechronicle.http.request_info import Query, RequestInfo
@@ -15,10 +17,12 @@ MAX_REQUEST_URI = 2048
 class Context:
     """Filled from the outside in: ``info`` and ``query`` first, then ``user``, whom the request counts for, and
     ``impersonator``, who made it in that name ("": the user itself). ``deadline`` in trio time;
-    ``received`` in seconds since the epoch. ``warnings`` become Warning headers of the answer (RFC 7234 §5.5, 299)."""
+    ``received`` in seconds since the epoch. ``warnings`` become Warning headers of the answer (RFC 7234 §5.5, 299).
+    ``moment``: of history, as its URL names it, and ``at``: what it is; "" and None for ordinary requests."""
 
     __slots__ = (
-        "audit_id", "deadline", "impersonator", "info", "long_running", "query", "received", "user", "warnings",
+        "at", "audit_id", "deadline", "impersonator", "info", "long_running", "moment", "query", "received", "user",
+        "warnings",
     )  # fmt: skip
 
     def __init__(self, *, info: RequestInfo, query: Query, audit_id: str, deadline: float, received: float) -> None:
@@ -31,6 +35,12 @@ class Context:
         self.impersonator = ""
         self.long_running = False
         self.warnings: list[str] = []
+        self.moment = ""
+        self.at: Moment | None = None
+
+    def now(self) -> datetime:
+        """When it is for this request: ages are told as of then."""
+        return datetime.now(UTC) if self.at is None else self.at.time
 
 
 def who(request: Request, context: Context, *, field_manager: str = "") -> Who:

@@ -48,11 +48,15 @@ def encode(value: Object, media_type: str, *, pretty: bool = False) -> bytes:
 
 
 class Encoder:
-    """``include_object``: the includeObject parameter of tables."""
+    """``include_object``: the includeObject parameter of tables. ``then``: when it is, for the ages in tables; by
+    default now, otherwise as of then and of each event."""
 
-    def __init__(self, rt: ResourceType, form: Representation, *, include_object: str = "") -> None:
+    def __init__(
+        self, rt: ResourceType, form: Representation, *, include_object: str = "", then: datetime | None = None
+    ) -> None:
         self.rt = rt
         self.form = form
+        self._then = then
         self._table = form.kind == "Table"
         self._include = include_object_policy(include_object) if self._table else ""
         self._meta = f"meta.k8s.io/{form.version}"
@@ -106,7 +110,7 @@ class Encoder:
         return table(
             self.rt,
             objects,
-            now=datetime.now(UTC),
+            now=self._then or datetime.now(UTC),
             include_object=self._include,
             list_metadata={key: value for key, value in metadata.items() if value},
             version=self._meta,
@@ -169,6 +173,8 @@ class Encoder:
     def event(self, kind: str, entry: Entry, event: Event | None = None) -> bytes:
         """A watch event, framed for the stream. Cached in ``event`` for other watchers of the same representation."""
         if event is None or self._table:
+            if event is not None and self._then is not None:
+                self._then = max(self._then, event.committed_at)
             return self._framed(kind, self._event_object(entry), entry)
         key = (kind, self._cache_key)
         found = event.cache.get(key)

@@ -10,7 +10,9 @@ from kubechronicle.api import status
 from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMediaTypeError
 from kubechronicle.api.status import StatusError
 from kubechronicle.eventlog.errors import (
+    BeforeHistory,
     Compacted,
+    FutureMoment,
     FutureRevision,
     LogError,
     LogUnavailable,
@@ -53,6 +55,8 @@ TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
     OutcomeUnknownForNow: lambda _: status.timeout(UNKNOWN),
     MailboxFull: lambda _: status.too_many_requests("Too many requests, please try again later."),
     QueueFull: lambda _: status.too_many_requests("Too many requests, please try again later."),
+    BeforeHistory: lambda error: status.expired(str(error)),
+    FutureMoment: lambda error: status.bad_request(str(error)),
     Compacted: lambda error: status.expired(f"too old resource version: {error.requested} ({error.compacted + 1})"),
     FutureRevision: lambda error: status.too_large_resource_version(error.requested, error.current),
     LogError: lambda _: status.internal_error("the database refused the change; nothing has been changed"),

@@ -34,7 +34,7 @@ from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.exchange import close_iterator
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import KNOWN_VERBS, Metrics
-from kubechronicle.http.request_info import VERB_OF_METHOD, Query, RequestInfo, resolve
+from kubechronicle.http.request_info import HISTORY, VERB_OF_METHOD, Query, RequestInfo, resolve, split_moment
 
 log = logging.getLogger(__name__)
 
@@ -96,12 +96,15 @@ def identify(services: Services, following: Next) -> Next:
     """Give the request its id and its context: what it is about, and until when it may take."""
 
     async def filtered(request: Request) -> Response:
-        query = Query(request.query_string)
+        query, moment = Query(request.query_string), ""
+        if request.path.startswith(HISTORY):
+            moment, request.path = split_moment(request.path)
         info = resolve(request.method, request.path, query)
         audit_id = request.headers.get("audit-id")[:64] or str(uuid.uuid4())
         context = Context(
             info=info, query=query, audit_id=audit_id, deadline=math.inf, received=time.time(),
         )  # fmt: skip
+        context.moment = moment
         context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES
         request.attach(context)
         try:

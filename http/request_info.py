@@ -15,6 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
+# What the paths of history begin with; then come a moment and an ordinary path.
+HISTORY = "/history/at/"
+
 VERB_OF_METHOD = {
     "POST": "create",
     "GET": "get",
@@ -91,6 +94,13 @@ class Query:
 
 def _unquote(text: str) -> str:
     return unquote_plus(text, errors="replace") if "%" in text or "+" in text else text
+
+
+def split_moment(path: str) -> tuple[str, str]:
+    """A path of history into its moment and the ordinary path: ``/history/at/-2h/api/v1`` to ``-2h``, ``/api/v1``.
+    One that names no moment is none: "" and the path as it is."""
+    moment, slash, rest = path[len(HISTORY) :].partition("/")
+    return (moment, slash + rest or "/") if moment else ("", path)
 
 
 def resolve(method: str, path: str, query: Query) -> RequestInfo:

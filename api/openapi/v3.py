@@ -42,13 +42,11 @@ def served(registry: Registry, pages: Collection[str]) -> list[str]:
     return sorted(found)
 
 
-def index(hashes: Mapping[str, str]) -> Document:
-    """/openapi/v3: the documents by path, each URL with the document's hash so that clients may cache it for ever."""
-    return {
-        "paths": {
-            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={found}"} for path, found in sorted(hashes.items())
-        }
-    }
+def index(hashes: Mapping[str, str], *, prefix: str = "") -> Document:
+    """/openapi/v3: the documents by path, each URL with the document's hash so that clients may cache it for ever.
+    ``prefix`` of the URLs."""
+    urls = {path: f"{prefix}/openapi/v3/{path}?hash={found}" for path, found in sorted(hashes.items())}
+    return {"paths": {path: {"serverRelativeURL": url} for path, url in urls.items()}}
 
 
 def document_hash(registry: Registry, path: str, *, server_version: str) -> str:

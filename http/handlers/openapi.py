@@ -88,15 +88,16 @@ class OpenApi:
         if request.path == V2:
             return await self._answer_v2(request)
         if request.path == V3:
-            return self._index(request)
+            return self._index(request, context)
         if request.path.startswith(f"{V3}/"):
             return await self._answer_v3(request, context, request.path[len(V3) + 1 :])
         return None
 
     # -- v3 -----------------------------------------------------------------------------------------------------------
 
-    def _index(self, request: Request) -> Response:
-        body = json.encode(v3.index({path: self._hash(path) for path in self._served}))
+    def _index(self, request: Request, context: Context) -> Response:
+        hashes = {path: self._hash(path) for path in self._served}
+        body = json.encode(v3.index(hashes, prefix=_prefix(request, context)))
         # kube-apiserver's aggregator leaves the type to be guessed, and Go guesses text.
         headers = [("content-type", "text/plain; charset=utf-8"), REVALIDATE, self._last_modified()]
         return Response(304, headers[1:]) if self._is_fresh(request, "") else Response(200, headers, body)
@@ -112,7 +113,8 @@ class OpenApi:
         headers = [("content-type", media_type), ("etag", etag), VARY]
         asked = context.query.get("hash")
         if asked and asked != found:
-            return Response(301, [*headers, REVALIDATE, ("location", f"{V3}/{path}?hash={found}")])
+            location = f"{_prefix(request, context)}{V3}/{path}?hash={found}"
+            return Response(301, [*headers, REVALIDATE, ("location", location)])
         if asked:
             expires = format_datetime(datetime.now(UTC) + LIFE, usegmt=True)
             headers += [IMMUTABLE, ("expires", expires)]
@@ -184,6 +186,11 @@ class OpenApi:
             return parsedate_to_datetime(request.headers.get("if-modified-since")) >= self._modified
         except (TypeError, ValueError):
             return False
+
+
+def _prefix(request: Request, context: Context) -> str:
+    """What stands before the ordinary path in the request's URL: that of a moment of history."""
+    return "/".join(request.raw_path.split("/", 4)[:4]) if context.moment else ""
 
 
 def _pack(body: bytes) -> _Held:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from kubechronicle.actors.reads import Selection
+from kubechronicle.actors.reads import ObjectReads, Selection
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writes import Written
 from kubechronicle.api import deletion, options, pipeline, status
@@ -41,9 +41,11 @@ from kubechronicle.http.request_info import RequestInfo
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
     """What the handlers work with. Watches end after ``min_watch`` to twice that, at random, unless they ask for less
-    (--min-request-timeout). ``issuer`` of service account tokens: None where none are issued."""
+    (--min-request-timeout). ``reads``: what is read from, the store's or a moment of the past. ``issuer`` of service
+    account tokens: None where none are issued."""
 
     store: Store
+    reads: ObjectReads
     authentication: AuthenticationChain
     authorization: AuthorizationChain
     metrics: Metrics
@@ -112,7 +114,7 @@ async def get(resources: Resources, request: Request, context: Context, rt: Reso
     revision = None
     if asked.resource_version:
         revision = storage_revision(asked.resource_version)
-    entry = await resources.store.reads.get(rt, namespace_of(info, rt), info.name, revision=revision)
+    entry = await resources.reads.get(rt, namespace_of(info, rt), info.name, revision=revision)
     if entry is None:
         # Kubernetes names kinds that it does not store, of which there is one to read, in the singular.
         raise status.not_found(rt if rt.stored else replace(rt, plural=rt.singular), info.name)
@@ -128,7 +130,7 @@ async def list_(resources: Resources, request: Request, context: Context, rt: Re
     revision = _list_revision(asked)
     match = asked.resource_version_match
     exact = match == "Exact" or (not match and asked.limit > 0 and bool(revision))
-    listing = await resources.store.reads.list(
+    listing = await resources.reads.list(
         rt, selection, limit=asked.limit, continue_token=asked.continue_, revision=revision, exact=exact
     )
     return _answer(200, encoder, encoder.many(listing))
@@ -139,7 +141,7 @@ async def begin_watch(resources: Resources, request: Request, context: Context, 
     selection = _selection(context.info, rt, asked)
     return await watch(
         request, context, rt, asked, selection,
-        reads=resources.store.reads, metrics=resources.metrics, min_watch=resources.min_watch, drain=resources.drain,
+        reads=resources.reads, metrics=resources.metrics, min_watch=resources.min_watch, drain=resources.drain,
     )  # fmt: skip
 
 
@@ -254,7 +256,8 @@ HANDLERS: dict[str, Handler] = {
 
 
 def _encoder(request: Request, context: Context, rt: ResourceType) -> Encoder:
-    return Encoder(rt, object_form(request, context), include_object=context.query.get("includeObject"))
+    form, include = object_form(request, context), context.query.get("includeObject")
+    return Encoder(rt, form, include_object=include, then=context.at.time if context.at is not None else None)
 
 
 def _answer(code: int, encoder: Encoder, body: bytes) -> Response:

@@ -1,10 +1,13 @@
-"""Which handler answers a path: health, metrics, discovery, OpenAPI, else resources; innermost of the filter chain."""
+"""Which handler answers a path: health, metrics, discovery, OpenAPI, else resources; innermost of the filter chain.
+
+Paths of history are answered by the same handlers, but for health and metrics, which have no past here."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
 from kubechronicle.http.context import Context
+from kubechronicle.http.handlers import history
 from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.openapi import OpenApi
 from kubechronicle.http.handlers.resources import Resources, handle
@@ -18,14 +21,17 @@ def router(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
         context = request.attached(Context)
+        these = await history.resources_for(resources, request, context) if context.moment else resources
         info = context.info
         if info.is_resource:
-            if resources.store.registry.versions(info.group):
-                return await handle(resources, request, context)
+            if these.store.registry.versions(info.group):
+                return await handle(these, request, context)
             return page_not_found()
-        answer = health.answer(request, context)
-        if answer is None and request.path == "/metrics" and request.method == "GET":
-            answer = Response(200, [("content-type", CONTENT_TYPE)], metrics.exposition())
+        answer = None
+        if these is resources:
+            answer = health.answer(request, context)
+            if answer is None and request.path == "/metrics" and request.method == "GET":
+                answer = Response(200, [("content-type", CONTENT_TYPE)], metrics.exposition())
         if answer is None:
             answer = discovery.answer(request, context)
         if answer is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kubechronicle.actors.writes import Written
@@ -24,7 +23,7 @@ async def scale(resources: Resources, request: Request, context: Context, rt: Re
     """GET, PUT and PATCH of …/scale."""
     info = context.info
     if request.method == "GET":
-        entry = await resources.store.reads.get(rt, info.namespace, info.name)
+        entry = await resources.reads.get(rt, info.namespace, info.name)
         if entry is None:
             raise status.not_found(rt, info.name)
         return _answer(request, context, rt, subresources.scale_of(entry.object()))
@@ -79,7 +78,7 @@ def _answer(request: Request, context: Context, rt: ResourceType, made: Object) 
         made = table(
             subresources.scale_type(rt),
             [made],
-            now=datetime.now(UTC),
+            now=context.now(),
             include_object=include_object_policy(context.query.get("includeObject")),
             list_metadata={"resourceVersion": made["metadata"].get("resourceVersion", "")},
             version=f"meta.k8s.io/{form.version}",

@@ -14,12 +14,13 @@ from collections.abc import AsyncIterator, Iterator
 
 import trio
 
-from kubechronicle.actors.reads import Reads, Selection, Watching, too_old
+from kubechronicle.actors.reads import ObjectReads, Selection, Watching, too_old
 from kubechronicle.api import status
 from kubechronicle.api.options import ListOptions, parse_resource_version
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.eventlog.cursors import Cursor
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
+from kubechronicle.eventlog.replay import ReplayOver
 from kubechronicle.http.answers import CACHE_CONTROL, watch_form
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoder import JSON, Encoder
@@ -65,13 +66,14 @@ async def watch(
     asked: ListOptions,
     selection: Selection,
     *,
-    reads: Reads,
+    reads: ObjectReads,
     metrics: Metrics,
     min_watch: float,
     drain: Drain,
 ) -> Response:
     form = watch_form(request, context)
-    encoder = Encoder(rt, form, include_object=context.query.get("includeObject"))
+    then = context.at.time if context.at is not None else None
+    encoder = Encoder(rt, form, include_object=context.query.get("includeObject"), then=then)
     revision = None
     if asked.resource_version:
         revision = storage_revision(asked.resource_version)
@@ -179,6 +181,9 @@ class WatchStream:
         except Compacted as error:
             self._over = True
             return [self._encoder.error(too_old(error))]
+        except ReplayOver:
+            self._over = True
+            return self._bookmark()
         except LogUnavailable:
             await trio.sleep(LOG_RETRY)
             events = []
@@ -197,7 +202,11 @@ class WatchStream:
         if not self._bookmarks or now < self._next_bookmark:
             return []
         self._next_bookmark = _bookmark_time(self._ends) if now < self._ends - LAST_BOOKMARK else math.inf
-        if self._cursor.revision <= self._told:
+        return self._bookmark()
+
+    def _bookmark(self) -> list[bytes]:
+        """How far all has been told, if there is more than was told before and the client wants to know."""
+        if not self._bookmarks or self._cursor.revision <= self._told:
             return []
         self._told = self._cursor.revision
         return [self._encoder.bookmark(self._told)]
