@@ -6,7 +6,7 @@ No settings file, no Postgres and no signals here: values arrive as plain argume
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -44,16 +44,8 @@ from kubechronicle.http.authentication.chain import AuthenticationChain, Authent
 from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer, ServiceAccountTokens
 from kubechronicle.http.authentication.user import User
-from kubechronicle.http.authorization.decision import (
-    AlwaysAllow,
-    AlwaysDeny,
-    AuthorizationChain,
-    Authorizer,
-    Decision,
-    Privileged,
-)
-from kubechronicle.http.authorization.node import NodeAuthorizer
-from kubechronicle.http.authorization.rbac import RbacAuthorizer
+from kubechronicle.http.authorization.decision import AuthorizationChain, Decision
+from kubechronicle.http.authorization.in_force import Authorization, AuthorizationPlan
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.listener import Server, serve
 from kubechronicle.http.metrics import Reading
@@ -63,14 +55,6 @@ from kubechronicle.ops.allocation_metrics import AllocationCollector
 from kubechronicle.ops.controllers import CONTROLLERS, control_loops
 
 log = logging.getLogger(__name__)
-
-# What --authorization-mode may name.
-AUTHORIZERS: Mapping[str, Callable[[Views], Authorizer]] = {
-    "AlwaysAllow": lambda views: AlwaysAllow(),
-    "AlwaysDeny": lambda views: AlwaysDeny(),
-    "Node": NodeAuthorizer,
-    "RBAC": RbacAuthorizer,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +78,7 @@ class Plan:
     proxy_headers: ProxyHeaders = STANDARD
     issuer: ServiceAccountIssuer | None = None
     bootstrap_tokens: bool = False
-    authorization_modes: Sequence[str] = ("Node", "RBAC")
+    authorization: AuthorizationPlan = field(default_factory=AuthorizationPlan)
     controllers: frozenset[str] = frozenset(CONTROLLERS)
     root_ca: bytes = b""
     admission_plugins: frozenset[str] = plugins.DEFAULT
@@ -195,11 +179,10 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     actors = ResourceActors(current_revision=revision_of, submit=appender.submit)
     consistency = ConsistentRead(revision_log, tail)
     reads = Reads(log=revision_log, views=views, consistency=consistency, describe=describe)
-    authorizers = [AUTHORIZERS[mode](views) for mode in plan.authorization_modes]
-    authorization = AuthorizationChain([Privileged(), *authorizers])
-    state = State(peek=reads.peek, entries=reads.entries, permits=_permits(authorization))
+    authorization = Authorization(plan.authorization, views)
+    state = State(peek=reads.peek, entries=reads.entries, permits=_permits(authorization.chain))
     services = ServiceClaimant(plan.services)
-    escalation = [EscalationCheck(each) for each in authorizers if isinstance(each, RbacAuthorizer)]
+    escalation = [EscalationCheck(authorization.rbac)] if authorization.rbac is not None else []
     admission = AdmissionChain(
         plugins.plugins_in_order(plan.admission_plugins), state, claimants=(services, AdminAccess(), *escalation)
     )
@@ -218,18 +201,23 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         *own.checks(),
         Check("shutdown", lambda: _not_draining(assembly), live=False),
     ]
-    application = build_application(store, _authentication(plan, views), authorization, checks, plan.http, plan.issuer)
+    application = build_application(
+        store, _authentication(plan, views), authorization.chain, checks, plan.http, plan.issuer
+    )
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
         await assembly._serve(task_status=task_status)
 
     sign = plan.issuer.signing.sign if plan.issuer is not None else None
     loops = [*own.children(), *control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign)]
+    loops += authorization.children()
     tree = server_tree(
         tail=tail, appender=appender, actors=actors, loops=loops, http=ChildSpec(name="http", run=run_http)
     )
     assembly = Assembly(plan, store, views, tail, actors, own, application, tree)
     application.metrics.add_readings(lambda: _readings(assembly))
+    for figures in authorization.figures():
+        application.metrics.registry.register(figures)
     application.metrics.registry.register(
         AllocationCollector(services.figures, own.cluster_ips.figures, own.node_ports.figures, plan.services, state)
     )

@@ -32,9 +32,11 @@ from kubechronicle.eventlog.postgres import PostgresLog, migrate, open_postgres_
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.request_header import STANDARD
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
+from kubechronicle.http.authorization.in_force import AuthorizationPlan
 from kubechronicle.http.serve_config import ServeConfig
 from kubechronicle.ops import authentication, service_account_keys
-from kubechronicle.ops.assembly import AUTHORIZERS, Assembly, Plan, assemble
+from kubechronicle.ops.assembly import Assembly, Plan, assemble
+from kubechronicle.ops.authorization import authorization_plan
 from kubechronicle.ops.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.database import server_database
 from kubechronicle.ops.errors import OperatorError
@@ -69,7 +71,7 @@ class Place:
 class Inputs:
     """What the settings name, read and checked before anything is started."""
 
-    authorization_modes: tuple[str, ...]
+    authorization: AuthorizationPlan
     controllers: frozenset[str]
     admission_plugins: frozenset[str]
     registry: Registry
@@ -110,7 +112,7 @@ def check_inputs(settings: Settings) -> Inputs:
     authentication.check(settings)
     service_account_keys.check(settings)
     return Inputs(
-        authorization_modes=_authorization_modes(settings),
+        authorization=authorization_plan(settings),
         controllers=_controllers(settings),
         admission_plugins=_admission_plugins(settings),
         registry=_registry(settings),
@@ -158,7 +160,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         proxy_headers=let_in.proxy.headers if let_in.proxy is not None else STANDARD,
         issuer=issuer,
         bootstrap_tokens=bool(settings.enable_bootstrap_token_auth),
-        authorization_modes=inputs.authorization_modes,
+        authorization=inputs.authorization,
         controllers=inputs.controllers,
         root_ca=(settings.root_ca_file or settings.tls_cert_file or pki.ca_file).read_bytes(),
         admission_plugins=inputs.admission_plugins,
@@ -238,16 +240,6 @@ def _controllers(settings: Settings) -> frozenset[str]:
         return frozenset(settings.controllers.chosen_from(CONTROLLERS, CONTROLLER_ALIASES))
     except ValueError as error:
         raise OperatorError(f"--controllers: {error}") from None
-
-
-def _authorization_modes(settings: Settings) -> tuple[str, ...]:
-    modes = settings.authorization_mode.names
-    for position, mode in enumerate(modes):
-        if mode not in AUTHORIZERS:
-            raise OperatorError(f"--authorization-mode: there is no mode {mode!r}, only {', '.join(AUTHORIZERS)}")
-        if mode in modes[:position]:
-            raise OperatorError(f"--authorization-mode: {mode} is there twice")
-    return modes
 
 
 def _admission_plugins(settings: Settings) -> frozenset[str]:

@@ -51,7 +51,9 @@ class Settings:
     requestheader_uid_headers: types.Names | None
     requestheader_group_headers: types.Names | None
     requestheader_extra_headers_prefix: types.Names | None
-    authorization_mode: types.Names
+    authorization_mode: types.Names | None
+    authorization_policy_file: types.ReadableFile | None
+    authorization_config: types.ReadableFile | None
     database_url: types.DatabaseURL | None
     data_dir: types.Directory
     service_cluster_ip_range: types.ServiceRanges

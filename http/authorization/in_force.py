@@ -16,6 +16,7 @@ from typing import Final
 import trio
 from prometheus_client.registry import Collector
 
+from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.eventlog.views import Views
 from kubechronicle.http.authorization import configuration
 from kubechronicle.http.authorization.abac import AbacAuthorizer, Policy
@@ -37,7 +38,7 @@ from kubechronicle.http.authorization.decision import (
 from kubechronicle.http.authorization.match_figures import MatchFigures
 from kubechronicle.http.authorization.node import NodeAuthorizer
 from kubechronicle.http.authorization.rbac import RbacAuthorizer
-from kubechronicle.http.reloading import Unusable
+from kubechronicle.http.reloading import ReloadedFile, ReloadFigures, Unusable
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +73,12 @@ class Webhooks:
 
 
 class Authorization:
-    """``chain`` asks whoever is in force."""
+    """``chain`` asks whoever is in force; ``file`` is looked after if there is one. ``server``: the name of this server
+    among those that share the cluster."""
 
-    def __init__(self, plan: AuthorizationPlan, views: Views, webhooks: Webhooks | None = None) -> None:
+    def __init__(
+        self, plan: AuthorizationPlan, views: Views, webhooks: Webhooks | None = None, *, server: str = ""
+    ) -> None:
         self._webhooks = webhooks
         self._decisions, self._matches = DecisionFigures(), MatchFigures()
         types = {each.type for each in plan.configured}
@@ -95,10 +99,20 @@ class Authorization:
         made: list[Authorizer] = []
         self._make(plan.configured, made)
         self._put_in_force(plan.configured, made)
+        self._reloads = ReloadFigures(
+            prefix="apiserver_authorization_config_controller", what="authorization configuration", server=server
+        )
+        self.file: ReloadedFile | None = None
+        if plan.file is not None:
+            self.file = ReloadedFile(plan.file, self.reload, applied=plan.content, figures=self._reloads)
 
     def figures(self) -> list[Collector]:
         """What is counted of it."""
-        return [self._decisions, self._matches]
+        return [self._decisions, self._matches, *([self._reloads] if self.file is not None else [])]
+
+    def children(self) -> list[ChildSpec]:
+        """What is to be supervised."""
+        return [ChildSpec(name="authorization-config", run=self.file.run)] if self.file is not None else []
 
     async def reload(self, data: bytes) -> bool:
         """Put in force what the file says now; whether it says something else. Unusable."""
