@@ -124,7 +124,8 @@ def source_of(claims: Mapping[str, Any], claim: str) -> tuple[str, str] | None:
 
 def _check_sources(claims: Mapping[str, Any]) -> None:
     """That all distributed claims, the ones nobody asks about as well, say where they are. Refused."""
-    names, sources = claims.get("_claim_names") or {}, claims.get("_claim_sources") or {}
+    names, sources = claims.get("_claim_names"), claims.get("_claim_sources")
+    names, sources = {} if names is None else names, {} if sources is None else sources
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
         raise Refused("oidc: failed to unmarshal claims: _claim_names is no map of texts")
     if not isinstance(sources, dict) or not all(map(_is_source, sources.values())):
