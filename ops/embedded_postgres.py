@@ -113,10 +113,13 @@ class _Server:
         if self._process is None or self._process.poll() is not None:
             return
         for sign, seconds in STAGES:
-            self._process.send_signal(sign)
-            with trio.move_on_after(seconds):
-                await self._wait_exit()
-                return
+            # Again and again: what a shell starts in the background ignores SIGINT, and so does a Postgres that is just
+            # starting, until it has a handler of its own.
+            for _ in range(int(seconds)):
+                self._process.send_signal(sign)
+                with trio.move_on_after(1):
+                    await self._wait_exit()
+                    return
             log.warning("Postgres does not stop", extra={"signal": sign.name, "seconds": seconds})
 
     async def start(self) -> None:

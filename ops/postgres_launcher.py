@@ -26,8 +26,6 @@ PR_SET_PDEATHSIG = 1
 def main(argv: list[str]) -> None:
     parent, uid, gid = (int(argument) for argument in argv[:3])
     directory, arguments = argv[3], argv[4:]
-    # What a shell starts in the background ignores it, and so would Postgres until it has a handler of its own.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     os.chdir("/")  # Postgres' programs return to where they were started, which the new user must be able to do
     if uid >= 0:
