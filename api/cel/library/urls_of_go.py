@@ -143,6 +143,11 @@ def check(text: str) -> None:
 def parse(text: str) -> Url:
     """Return the parts of an absolute URL or an absolute path. UrlError if it is neither."""
     check(text)
+    return parse_reference(text)
+
+
+def parse_reference(text: str) -> Url:
+    """Return the parts of a URL, which may be relative (Go's Parse). UrlError if it is none."""
     whole, _, fragment = text.partition("#")
     try:
         url = _parse(whole, absolute=False)
