@@ -18,6 +18,7 @@ from typing import Any, Final
 from kubechronicle.api import cel
 from kubechronicle.api.cel.types import BOOL, STRING, list_of, map_of, object_type
 from kubechronicle.http.authorization.match_figures import MatchFigures
+from kubechronicle.http.authorization.webhook import MatchFailed
 
 BUDGET: Final = 1_000_000
 """What one evaluation may cost (k8s.io/apiserver/pkg/apis/cel: PerCallLimit)."""
@@ -51,10 +52,6 @@ REQUEST: Final = object_type(
         "uid": STRING,
     },
 )
-
-
-class MatchFailed(Exception):
-    """At least one condition has no value, and none is false. The text is for the log."""
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,0 +1,110 @@
+"""The webhook token authenticator: a server outside is asked whose a bearer token is, by a TokenReview
+(plugin/pkg/authenticator/token/webhook of k8s.io/apiserver).
+
+It decides at once from what is remembered, or raises Unanswered. Answers are remembered for ``ttl`` seconds, and all
+who show the same token at once share one question; with 0 an answer is kept until those who waited for it have taken
+it. That there was no answer, or an error in it, is never remembered: the next request asks again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kubechronicle.actors.questions import Unanswered
+from kubechronicle.http.authentication.chain import Identified
+from kubechronicle.http.authentication.token_cache import Answer as Known
+from kubechronicle.http.authentication.token_cache import NoAnswer, TokenCache
+from kubechronicle.http.authentication.user import Rejected, User
+from kubechronicle.http.outgoing import reviews
+from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff, ask_patiently
+from kubechronicle.http.outgoing.client import Answer, AskError, Client
+from kubechronicle.http.outgoing.complaints import Complaints
+
+log = logging.getLogger(__name__)
+
+KIND: Final = "TokenReview"
+GROUP: Final = "authentication.k8s.io"
+VERSIONS: Final = ("v1", "v1beta1")
+TTL: Final = 120.0
+
+
+class WebhookTokens:
+    """``audiences``: what a token is for that the webhook says no audiences of (those of this server); ``version`` of
+    the review that is posted; ``clock`` in seconds."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        version: str = "v1",
+        audiences: Sequence[str] = (),
+        ttl: float = TTL,
+        backoff: Backoff = BACKOFF,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.cache = TokenCache(success=ttl, failure=ttl, clock=clock)
+        self._client = client
+        self._api_version = f"{GROUP}/{version}"
+        self._audiences = tuple(audiences)
+        self._backoff = backoff
+        self._complaints = Complaints(log, "Failed to make webhook authenticator request")
+
+    def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
+        """As of TokenAuthenticator."""
+        key = self.cache.key(token, audiences)
+        known = self.cache.look(key)
+        if known is None:
+            raise _Question(self, key, token, tuple(audiences))
+        answer = known[0]
+        if isinstance(answer, Rejected):
+            raise Rejected(answer.why)
+        return answer
+
+    async def ask(self, token: str, audiences: Sequence[str]) -> Known:
+        """What the webhook says of it: Identified, None for nobody's, NoAnswer for an error."""
+        spec: dict[str, Any] = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
+        body = reviews.review(KIND, self._api_version, spec, {"user": {}})
+        try:
+            return await ask_patiently(
+                self._client, body, lambda answer: self._read(answer, audiences), backoff=self._backoff
+            )
+        except AskError as error:
+            self._complaints.tell(str(error))
+            return NoAnswer(str(error))
+
+    def _read(self, answer: Answer, audiences: Sequence[str]) -> Known:
+        """AskError."""
+        status = reviews.status_of(answer, KIND, self._api_version)
+        told = reviews.mapping(status, "user")
+        extra = reviews.mapping(told, "extra")
+        user = User(
+            name=reviews.text(told, "username"),
+            uid=reviews.text(told, "uid"),
+            groups=reviews.texts(told, "groups"),
+            extra={key: reviews.texts(extra, key) for key in extra},
+        )
+        known, error = reviews.flag(status, "authenticated"), reviews.text(status, "error")
+        meant = reviews.texts(status, "audiences") or self._audiences
+        both = tuple(audience for audience in audiences if audience in meant)
+        if audiences and not both:
+            return None
+        if not known:
+            return NoAnswer(error) if error else None
+        if not user.name:
+            raise AskError("the answer says that the token is somebody's, and not whose")
+        return Identified(user, both)
+
+
+class _Question(Unanswered):
+    def __init__(self, webhook: WebhookTokens, key: bytes, token: str, audiences: tuple[str, ...]) -> None:
+        super().__init__("a webhook has to be asked")
+        self._webhook, self._key, self._token, self._audiences = webhook, key, token, audiences
+
+    async def settle(self) -> None:
+        async def question() -> Known:
+            return await self._webhook.ask(self._token, self._audiences)
+
+        await self._webhook.cache.ask(self._key, question)

@@ -1,0 +1,275 @@
+"""The webhook authorizer: a server outside is asked whether somebody may do something, by a SubjectAccessReview
+(plugin/pkg/authorizer/webhook of k8s.io/apiserver).
+
+    not matched by its conditions      no opinion, nobody is asked
+    allowed / denied / neither         allow, deny, no opinion, with the reason it gives; remembered for a while
+    no usable answer                   no opinion or deny, as configured, and an error; never remembered
+
+It decides at once or raises Unanswered, and decides again when the answer is there. An answer is remembered for
+``authorized_ttl`` or ``unauthorized_ttl`` seconds; if that is 0, or what the client chose is too large to be kept, it
+counts for the one decision that asked and no other. While neither is 0, all who ask the same at once share a question;
+otherwise each asks its own, so that no answer is older than the request it is for.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from prometheus_client import Counter, Histogram
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from kubechronicle.actors.questions import Unanswered, keep, kept
+from kubechronicle.api.selectors import field_terms, parse_label_selector
+from kubechronicle.api.status import StatusError
+from kubechronicle.http.authentication.user import User
+from kubechronicle.http.authorization.decision import NO_OPINION, Decision, Rules, Verdict
+from kubechronicle.http.outgoing import backoff, reviews
+from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff
+from kubechronicle.http.outgoing.client import Answer, AskError, Client
+from kubechronicle.http.outgoing.complaints import Complaints
+from kubechronicle.http.outgoing.flights import Flights
+from kubechronicle.http.outgoing.remembered import Remembered
+from kubechronicle.http.request_info import RequestInfo
+
+log = logging.getLogger(__name__)
+
+KIND: Final = "SubjectAccessReview"
+GROUP: Final = "authorization.k8s.io"
+VERSIONS: Final = ("v1", "v1beta1")
+# Answers remembered, and characters of what the client chose beyond which one is not.
+REMEMBERED: Final = 8192
+MAX_CHOSEN: Final = 10_000
+AUTHORIZED_TTL, UNAUTHORIZED_TTL = 300.0, 30.0
+
+NO_RULES: Final = Rules((), ("webhook authorizer does not support user rule resolution",), incomplete=True)
+BOTH: Final = "webhook subject access review returned both allow and deny response"
+
+Spec = Mapping[str, Any]
+"""A SubjectAccessReviewSpec (v1), without what is empty."""
+
+
+class MatchFailed(Exception):
+    """At least one match condition has no value, and none is false."""
+
+
+class WebhookFigures(Collector):
+    """What asking comes to, by the name of the authorizer: kube-apiserver's figures. One for all of them."""
+
+    def __init__(self) -> None:
+        labels = ("name", "result")
+        self.evaluations = Counter(
+            "apiserver_authorization_webhook_evaluations", "Round-trips to authorization webhooks.", labels,
+            registry=None,
+        )  # fmt: skip
+        self.durations = Histogram(
+            "apiserver_authorization_webhook_duration_seconds", "Request latency in seconds.", labels,
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10), registry=None,
+        )  # fmt: skip
+        self.fail_open = Counter(
+            "apiserver_authorization_webhook_evaluations_fail_open",
+            "NoOpinion results due to webhook timeout or error.", labels, registry=None,
+        )  # fmt: skip
+
+    def asked(self, name: str, result: str, seconds: float) -> None:
+        self.evaluations.labels(name, result).inc()
+        self.durations.labels(name, result).observe(seconds)
+
+    def collect(self) -> Iterable[Metric]:
+        for family in (self.evaluations, self.durations, self.fail_open):
+            yield from family.collect()
+
+
+class WebhookAuthorizer:
+    """``client`` asks, within its own time-out. ``version`` of the review that is posted; ``on_error``: DENY or
+    NO_OPINION where there is no answer; ``matches(spec)`` whether it is asked at all (MatchFailed); ``clock`` in
+    seconds."""
+
+    def __init__(
+        self,
+        name: str,
+        client: Client,
+        *,
+        version: str = "v1",
+        authorized_ttl: float = AUTHORIZED_TTL,
+        unauthorized_ttl: float = UNAUTHORIZED_TTL,
+        on_error: Decision = Decision.NO_OPINION,
+        matches: Callable[[Spec], bool] | None = None,
+        figures: WebhookFigures | None = None,
+        backoff: Backoff = BACKOFF,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.client = client
+        self._version = version
+        self._ttls = {True: authorized_ttl, False: unauthorized_ttl}
+        self._shares = min(authorized_ttl, unauthorized_ttl) > 0
+        self._on_error = on_error
+        self._matches = matches
+        self._figures = figures if figures is not None else WebhookFigures()
+        self._backoff = backoff
+        self._remembered: Remembered[Verdict] = Remembered(REMEMBERED, clock)
+        self._flights: Flights[tuple[Verdict, float]] = Flights(client.outgoing)
+        self._complaints = Complaints(log, "Failed to make webhook authorizer request")
+
+    def decide(self, user: User, info: RequestInfo) -> Verdict:
+        """As of Authorizer. Unanswered: it has to be asked."""
+        if self._matches is not None:
+            try:
+                if not self._matches(spec_of(user, info)):
+                    return NO_OPINION
+            except MatchFailed as error:
+                return Verdict(self._on_error, "", str(error))
+        key = _key_of(user, info)
+        verdict = self._remembered.get(key)
+        if verdict is None:
+            verdict = kept((self, key))  # type: ignore[assignment]
+        if verdict is None:
+            raise _Question(self, key, spec_of(user, info), _is_small(info))
+        return verdict
+
+    explain = decide
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        return NO_RULES
+
+    async def _settle(self, question: _Question) -> None:
+        ask = partial(self._ask, question.spec)
+        try:
+            if self._shares:
+                verdict, ttl = await self._flights.join(question.key, ask)
+            else:
+                verdict, ttl = await ask()
+        except AskError as error:
+            verdict, ttl = Verdict(self._on_error, "", str(error)), 0.0
+        keep((self, question.key), verdict)
+        if question.small:
+            self._remembered.put(question.key, verdict, ttl)
+
+    async def _ask(self, spec: Spec) -> tuple[Verdict, float]:
+        """What it says, and the seconds for which that may be remembered."""
+        last = backoff.ERROR
+
+        def observe(result: str, seconds: float) -> None:
+            nonlocal last
+            last = result
+            self._figures.asked(self.name, result, seconds)
+
+        body = reviews.review(KIND, f"{GROUP}/{self._version}", _sent(spec, self._version), {"allowed": False})
+        try:
+            return await backoff.ask_patiently(self.client, body, self._read, backoff=self._backoff, observe=observe)
+        except AskError as error:
+            self._complaints.tell(str(error), authorizer=self.name)
+            if self._on_error is Decision.NO_OPINION:
+                self._figures.fail_open.labels(self.name, last).inc()
+            return Verdict(self._on_error, "", str(error)), 0.0
+
+    def _read(self, answer: Answer) -> tuple[Verdict, float]:
+        """AskError."""
+        status = reviews.status_of(answer, KIND, f"{GROUP}/{self._version}")
+        allowed, denied = reviews.flag(status, "allowed"), reviews.flag(status, "denied")
+        reason = reviews.text(status, "reason")
+        reviews.text(status, "evaluationError")
+        if denied:
+            verdict = Verdict(Decision.DENY, reason, BOTH if allowed else "")
+        else:
+            verdict = Verdict(Decision.ALLOW if allowed else Decision.NO_OPINION, reason)
+        return verdict, self._ttls[allowed]
+
+
+class _Question(Unanswered):
+    """``small``: its answer may be remembered."""
+
+    def __init__(self, authorizer: WebhookAuthorizer, key: object, spec: Spec, small: bool) -> None:
+        super().__init__("a webhook has to be asked")
+        self.key = key
+        self.spec = spec
+        self.small = small
+        self._authorizer = authorizer
+
+    async def settle(self) -> None:
+        await self._authorizer._settle(self)
+
+
+def _key_of(user: User, info: RequestInfo) -> tuple[object, ...]:
+    """All that is told: two requests that look the same to the webhook are one."""
+    extra = tuple(sorted(user.extra.items())) if user.extra else ()
+    if not info.is_resource:
+        return (user.name, user.uid, user.groups, extra, info.verb, info.path)
+    return (
+        user.name, user.uid, user.groups, extra, info.verb, info.namespace, info.group, info.version, info.resource,
+        info.subresource, info.name, info.field_selector, info.label_selector,
+    )  # fmt: skip
+
+
+def _is_small(info: RequestInfo) -> bool:
+    chosen = (
+        info.namespace, info.verb, info.group, info.version, info.resource, info.subresource, info.name, info.path,
+        info.field_selector, info.label_selector,
+    )  # fmt: skip
+    return sum(map(len, chosen)) < MAX_CHOSEN
+
+
+# -- what is told -----------------------------------------------------------------------------------------------------
+
+
+def spec_of(user: User, info: RequestInfo) -> dict[str, Any]:
+    """The SubjectAccessReviewSpec (v1) of a request, without what is empty."""
+    spec: dict[str, Any] = {"user": user.name, "groups": list(user.groups), "uid": user.uid}
+    spec["extra"] = {key: list(values) for key, values in user.extra.items()}
+    if info.is_resource:
+        attributes: dict[str, Any] = {
+            "namespace": info.namespace, "verb": info.verb, "group": info.group, "version": info.version,
+            "resource": info.resource, "subresource": info.subresource, "name": info.name,
+        }  # fmt: skip
+        for name, requirements in (
+            ("fieldSelector", _field_requirements(info.field_selector)),
+            ("labelSelector", _label_requirements(info.label_selector)),
+        ):
+            if requirements:
+                attributes[name] = {"requirements": requirements}
+        spec["resourceAttributes"] = _filled(attributes)
+    else:
+        spec["nonResourceAttributes"] = _filled({"path": info.path, "verb": info.verb})
+    return {name: value for name, value in spec.items() if value or name.endswith("Attributes")}
+
+
+def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}
+
+
+def _field_requirements(selector: str) -> list[dict[str, Any]]:
+    """A selector that can't be parsed narrows nothing: the right to more is asked for."""
+    terms = (field_terms(selector) if selector else None) or ()
+    return [{"key": term.field, "operator": "In" if term.equal else "NotIn", "values": [term.value]} for term in terms]
+
+
+OPERATORS: Final[Mapping[str, str]] = {
+    "=": "In", "==": "In", "in": "In", "!=": "NotIn", "notin": "NotIn", "exists": "Exists", "!": "DoesNotExist",
+}  # fmt: skip
+"""How a label selector's operators are told; those that are not here can't be, and are left out."""
+
+
+def _label_requirements(selector: str) -> list[dict[str, Any]]:
+    if not selector:
+        return []
+    try:
+        requirements = parse_label_selector(selector).requirements
+    except StatusError:
+        return []
+    return [
+        _filled({"key": each.key, "operator": OPERATORS[each.operator], "values": list(each.values)})
+        for each in requirements
+        if each.operator in OPERATORS
+    ]
+
+
+def _sent(spec: Spec, version: str) -> Spec:
+    """v1beta1 has another word for the groups."""
+    if version == "v1" or "groups" not in spec:
+        return spec
+    return {"group" if name == "groups" else name: value for name, value in spec.items()}
