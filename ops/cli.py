@@ -68,10 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _with_dashed_values(argv: Sequence[str]) -> list[str]:
-    """With ``--controllers -NAME`` as ``--controllers=-NAME``, which is the only way argparse takes such a value."""
+    """With ``--controllers -NAME`` as ``--controllers=-NAME``, which is the only way argparse takes such a value; and
+    ``--at -2h`` likewise."""
     found: list[str] = []
     for argument in argv:
-        if found and found[-1] == "--controllers" and re.match(r"-[^-]", argument):
+        if found and found[-1] in ("--controllers", "--at") and re.match(r"-[^-]", argument):
             found[-1] += f"={argument}"
         else:
             found.append(argument)
@@ -160,8 +161,19 @@ def _compact_flags(parser: argparse.ArgumentParser) -> None:
 
 def _kubeconfig_flags(parser: argparse.ArgumentParser) -> None:
     _add_settings(parser, ("data-dir",))
-    parser.add_argument("--user", metavar="NAME", required=True, help="the user's name")
+    parser.add_argument("--user", metavar="NAME", default="", help="the user's name; needed unless --at is given")
     parser.add_argument("--group", metavar="NAME", action="append", default=[], help="a group; may be repeated")
+    parser.add_argument(
+        "--at", metavar="MOMENT", default="",
+        help="add a context that shows the cluster as it was: a revision, a time, or how long ago (2h)",
+    )  # fmt: skip
+    parser.add_argument("--context-name", metavar="NAME", default="", help="its name, by default at-MOMENT")
+    parser.add_argument(
+        "--moving", action="store_true", help="let `--at 2h` always mean two hours before each request, not before now"
+    )
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="put the context into this file instead of printing it all"
+    )
 
 
 def _async_command(make: Callable[[settings.Settings], Coroutine[Any, Any, int]], given: argparse.Namespace) -> int:
@@ -204,16 +216,9 @@ def _compact(given: argparse.Namespace) -> int:
 
 
 def _kubeconfig(given: argparse.Namespace) -> int:
-    """Sign a client certificate and print a kubeconfig with it, for the server of the administrator's kubeconfig."""
-    import yaml
+    from kubechronicle.ops import kubeconfigs
 
-    from kubechronicle.ops import pki
-
-    authority = pki.Pki(_load(given).data_dir)
-    pair = pki.issue_client_certificate(authority.authority(), given.user, given.group)
-    cluster = yaml.safe_load(authority.kubeconfig_file.read_text())["clusters"][0]["cluster"]
-    ca = pki.decode_data(cluster["certificate-authority-data"])
-    print(pki.kubeconfig(server=cluster["server"], ca=ca, user=given.user, pair=pair), end="")
+    kubeconfigs.run(given, _load(given).data_dir)
     return OK
 
 
@@ -254,7 +259,7 @@ COMMANDS: dict[str, Command] = {
     "migrate": ("Bring the database schema up to date.", _maintenance_flags, _migrate),
     "verify": ("Prove that history was not edited.", _verify_flags, _verify),
     "compact": ("Forget old history; objects that exist are kept.", _compact_flags, _compact),
-    "kubeconfig": ("Print a kubeconfig for a user, with a new client certificate.", _kubeconfig_flags, _kubeconfig),
+    "kubeconfig": ("Print a kubeconfig: for a user, or for a moment of history.", _kubeconfig_flags, _kubeconfig),
     "convert": ("Convert objects between JSON, YAML and protobuf, and between versions.", _convert_flags, _convert),
     "version": ("Print the version.", _version_flags, _version),
 }
