@@ -4,6 +4,8 @@
     ├── tail               applies the log to the views; the only writer of the views
     ├── appender           groups transactions into batches; the only caller of append
     ├── resource actors    one per resource type, made on demand, each restarted by itself
+    ├── outside            connections to other servers, and who asks them: webhooks, identity providers
+    ├── outgoing           the connections to webhooks and identity providers, and the questions under way
     ├── loops              bootstrap first, then the control loops chosen with --controllers
     └── http               the listener; last to start, first to stop
 
@@ -22,7 +24,13 @@ from kubechronicle.eventlog.tail import Tail
 
 
 def server_tree(
-    *, tail: Tail, appender: Appender, actors: ResourceActors, loops: Sequence[ChildSpec], http: ChildSpec
+    *,
+    tail: Tail,
+    appender: Appender,
+    actors: ResourceActors,
+    outside: Sequence[ChildSpec] = (),
+    loops: Sequence[ChildSpec],
+    http: ChildSpec,
 ) -> Supervisor:
     return Supervisor(
         "server",
@@ -30,6 +38,8 @@ def server_tree(
             ChildSpec(name="tail", run=tail.run),
             ChildSpec(name="appender", run=appender.run),
             ChildSpec(name="resource actors", run=actors.run),
+            outgoing,
+            ChildSpec(name="outside", run=Supervisor("outside", outside).run),
             ChildSpec(name="loops", run=Supervisor("loops", loops).run),
             http,
         ],

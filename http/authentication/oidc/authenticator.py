@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 import trio
+from prometheus_client.registry import CollectorRegistry
 
 from kubechronicle.actors.questions import Unanswered, keep, kept
 from kubechronicle.api.field_errors import go_quote
@@ -152,6 +153,12 @@ class JwtAuthenticators:
         self._file: ReloadedFile | None = None
         if plan.file is not None:
             self._file = ReloadedFile(plan.file, self._replace, applied=plan.content, figures=self.reloads)
+
+    def register(self, registry: CollectorRegistry) -> None:
+        """Show the figures with the server's others."""
+        self.figures.register(registry)
+        if self._file is not None:
+            registry.register(self.reloads)
 
     # -- the authenticator --------------------------------------------------------------------------------------------
 
