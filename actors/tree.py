@@ -5,7 +5,6 @@
     ├── appender           groups transactions into batches; the only caller of append
     ├── resource actors    one per resource type, made on demand, each restarted by itself
     ├── outside            connections to other servers, and who asks them: webhooks, identity providers
-    ├── outgoing           the connections to webhooks and identity providers, and the questions under way
     ├── loops              bootstrap first, then the control loops chosen with --controllers
     └── http               the listener; last to start, first to stop
 
@@ -38,7 +37,6 @@ def server_tree(
             ChildSpec(name="tail", run=tail.run),
             ChildSpec(name="appender", run=appender.run),
             ChildSpec(name="resource actors", run=actors.run),
-            outgoing,
             ChildSpec(name="outside", run=Supervisor("outside", outside).run),
             ChildSpec(name="loops", run=Supervisor("loops", loops).run),
             http,

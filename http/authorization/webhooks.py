@@ -1,0 +1,59 @@
+"""Webhook authorizers made as the configuration says: one or more, each with a client of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from kubechronicle.api.durations import SECOND
+from kubechronicle.http.authorization.configuration import DENY, ConfigurationError, WebhookConfiguration
+from kubechronicle.http.authorization.decision import Authorizer, Decision
+from kubechronicle.http.authorization.in_force import Webhooks
+from kubechronicle.http.authorization.match_figures import MatchFigures
+from kubechronicle.http.authorization.webhook import WebhookAuthorizer, WebhookFigures
+from kubechronicle.http.outgoing.client import TIMEOUT, Outgoing
+from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
+
+DEFAULT_VERSION: Final = "v1beta1"
+
+
+class WebhookMaker:
+    """``figures`` of all it makes."""
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        self.figures = WebhookFigures()
+        self._outgoing = outgoing
+
+    @property
+    def webhooks(self) -> Webhooks:
+        return Webhooks(self.make, self.forget)
+
+    def make(self, name: str, configured: WebhookConfiguration, matches: MatchFigures) -> Authorizer:
+        """As of in_force.MakeWebhook; reads files."""
+        if not configured.kubeconfig_file:
+            raise ConfigurationError(f"the webhook {name} needs a kubeconfig file that tells whom to ask")
+        try:
+            peer = read_kubeconfig(Path(configured.kubeconfig_file))
+        except KubeconfigError as error:
+            raise ConfigurationError(str(error)) from None
+        conditions = None
+        if configured.conditions:
+            # CEL is loaded where there are conditions.
+            from kubechronicle.http.authorization.match_conditions import MatchConditions
+
+            conditions = MatchConditions(configured.conditions, name, matches)
+        return WebhookAuthorizer(
+            name,
+            self._outgoing.client(peer, timeout=configured.timeout / SECOND if configured.timeout else TIMEOUT),
+            version=configured.review_version or DEFAULT_VERSION,
+            authorized_ttl=configured.authorized_ttl / SECOND if configured.cache_authorized else 0.0,
+            unauthorized_ttl=configured.unauthorized_ttl / SECOND if configured.cache_unauthorized else 0.0,
+            on_error=Decision.DENY if configured.failure_policy == DENY else Decision.NO_OPINION,
+            matches=conditions.matches if conditions is not None else None,
+            figures=self.figures,
+        )
+
+    async def forget(self, authorizer: Authorizer) -> None:
+        """End it, if it is one of these."""
+        if isinstance(authorizer, WebhookAuthorizer):
+            await self._outgoing.forget(authorizer.client)
