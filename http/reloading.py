@@ -46,7 +46,7 @@ def sha256_label(text: str | bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}" if data else ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ReloadFigures(Collector):
     """How often a file was read again, and which one is in force. ``prefix`` of the names; ``what`` it configures;
     ``server``: the name of this server among those that share the cluster."""
