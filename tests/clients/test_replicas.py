@@ -12,12 +12,20 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from harness import Api, Cluster, Server, configmap, postgres_fixture, unique
+import pytest
+from harness import Api, Cluster, Server, cluster_in, configmap, home, postgres_fixture, unique
 
 from kubechronicle.ops.bench.processes import descendants
 
 LATENCY = 0.050  # seconds, p99, from the writer's answer on one replica to the watcher's receipt on another
 STALL = 5.0
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Cluster]:
+    """For tests after which all goes on as before; each has a namespace of its own."""
+    with home("shared-cluster") as directory, cluster_in(directory) as cluster:
+        yield cluster
 
 
 def path(namespace: str) -> str:
@@ -28,6 +36,7 @@ def head(api: Api, namespace: str) -> str:
     return str(api.get(path(namespace) + "?limit=1")["metadata"]["resourceVersion"])
 
 
+@pytest.mark.alone
 def test_the_other_replica_sees_a_write_at_once(cluster: Cluster) -> None:
     """By notification, not at the next poll."""
     one, other = cluster.servers
@@ -47,9 +56,9 @@ def test_the_other_replica_sees_a_write_at_once(cluster: Cluster) -> None:
     assert p99 < LATENCY
 
 
-def test_a_read_on_the_other_replica_sees_every_answered_write(cluster: Cluster) -> None:
+def test_a_read_on_the_other_replica_sees_every_answered_write(shared: Cluster) -> None:
     """Without a resourceVersion, a read is as new as the newest answer of any replica."""
-    one, other = cluster.servers
+    one, other = shared.servers
     with closing(one.api()) as writing, closing(other.api()) as reading:
         namespace = writing.namespace("consistent")
         for number in range(100):
@@ -58,9 +67,9 @@ def test_a_read_on_the_other_replica_sees_every_answered_write(cluster: Cluster)
             assert len(reading.get(path(namespace))["items"]) == number + 1
 
 
-def test_writers_on_both_replicas_to_the_same_objects(cluster: Cluster) -> None:
+def test_writers_on_both_replicas_to_the_same_objects(shared: Cluster) -> None:
     """Optimistic concurrency across replicas: of two updates to one revision exactly one wins, no increment is lost."""
-    apis = [server.api() for server in cluster.servers]
+    apis = [server.api() for server in shared.servers]
     namespace = apis[0].namespace("contended")
     for number in range(4):
         apis[0].create(path(namespace), configmap(f"counter-{number}", n="0"))
@@ -77,7 +86,7 @@ def test_writers_on_both_replicas_to_the_same_objects(cluster: Cluster) -> None:
                         break
                     conflicts.append(1)
 
-    threads = [threading.Thread(target=count, args=(server,)) for server in cluster.servers * 2]
+    threads = [threading.Thread(target=count, args=(server,)) for server in shared.servers * 2]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -85,7 +94,7 @@ def test_writers_on_both_replicas_to_the_same_objects(cluster: Cluster) -> None:
     values = [int(item["data"]["n"]) for item in apis[1].get(path(namespace))["items"]]
     assert values == [100] * 4
     assert conflicts, "they never met: the test says nothing"
-    cluster.servers[0].verify()
+    shared.servers[0].verify()
 
 
 @contextmanager
@@ -135,46 +144,47 @@ def check_watches(cluster: Cluster, namespace: str, disturb: object) -> None:
     cluster.servers[1].verify()
 
 
-def test_a_transaction_stalled_before_its_commit_loses_no_event(cluster: Cluster) -> None:
+def test_a_transaction_stalled_before_its_commit_loses_no_event(shared: Cluster) -> None:
     """Someone holds the head row for five seconds: writers wait, nobody misses anything."""
     psql = Path(str(postgres_fixture.binaries())) / "psql"
     hold = f"begin; select 1 from kubechronicle.head for update; select pg_sleep({STALL}); commit"
 
     def stall() -> None:
         began = time.monotonic()
-        subprocess.run([psql, "-qAt", cluster.postgres.url, "-c", hold], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([psql, "-qAt", shared.postgres.url, "-c", hold], check=True, stdout=subprocess.DEVNULL)
         assert time.monotonic() - began >= STALL
 
-    check_watches(cluster, "stalled", stall)
+    check_watches(shared, "stalled", stall)
 
 
-def test_a_stopped_backend_loses_no_event(cluster: Cluster) -> None:
+def test_a_stopped_backend_loses_no_event(shared: Cluster) -> None:
     """Every backend of Postgres is stopped for a moment, one after another: some of them amid an append."""
 
     def stop_each() -> None:
-        backends = [process.pid for process in descendants(cluster.postgres.process.pid)][1:]
+        backends = [process.pid for process in descendants(shared.postgres.process.pid)][1:]
         for pid in backends:
             os.kill(pid, signal.SIGSTOP)
             time.sleep(0.3)
             os.kill(pid, signal.SIGCONT)
 
-    check_watches(cluster, "stopped", stop_each)
+    check_watches(shared, "stopped", stop_each)
 
 
-def test_a_stopped_replica_holds_nobody_up_for_good(cluster: Cluster) -> None:
+def test_a_stopped_replica_holds_nobody_up_for_good(shared: Cluster) -> None:
     """A replica that stands still for five seconds misses nothing when it goes on."""
 
     def stop_one() -> None:
-        os.kill(cluster.servers[1].pid, signal.SIGSTOP)
+        os.kill(shared.servers[1].pid, signal.SIGSTOP)
         time.sleep(STALL)
-        os.kill(cluster.servers[1].pid, signal.SIGCONT)
+        os.kill(shared.servers[1].pid, signal.SIGCONT)
 
-    check_watches(cluster, "standing", stop_one)
+    check_watches(shared, "standing", stop_one)
 
 
+@pytest.mark.alone
 def test_a_list_costs_by_live_objects_not_by_history(server: Server) -> None:
     """A thousand old revisions of each object change nothing."""
-    objects, revisions, writers = 10, 1000, 5
+    objects, revisions, writers = 5, 1000, 5
     api = server.api()
     namespace = api.namespace("history")
     for number in range(objects):
