@@ -1,15 +1,25 @@
-"""All checks in a row, as `make test` runs them: ruff, mypy --strict, pytest; one closing line with the totals.
+"""All checks, as `make test` runs them: ruff, mypy --strict, pytest; one closing line with the totals.
 
     python -m tests.run [--lint-only] [ARGUMENT OF PYTEST]…
 
-ruff and mypy count as a test each. Exit code 1 if anything failed.
+Without arguments the tests are run by several processes (pytest-xdist), mypy beside them, and afterwards those marked
+``alone``, whose figures mean nothing on a busy machine, in one process with nothing beside it. With arguments it is all
+one after the other in one process, so that -x, -s and --pdb do what they always do.
+
+ruff and mypy count as a test each. Exit code 1 if anything failed, and if anything was cut short, by a worker that died
+or an interrupt (Ctrl-C or SIGTERM).
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +28,11 @@ LINTS = (
     ("ruff", [sys.executable, "-m", "ruff", "check", "--quiet", "."]),
     ("mypy", [sys.executable, "-m", "mypy", "--strict", "-p", "kubechronicle"]),
 )
+# Two even on one core, as many tests wait for servers; more than four would want Postgres and memory for each.
+WORKERS = max(2, min(4, os.cpu_count() or 1))
+# worksteal: each has its own part of the tests, in order, and takes from the other's end when it is through.
+TOGETHER = ["-m", "not alone", "-n", str(WORKERS), "--dist", "worksteal", "--durations", "20", "--durations-min", "3"]
+ALONE = ["-m", "alone"]
 
 
 class Totals:
@@ -40,25 +55,62 @@ class Totals:
         elif report.skipped:  # a whole file
             self.outcomes[f"collection of {report.nodeid}"] = "skipped"
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object | None) -> None:
+        """pytest-xdist starts another worker for one that died, and blames the test it was in, if it was in one."""
+        if error:
+            self.outcomes[f"worker {node.gateway.id}"] = "failed"
+
     def count(self, outcome: str) -> int:
         return sum(found == outcome for found in self.outcomes.values())
 
 
-def lint(totals: Totals) -> None:
-    for name, command in LINTS:
-        print(f"== {name}", flush=True)
-        code = subprocess.run(command, cwd=ROOT, check=False).returncode
-        totals.outcomes[name] = "failed" if code else "passed"
+@contextmanager
+def linting(totals: Totals) -> Iterator[None]:
+    """The linters beside what the block does; what they say comes afterwards, in one piece."""
+    running = {
+        name: subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for name, command in LINTS
+    }
+    try:
+        yield
+        for name, process in running.items():
+            said, _ = process.communicate()
+            print(f"== {name}\n{said}", end="", flush=True)
+            totals.outcomes[name] = "failed" if process.returncode else "passed"
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+
+
+def tested(totals: Totals, *arguments: str) -> bool:
+    """Run pytest; False if it did not come to its end, which counts as a failure."""
+    print(f"== pytest {' '.join(arguments)}", flush=True)
+    code = pytest.main(["--rootdir", str(ROOT), *arguments], plugins=[totals])
+    ended = code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if not ended:
+        totals.outcomes[f"pytest itself: {' '.join(arguments)}"] = "failed"
+    return ended
 
 
 def main(argv: list[str]) -> int:
+    # A CI job's time limit ends the workers and the servers they started as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     totals = Totals()
-    lint(totals)
-    if argv[:1] != ["--lint-only"]:
-        print("== pytest", flush=True)
-        code = pytest.main(["--rootdir", str(ROOT), *(argv or [str(ROOT / "tests")])], plugins=[totals])
-        if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            totals.outcomes["pytest itself"] = "failed"
+    if argv:
+        with linting(totals):
+            pass
+        if argv[0] != "--lint-only":
+            tested(totals, *argv)
+    else:
+        tests = ROOT / "tests"
+        with linting(totals):
+            ended = tested(totals, *TOGETHER, str(tests))
+        if ended:
+            # Only files that have some: to collect them all takes as long as a hundred tests.
+            files = [str(file) for file in sorted(tests.rglob("test_*.py")) if "mark.alone" in file.read_text()]
+            tested(totals, *ALONE, *files)
     failed = totals.count("failed")
     print(f"{totals.count('passed')} passed, {failed} failed, {totals.count('skipped')} skipped")
     return 1 if failed else 0

@@ -19,6 +19,23 @@ from programs import Kubectl
 LOG_SHOWN = 6000  # characters of each server's log beside a failure
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A file whose tests run with several kubectls and kinds may say which of them together (``wanted``)."""
+
+    def is_wanted(item: pytest.Item) -> bool:
+        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        wanted = getattr(getattr(item, "module", None), "wanted", None)
+        if wanted is None or not parameters.keys() >= {"kubectl_binary", "kind"}:
+            return True
+        every_kind = item.get_closest_marker("every_kind") is not None
+        return bool(wanted(parameters["kubectl_binary"], parameters["kind"], every_kind))
+
+    unwanted = [item for item in items if not is_wanted(item)]
+    if unwanted:
+        items[:] = [item for item in items if is_wanted(item)]
+        config.hook.pytest_deselected(items=unwanted)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

@@ -1,6 +1,7 @@
 """kubectl, unmodified: what its users do, and what they read on the screen.
 
-Every test runs with the kubectl of the API version served and with the one on PATH, most of them for each kind below.
+Every test runs with the kubectl of the API version served and with the one on PATH, most of them for each kind below
+(with the one on PATH for FEW, but for what the screen shows: how it sends a patch is the same for all of them).
 (Longer than most files here: it is a list of commands, and reads as one.)
 """
 
@@ -140,6 +141,10 @@ class Thing:
         return found
 
 
+# Of those with a status and without, in a namespace and in none.
+FEW = ("pods", "configmaps", "nodes")
+
+
 @pytest.fixture(scope="module")
 def api(server: Server) -> Api:
     return server.api()
@@ -149,6 +154,11 @@ def api(server: Server) -> Api:
 def kind(request: pytest.FixtureRequest) -> Kind:
     found: Kind = request.param
     return found
+
+
+def wanted(kubectl_binary: str, kind: Kind, every_kind: bool) -> bool:
+    """Whether a test of a kind runs with this kubectl (see conftest.py)."""
+    return every_kind or kubectl_binary != "kubectl on PATH" or kind.resource in FEW
 
 
 @pytest.fixture
@@ -187,6 +197,7 @@ def test_create_from_a_manifest(kind: Kind, kubectl: Kubectl, api: Api) -> None:
             api.request("DELETE", f"{kind.path(kubectl.namespace)}/{name}")
 
 
+@pytest.mark.every_kind
 def test_get_prints_the_kinds_columns(thing: Thing, kubectl: Kubectl) -> None:
     kind = thing.kind
     listed = kubectl("get", kind.resource)
@@ -222,6 +233,7 @@ def test_get_of_what_is_not_there(kind: Kind, kubectl: Kubectl) -> None:
     assert complaint == f'Error from server (NotFound): {kind.group_resource} "not-there" not found\n'
 
 
+@pytest.mark.every_kind
 def test_describe(thing: Thing, kubectl: Kubectl) -> None:
     text = kubectl("describe", thing.kind.resource, thing.name)
     assert line_of(text, "Name:").split() == ["Name:", thing.name]
