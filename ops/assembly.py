@@ -186,10 +186,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     authorization = Authorization(plan.authorization, views, webhooks.webhooks)
     state = State(peek=reads.peek, entries=reads.entries, permits=_permits(authorization.chain))
     services = ServiceClaimant(plan.services)
-    escalation = [EscalationCheck(authorization.rbac)] if authorization.rbac is not None else []
-    admission = AdmissionChain(
-        plugins.plugins_in_order(plan.admission_plugins), state, claimants=(services, AdminAccess(), *escalation)
-    )
+    claimants = (services, AdminAccess(), EscalationCheck(authorization.rbac))
+    admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, claimants)
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
     store = Store(registry=plan.registry, reads=reads, writes=writes)
     own = OwnObjects(
@@ -232,8 +230,11 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
 def _permits(authorization: AuthorizationChain) -> Permits:
     """What admission may ask of the authorizers."""
 
-    def permits(who: Who, verb: str, group: str, resource: str, name: str) -> bool:
-        info = RequestInfo(path="", verb=verb, is_resource=True, group=group, version="*", resource=resource, name=name)
+    def permits(who: Who, verb: str, group: str, resource: str, name: str, namespace: str = "") -> bool:
+        info = RequestInfo(
+            path="", verb=verb, is_resource=True, group=group, version="*", namespace=namespace, resource=resource,
+            name=name,
+        )  # fmt: skip
         user = User(name=who.user, uid=who.uid, groups=who.groups, extra=who.extra)
         return authorization.decide(user, info).decision is Decision.ALLOW
 

@@ -58,9 +58,12 @@ class Attributes:
 
 
 class Permits(Protocol):
-    """Whether somebody may do this to a cluster-scoped object, as the server's authorizers see it."""
+    """Whether somebody may do this to an object ("": cluster-scoped), as all of the server's authorizers together see
+    it. Unanswered: one of them must ask somebody first."""
 
-    def __call__(self, who: Who, verb: str, group: str, resource: str, name: str) -> bool: ...
+    def __call__(
+        self, who: Who, verb: str, group: str, resource: str, name: str, namespace: str = ""
+    ) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,7 @@ class State:
 
     peek: Callable[[str, str, str], Entry | None]
     entries: Callable[[str, str], Sequence[Entry]]
-    permits: Permits = lambda who, verb, group, resource, name: False
+    permits: Permits = lambda who, verb, group, resource, name, namespace="": False
 
 
 class NotYet(StatusError):

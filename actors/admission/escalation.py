@@ -4,6 +4,7 @@
     a binding    needs all rules of the role it refers to held by the writer, or the verb "bind" on that role
     aggregation  of cluster roles needs every right there is: what will be aggregated is not known yet
 
+The verbs are asked of all authorizers; the rules somebody holds are those RBAC gives, and no others can be listed.
 system:masters may do all of it. As in kube-apiserver this is asked after mutating admission and before the kind's own
 rules, of creations and of changes that touch the rules or the reference.
 """
@@ -34,9 +35,7 @@ Object = dict[str, Any]
 
 
 class Rights(Protocol):
-    """What somebody may do, as the server's authorizers see it."""
-
-    def permits(self, who: Who, verb: str, group: str, resource: str, namespace: str, name: str) -> bool: ...
+    """What roles and bindings let somebody do."""
 
     def rights(self, who: Who, namespace: str) -> tuple[Sequence[Rule], Sequence[str]]:
         """The rules bindings give in a namespace ("": cluster-wide), and what of them could not be resolved."""
@@ -64,13 +63,13 @@ class EscalationCheck:
         if old is not None and _only_for_the_collector(obj, old):
             return
         if attributes.rt.resource in ROLES:
-            self._role(attributes, obj, old)
+            self._role(attributes, obj, old, state)
         else:
             self._binding(attributes, obj, state)
 
-    def _role(self, attributes: Attributes, obj: Object, old: Object | None) -> None:
+    def _role(self, attributes: Attributes, obj: Object, old: Object | None, state: State) -> None:
         name = "" if attributes.operation == CREATE else attributes.name
-        if self._permits(attributes, "escalate", attributes.rt.plural, name):
+        if state.permits(attributes.who, "escalate", GROUP, attributes.rt.plural, name, attributes.namespace):
             return
         aggregates = obj.get("aggregationRule") or (old or {}).get("aggregationRule")
         if aggregates and self._missing(attributes, EVERYTHING):
@@ -81,15 +80,12 @@ class EscalationCheck:
         reference = obj.get("roleRef") or {}
         name, is_role = reference.get("name", ""), reference.get("kind") == "Role"
         plural = "roles" if is_role else "clusterroles"
-        if self._permits(attributes, "bind", plural, name):
+        if state.permits(attributes.who, "bind", GROUP, plural, name, attributes.namespace):
             return
         role = state.peek(f"{plural}.{GROUP}", attributes.namespace if is_role else "", name)
         if role is None:
             raise status.not_found(attributes.rt, name)
         self._confirm(attributes, role.object().get("rules") or ())
-
-    def _permits(self, attributes: Attributes, verb: str, plural: str, name: str) -> bool:
-        return self._rights.permits(attributes.who, verb, GROUP, plural, attributes.namespace, name)
 
     def _missing(self, attributes: Attributes, wanted: Sequence[Rule]) -> list[Rule]:
         return rbac.not_covered(self._rights.rights(attributes.who, attributes.namespace)[0], wanted)

@@ -84,8 +84,8 @@ class Authorization:
         types = {each.type for each in plan.configured}
         self._required = frozenset(types - {configuration.WEBHOOK})
         self._kept: dict[str, Authorizer] = {}
-        self.rbac = RbacAuthorizer(views) if configuration.RBAC in types else None
-        if self.rbac is not None:
+        self.rbac = RbacAuthorizer(views)  # it tells what somebody holds whether it decides or not
+        if configuration.RBAC in types:
             self._kept[configuration.RBAC] = self.rbac
         if configuration.NODE in types:
             self._kept[configuration.NODE] = NodeAuthorizer(views)

@@ -91,20 +91,12 @@ class RbacAuthorizer:
                 rules += found
         return Rules(rules, missing)
 
-    # What the check against escalation asks (actors/admission/escalation.py): of RBAC's own rights, as in Kubernetes.
+    # What the check against escalation asks (actors/admission/escalation.py).
 
     def rights(self, who: Who, namespace: str) -> tuple[Sequence[Rule], Sequence[str]]:
         """The rules somebody holds in a namespace ("": cluster-wide), and what could not be resolved."""
         found = self.rules(_user(who), namespace)
         return found.rules, found.errors
-
-    def permits(self, who: Who, verb: str, group: str, resource: str, namespace: str, name: str) -> bool:
-        """Whether somebody may do this to an object."""
-        info = RequestInfo(
-            path="", verb=verb, is_resource=True, group=group, version="v1", namespace=namespace, resource=resource,
-            name=name,
-        )  # fmt: skip
-        return self._permitted(_user(who), info)
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
