@@ -3,7 +3,7 @@ pod (after Kubernetes' podutil.VisitPodSecretNames and VisitPodConfigmapNames)."
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -48,9 +48,20 @@ def _all(pod: Mapping[str, Any]) -> Iterator[Reference]:
             yield from _of_container(container)
     for volume in spec.get("volumes") or ():
         yield from _of_volume(volume, pod["metadata"].get("name", ""))
-    statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-    for claim in (*(spec.get("resourceClaims") or ()), *statuses):
-        yield RESOURCE_CLAIMS, claim.get("resourceClaimName") or ""
+    for claim in _claims(spec.get("resourceClaims") or (), pod.get("status") or {}):
+        yield RESOURCE_CLAIMS, claim
+
+
+def _claims(wanted: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> Iterator[str]:
+    """The resource claims by name: those named, those made from a template, and the one made for extended resources. A
+    status says which was made for a template; it can't bring in others."""
+    made = {each.get("name"): each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
+    for claim in wanted:
+        if claim.get("resourceClaimName"):
+            yield claim["resourceClaimName"]
+        elif claim.get("resourceClaimTemplateName"):
+            yield made.get(claim.get("name")) or ""
+    yield (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName") or ""
 
 
 def _of_container(container: Mapping[str, Any]) -> Iterator[Reference]:
@@ -77,22 +88,34 @@ def _of_volume(volume: Mapping[str, Any], pod: str) -> Iterator[Reference]:
         yield CONFIG_MAPS, _at(source, "configMap", "name")
 
 
+# PersistentVolume sources whose secret may be without a namespace: it is in that of the claim then.
+IN_THE_CLAIM_S_NAMESPACE: Final = frozenset({"cephfs", "flexVolume", "iscsi", "rbd", "scaleIO"})
+# The secrets of a CSI volume that nodes need; the others are for controllers.
+CSI_NODE_SECRETS: Final = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
+
+
 def volume_secrets(volume: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(namespace, name) of the secrets a PersistentVolume's source refers to; without a namespace they are in that of
-    the claim."""
+    """(namespace, name) of the secrets that a node needs for a PersistentVolume (after Kubernetes'
+    pvutil.VisitPVSecretNames, the kubelet's part); none before it is claimed."""
     spec = volume.get("spec") or {}
     claim = (spec.get("claimRef") or {}).get("namespace", "")
-    for source, path in SECRET_VOLUMES.items():
+    if claim:
+        yield from ((namespace, name) for namespace, name in _volume_secrets(spec, claim) if namespace and name)
+
+
+def _volume_secrets(spec: Mapping[str, Any], claim: str) -> Iterator[tuple[str, str]]:
+    for source in SECRET_VOLUMES:
         held = spec.get(source)
         if not held:
             continue
         if source == "azureFile":
             yield held.get("secretNamespace") or claim, held.get("secretName", "")
+        elif source == "csi":
+            for field in CSI_NODE_SECRETS:
+                yield _at(held, field, "namespace"), _at(held, field, "name")
         else:
-            yield _at(held, path[0], "namespace") or claim, _at(held, *path)
-    csi = spec.get("csi") or {}
-    for name in ("nodeStageSecretRef", "nodeExpandSecretRef", "controllerPublishSecretRef"):
-        yield _at(csi, name, "namespace") or claim, _at(csi, name, "name")
+            namespace = claim if source in IN_THE_CLAIM_S_NAMESPACE else ""
+            yield _at(held, "secretRef", "namespace") or namespace, _at(held, "secretRef", "name")
 
 
 def _at(value: Any, *path: str) -> Any:

@@ -141,6 +141,9 @@ def _pod_status(node: str, attributes: Attributes, state: State) -> None:
     claims = [(each.get("status") or {}).get("resourceClaimStatuses") or [] for each in (old, new)]
     if claims[0] != claims[1]:
         raise forbidden(attributes, f"node {shown} cannot update resource claim statues")
+    extended = [(each.get("status") or {}).get("extendedResourceClaimStatus") for each in (old, new)]
+    if extended[0] != extended[1]:
+        raise forbidden(attributes, f"node {shown} cannot update extended resource claim status")
 
 
 def _eviction(node: str, attributes: Attributes, state: State) -> None:

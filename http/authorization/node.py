@@ -1,9 +1,11 @@
 """The Node authorizer: a kubelet may read what the pods on its node refer to, and write what is its own.
 
-Users ``system:node:NAME`` in the group ``system:nodes``. What a node is related to follows from the pods bound to it:
+Users ``system:node:NAME`` in the group ``system:nodes``. What a node is related to follows from the pods bound to it,
+and from the volumes that say whose claim they are for:
 
-    node ─ pod ─┬─ secrets, configmaps, service accounts, resource claims
-                └─ persistentvolumeclaim ─ persistentvolume ─ its secrets
+    node ─┬─ pod ─┬─ secrets, configmaps, service accounts, resource claims
+          │       └─ persistentvolumeclaim ─ persistentvolume ─ its secrets
+          └─ volume attachments, resource slices
 
 NodeRestriction (actors/admission) looks at what a request carries, which is not known here yet.
 """
@@ -16,7 +18,7 @@ from typing import Final
 
 from kubechronicle.api import rbac
 from kubechronicle.api.builtin.bootstrap_policy import cluster_roles
-from kubechronicle.api.pod_references import Reference, references, volume_secrets
+from kubechronicle.api.pod_references import CLAIMS, Reference, references, volume_secrets
 from kubechronicle.api.selectors import value_required
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views import Views
@@ -28,6 +30,12 @@ from kubechronicle.http.request_info import RequestInfo
 NODE_PREFIX: Final = "system:node:"
 GROUP_NODES: Final = "system:nodes"
 LEASE_NAMESPACE: Final = "kube-node-lease"
+Place = tuple[str, str]
+"""(namespace, name)."""
+
+NODE_NAMED: Final = frozenset({"volumeattachments.storage.k8s.io", "resourceslices.resource.k8s.io"})
+"""What is of a node because it says so itself."""
+
 OWN_OBJECT_VERBS: Final = ("get", "create", "update", "patch", "delete")
 
 
@@ -48,7 +56,11 @@ class NodeAuthorizer:
         self._of_pod: dict[tuple[str, str], tuple[str, frozenset[Reference]]] = {}
         # node -> (namespace, resource, name) -> how many of its pods refer to it
         self._related: dict[str, Counter[tuple[str, str, str]]] = {}
+        # volume -> the claim it is for, and the secrets it needs; secret -> claim -> how many volumes for it need it
+        self._of_volume: dict[str, tuple[Place, frozenset[Place]]] = {}
+        self._claims_of: dict[Place, Counter[Place]] = {}
         self._pods = Followed(views["pods"], self._pod)
+        self._volumes = Followed(views["persistentvolumes"], self._volume)
         self._rules = next(role for role in cluster_roles() if role["metadata"]["name"] == "system:node")["rules"]
         self._grants = rbac.Grants()
         self._grants.add(self._rules)
@@ -59,7 +71,7 @@ class NodeAuthorizer:
             ("", "persistentvolumes"): self._gettable,
             ("resource.k8s.io", "resourceclaims"): self._gettable,
             ("storage.k8s.io", "volumeattachments"): self._gettable,
-            ("", "serviceaccounts"): self._token,
+            ("", "serviceaccounts"): self._account,
             ("coordination.k8s.io", "leases"): self._lease,
             ("storage.k8s.io", "csinodes"): self._csi_node,
             ("resource.k8s.io", "resourceslices"): self._slice,
@@ -115,7 +127,9 @@ class NodeAuthorizer:
             return _not("can only get/update/patch this type")
         return self._related_to(node, info)
 
-    def _token(self, node: str, info: RequestInfo) -> Verdict:
+    def _account(self, node: str, info: RequestInfo) -> Verdict:
+        if info.verb == "get" and not info.subresource:
+            return self._related_to(node, info)  # to ask for image credentials in its name (KEP-4412)
         if info.verb != "create" or not info.name:
             return _not("can only create tokens for individual service accounts")
         if info.subresource != "token":
@@ -207,30 +221,18 @@ class NodeAuthorizer:
             return True
         if resource == "pods":
             return self._field(resource, info.namespace, info.name, "spec", "nodeName") == node
-        if resource == "volumeattachments.storage.k8s.io":
-            return self._field(resource, "", info.name, "spec", "nodeName") == node
-        if resource == "resourceslices.resource.k8s.io":
-            return self._field(resource, "", info.name, "spec", "nodeName") == node
+        if resource in NODE_NAMED:
+            return not info.namespace and self._field(resource, "", info.name, "spec", "nodeName") == node
+        if resource not in ("persistentvolumes", "secrets"):
+            return False
+        self._volumes.catch_up()
         if resource == "persistentvolumes":
-            return self._claimed(related, info.name)
-        if resource == "secrets":
-            return any((info.namespace, info.name) in self._secrets_of(volume) for volume in self._volumes(related))
-        return False
-
-    def _claimed(self, related: Mapping[tuple[str, str, str], int], volume: str) -> bool:
-        entry = self._views["persistentvolumes"].get("", volume)
-        claim = (entry.object()["spec"].get("claimRef") or {}) if entry is not None else {}
-        return (claim.get("namespace", ""), "persistentvolumeclaims", claim.get("name", "")) in related
-
-    def _volumes(self, related: Mapping[tuple[str, str, str], int]) -> list[str]:
-        """The volumes behind the claims of a node's pods."""
-        claims = ((space, name) for space, resource, name in related if resource == "persistentvolumeclaims")
-        found = (self._field("persistentvolumeclaims", *claim, "spec", "volumeName") for claim in claims)
-        return [name for name in found if name and self._claimed(related, name)]
-
-    def _secrets_of(self, volume: str) -> set[tuple[str, str]]:
-        entry = self._views["persistentvolumes"].get("", volume)
-        return set(volume_secrets(entry.object())) if entry is not None else set()
+            found = self._of_volume.get(info.name) if not info.namespace else None
+            return found is not None and _is_claimed(found[0], related)
+        claims: Mapping[Place, int] = self._claims_of.get((info.namespace, info.name), {})
+        if len(claims) <= len(related):
+            return any(_is_claimed(claim, related) for claim in claims)
+        return any(resource == CLAIMS and (space, name) in claims for space, resource, name in related)
 
     def _field(self, resource: str, namespace: str, name: str, *path: str) -> str:
         entry = self._views[resource].get(namespace, name)
@@ -252,6 +254,26 @@ class NodeAuthorizer:
             if before != now:
                 self._count(namespace, *now, 1)
 
+    def _volume(self, namespace: str, name: str, entry: Entry | None) -> None:
+        before = self._of_volume.pop(name, None)
+        if before is not None:
+            self._count_secrets(*before, -1)
+        volume = entry.object() if entry is not None else {}
+        claim = (volume.get("spec") or {}).get("claimRef")
+        if claim:
+            now = (claim.get("namespace", ""), claim.get("name", "")), frozenset(volume_secrets(volume))
+            self._of_volume[name] = now
+            self._count_secrets(*now, 1)
+
+    def _count_secrets(self, claim: Place, secrets: frozenset[Place], change: int) -> None:
+        for secret in secrets:
+            claims = self._claims_of.setdefault(secret, Counter())
+            claims[claim] += change
+            if not claims[claim]:
+                del claims[claim]
+            if not claims:
+                del self._claims_of[secret]
+
     def _count(self, namespace: str, node: str, referred: frozenset[Reference], change: int) -> None:
         counts = self._related.setdefault(node, Counter())
         for resource, name in referred:
@@ -261,3 +283,7 @@ class NodeAuthorizer:
                 del counts[key]
         if not counts:
             del self._related[node]
+
+
+def _is_claimed(claim: Place, related: Mapping[tuple[str, str, str], int]) -> bool:
+    return (claim[0], CLAIMS, claim[1]) in related

@@ -121,9 +121,10 @@ async def test_what_pods_refer_to_and_nothing_else(autojump_clock: MockClock) ->
         (info("list", "resourceslices.resource.k8s.io", selector="spec.nodeName=n1", namespace=""), ALLOW),
         (info("list", "services", namespace=""), ALLOW),
         (
-            info("get", "serviceaccounts", "default"),
+            info("list", "serviceaccounts"),
             "can only create tokens for individual service accounts",
         ),
+        (info("get", "serviceaccounts", "default"), "no relationship found between node 'n1' and this object"),
     ],
 )
 async def test_its_own_and_the_reason_when_it_is_not(
