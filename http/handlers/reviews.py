@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kubechronicle.actors.questions import decided
 from kubechronicle.api import bodies, metadata, options, pipeline, status
 from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.pipeline import WriteContext
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.http.answers import CACHE_CONTROL, object_form
 from kubechronicle.http.authentication.user import NotSeen, Rejected, User
-from kubechronicle.http.authorization.decision import Decision
+from kubechronicle.http.authorization.decision import Decision, aggregate
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoder import Object, encode
+from kubechronicle.http.handlers import review_selectors
 from kubechronicle.http.handlers.bodies import MAX_BODY, decoded_body
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.request_info import RequestInfo
@@ -60,7 +63,7 @@ async def review(resources: Resources, request: Request, context: Context, rt: R
 async def subject_access(resources: Resources, context: Context, sent: Object) -> Object:
     spec = sent["spec"]
     _refuse_if(_subject_causes(spec) + _metadata_causes(sent["metadata"]))
-    return {**sent, "status": _decided(resources, _subject(spec), spec)}
+    return {**sent, "status": await _decided(resources, _subject(spec), spec)}
 
 
 async def local_subject_access(resources: Resources, context: Context, sent: Object) -> Object:
@@ -73,13 +76,13 @@ async def local_subject_access(resources: Resources, context: Context, sent: Obj
     if spec.get("nonResourceAttributes") is not None:
         causes.append(forbidden("spec.nonResourceAttributes", "disallowed on this kind of request"))
     _refuse_if(causes)
-    return {**sent, "status": _decided(resources, _subject(spec), spec)}
+    return {**sent, "status": await _decided(resources, _subject(spec), spec)}
 
 
 async def self_subject_access(resources: Resources, context: Context, sent: Object) -> Object:
     spec = sent["spec"]
     _refuse_if(_attributes_causes(spec) + _metadata_causes(sent["metadata"]))
-    return {**sent, "status": _decided(resources, context.user, spec)}
+    return {**sent, "status": await _decided(resources, context.user, spec)}
 
 
 def _refuse_if(causes: Sequence[Cause]) -> None:
@@ -151,23 +154,37 @@ def _subject(spec: Mapping[str, Any]) -> User:
     return User(name=spec.get("user", ""), uid=spec.get("uid", ""), groups=groups, extra=extra)
 
 
-def _decided(resources: Resources, user: User, spec: Mapping[str, Any]) -> Object:
-    verdict = resources.authorization.explain(user, _request_of(spec))
+async def _decided(resources: Resources, user: User, spec: Mapping[str, Any]) -> Object:
+    info, errors = _request_of(spec)
+    verdict = await decided(partial(resources.authorization.explain, user, info))
     found: Object = {"allowed": verdict.decision is Decision.ALLOW}
     if verdict.decision is Decision.DENY:
         found["denied"] = True
     if verdict.reason:
         found["reason"] = verdict.reason
+    if verdict.error or errors:
+        found["evaluationError"] = "; ".join(filter(None, (verdict.error, *errors)))
     return found
 
 
-def _request_of(spec: Mapping[str, Any]) -> RequestInfo:
+def _request_of(spec: Mapping[str, Any]) -> tuple[RequestInfo, list[str]]:
+    """The request that is asked about, and what of its selectors could not be used."""
     resource = spec.get("resourceAttributes")
     if resource is None:
         path = spec["nonResourceAttributes"]
-        return RequestInfo(path=path.get("path", ""), verb=path.get("verb", ""))
-    given = {name: resource.get(name, "") for name in ("verb", "group", "version", "resource", "subresource", "name")}
-    return RequestInfo(path="", is_resource=True, namespace=resource.get("namespace", ""), **given)
+        return RequestInfo(path=path.get("path", ""), verb=path.get("verb", "")), []
+    given = {name: resource.get(name, "") for name in ("verb", "group", "resource", "subresource", "name", "namespace")}
+    errors = []
+    for attribute, field, read in (
+        ("fieldSelector", "field_selector", review_selectors.field_selector),
+        ("labelSelector", "label_selector", review_selectors.label_selector),
+    ):
+        text, whole = read(resource.get(attribute) or {})
+        given[field] = text
+        if not whole:
+            ignored = "partially ignored" if text else "ignored"
+            errors.append(f"spec.resourceAttributes.{attribute} {ignored} due to parse error")
+    return RequestInfo(path="", is_resource=True, version=resource.get("version") or "*", **given), errors
 
 
 # -- all that one may do ----------------------------------------------------------------------------------------------
@@ -184,7 +201,7 @@ async def self_subject_rules(resources: Resources, context: Context, sent: Objec
         "incomplete": found.incomplete,
     }
     if found.errors:
-        answer["evaluationError"] = ", ".join(found.errors)
+        answer["evaluationError"] = aggregate(found.errors)
     # Kubernetes answers with the status alone.
     return {"apiVersion": sent["apiVersion"], "kind": sent["kind"], "metadata": {}, "spec": {}, "status": answer}
 
@@ -214,13 +231,13 @@ async def token(resources: Resources, context: Context, sent: Object) -> Object:
     spec = sent["spec"]
     if not spec.get("token"):
         raise status.bad_request("token is required for TokenReview in authentication")
-    asked = (spec["token"], tuple(spec.get("audiences") or ()))
+    identify = partial(resources.authentication.authenticate_token, spec["token"], tuple(spec.get("audiences") or ()))
     try:
         try:
-            found = resources.authentication.authenticate_token(*asked)
+            found = await decided(identify)
         except NotSeen:
             await resources.store.reads.wait_consistent()
-            found = resources.authentication.authenticate_token(*asked)
+            found = await decided(identify)
     except Rejected as rejected:
         return {**sent, "status": {"user": {}, "error": rejected.why}}
     answer: Object = {"authenticated": True, "user": user_info(found.user)}

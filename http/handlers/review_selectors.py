@@ -1,0 +1,51 @@
+"""Selectors of a review's resourceAttributes as a request has them: text. What cannot be one is left out, which asks
+for the right to more (k8s.io/kubernetes, registry/authorization/util).
+
+    {"requirements": [{"key": "app", "operator": "In", "values": ["a", "b"]}]}    app in (a,b)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api import names
+from kubechronicle.api.field_errors import Path
+from kubechronicle.api.selectors import FieldSelector, FieldTerm, field_terms, label_selector_problem
+
+FIELD_OPERATORS: Final[Mapping[str, bool]] = {"In": True, "NotIn": False}
+LABEL_OPERATORS: Final[Mapping[str, str]] = {
+    "In": "{key} in ({values})",
+    "NotIn": "{key} notin ({values})",
+    "Exists": "{key}",
+    "DoesNotExist": "!{key}",
+}
+
+
+def field_selector(given: Mapping[str, Any]) -> tuple[str, bool]:
+    """The text, and whether it says all that was given."""
+    requirements = given.get("requirements") or ()
+    if not requirements:
+        raw = given.get("rawSelector", "")
+        return (raw, True) if field_terms(raw) is not None else ("", False)
+    terms = []
+    for each in requirements:
+        key, operator, values = each.get("key", ""), each.get("operator", ""), each.get("values") or []
+        if operator in FIELD_OPERATORS and len(values) == 1 and not set(key) & set("=!,\\"):
+            terms.append(FieldTerm(key, FIELD_OPERATORS[operator], values[0]))
+    return str(FieldSelector(terms)), len(terms) == len(requirements)
+
+
+def label_selector(given: Mapping[str, Any]) -> tuple[str, bool]:
+    """As field_selector."""
+    requirements = given.get("requirements") or ()
+    if not requirements:
+        raw = given.get("rawSelector", "")
+        return (raw, True) if label_selector_problem(raw, Path()) is None else ("", False)
+    terms = []
+    for each in requirements:
+        key, values = each.get("key", ""), each.get("values") or []
+        form = LABEL_OPERATORS.get(each.get("operator", ""))
+        if form is not None and not names.qualified_name(key) and not any(map(names.label_value, values)):
+            terms.append(form.format(key=key, values=",".join(values)))
+    return ",".join(terms), len(terms) == len(requirements)
