@@ -226,10 +226,11 @@ def authenticate(services: Services, following: Next) -> Next:
     figures = chain.figures
 
     async def filtered(request: Request) -> Response:
+        context = request.attached(Context)
         began = time.perf_counter()
         try:
             try:
-                user = chain.authenticate(request)
+                user = chain.authenticate(request, context.warnings)
             except (NotSeen, Unanswered) as unsettled:
                 user = await _settled(services, request, unsettled)
         except Rejected as error:
@@ -238,7 +239,7 @@ def authenticate(services: Services, following: Next) -> Next:
             log.debug("Unable to authenticate the request: %s", error.why or "no valid credential")
             raise status.unauthorized() from None
         figures.observe(SUCCESS, time.perf_counter() - began, user.name)
-        request.attached(Context).user = user
+        context.user = user
         return await following(request)
 
     return filtered
@@ -247,8 +248,10 @@ def authenticate(services: Services, following: Next) -> Next:
 async def _settled(services: Services, request: Request, unsettled: NotSeen | Unanswered) -> User:
     """Who asks, once everybody has been asked and, should that not be enough, the views know what others knew."""
 
+    warnings = request.attached(Context).warnings
+
     def user() -> User:
-        return services.authentication.authenticate(request)
+        return services.authentication.authenticate(request, warnings)
 
     if isinstance(unsettled, Unanswered):
         await unsettled.settle()

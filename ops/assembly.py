@@ -6,7 +6,7 @@ No settings file, no Postgres and no signals here: values arrive as plain argume
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -19,8 +19,11 @@ from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.allocation.services import ServiceClaimant
 from kubechronicle.actors.loops.api_services import APIServices
+from kubechronicle.actors.loops.authentication_trust import NAME, Trust, authentication_trust
 from kubechronicle.actors.loops.bootstrap import Advertised, Bootstrap
 from kubechronicle.actors.loops.cluster_ip_repair import ClusterIPRepair
+from kubechronicle.actors.loops.kept_config_map import KeptConfigMap
+from kubechronicle.actors.loops.legacy_tokens import CONFIG_MAP, LegacyTokenTracking
 from kubechronicle.actors.loops.node_port_repair import NodePortRepair
 from kubechronicle.actors.loops.rbac_bootstrap import RbacBootstrap
 from kubechronicle.actors.reads import Reads
@@ -41,6 +44,8 @@ from kubechronicle.http.app import HttpApplication, HttpSettings, build_applicat
 from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
 from kubechronicle.http.authentication.chain import AuthenticationChain, Authenticator, TokenAuthenticator
+from kubechronicle.http.authentication.figures import AuthenticationFigures
+from kubechronicle.http.authentication.legacy_tokens import TokenUses
 from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer, ServiceAccountTokens
 from kubechronicle.http.authentication.user import User
@@ -67,7 +72,7 @@ class Plan:
 
     Who is let in, in the order asked: ``authenticators`` (the authenticating proxy, client certificates), then whoever
     knows a bearer token: ``static_tokens``, service accounts, bootstrap tokens, ``outside_tokens`` (JWT issuers, then
-    the webhook); then ``anonymous``."""
+    the webhook); then ``anonymous``. ``trust``: what the cluster is told of that."""
 
     listen: ServeConfig
     advertised: Advertised
@@ -78,6 +83,7 @@ class Plan:
     outside_tokens: Sequence[TokenAuthenticator] = ()
     anonymous: Anonymous = field(default_factory=Anonymous)
     proxy_headers: ProxyHeaders = STANDARD
+    trust: Trust = field(default_factory=Trust)
     issuer: ServiceAccountIssuer | None = None
     bootstrap_tokens: bool = False
     authorization: AuthorizationPlan = field(default_factory=AuthorizationPlan)
@@ -98,6 +104,8 @@ class OwnObjects:
     api_services: APIServices
     cluster_ips: ClusterIPRepair
     node_ports: NodePortRepair
+    trust: KeptConfigMap
+    legacy_tokens: LegacyTokenTracking
 
     def children(self) -> list[ChildSpec]:
         return [
@@ -106,6 +114,8 @@ class OwnObjects:
             ChildSpec(name="rbac-bootstrap", run=self.roles.run),
             ChildSpec(name="cluster-ip-repair", run=self.cluster_ips.run),
             ChildSpec(name="node-port-repair", run=self.node_ports.run),
+            ChildSpec(name="authentication-trust", run=self.trust.run),
+            ChildSpec(name="legacy-token-tracking", run=self.legacy_tokens.run),
         ]
 
     def checks(self) -> list[Check]:
@@ -123,7 +133,16 @@ class OwnObjects:
             if not self.roles.done:
                 raise Unhealthy("the roles every cluster begins with have not been looked through yet")
 
+        def kept(which: KeptConfigMap | LegacyTokenTracking, what: str) -> Callable[[], None]:
+            def check() -> None:
+                if not which.ready:
+                    raise Unhealthy(f"the ConfigMap {what} has not been looked at yet")
+
+            return check
+
         return [
+            Check("poststarthook/start-cluster-authentication-info-controller", kept(self.trust, NAME)),
+            Check("poststarthook/start-legacy-token-tracking-controller", kept(self.legacy_tokens, CONFIG_MAP)),
             Check("poststarthook/start-service-ip-repair-controllers", services),
             Check("poststarthook/rbac/bootstrap-roles", roles),
             Check("poststarthook/start-kubernetes-service-cidr-controller", ranges),
@@ -140,6 +159,7 @@ class Assembly:
     tail: Tail
     actors: ResourceActors
     own: OwnObjects
+    authorization: Authorization
     application: HttpApplication
     tree: Supervisor
     listening: trio.Event = field(default_factory=trio.Event)
@@ -196,6 +216,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         api_services=APIServices(store),
         cluster_ips=ClusterIPRepair(store),
         node_ports=NodePortRepair(store, plan.services.node_ports),
+        trust=authentication_trust(store, plan.trust),
+        legacy_tokens=LegacyTokenTracking(store),
     )
     assembly: Assembly
     checks = [
@@ -204,7 +226,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         Check("shutdown", lambda: _not_draining(assembly), live=False),
     ]
     application = build_application(
-        store, _authentication(plan, views), authorization.chain, checks, plan.http, plan.issuer
+        store, _authentication(plan, views, own.legacy_tokens), authorization.chain, checks, plan.http, plan.issuer
     )
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
@@ -217,7 +239,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         tail=tail, appender=appender, actors=actors, loops=loops, http=ChildSpec(name="http", run=run_http),
         outside=[ChildSpec(name="outgoing", run=outgoing.run)],
     )  # fmt: skip
-    assembly = Assembly(plan, store, views, tail, actors, own, application, tree)
+    assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree)
     application.metrics.add_readings(lambda: _readings(assembly))
     for figures in (*authorization.figures(), webhooks.figures):
         application.metrics.registry.register(figures)
@@ -254,18 +276,20 @@ def _not_draining(assembly: Assembly) -> None:
         raise Unhealthy("the server is shutting down")
 
 
-def _authentication(plan: Plan, views: Views) -> AuthenticationChain:
+def _authentication(plan: Plan, views: Views, tracking: LegacyTokenTracking) -> AuthenticationChain:
     """Everybody who knows credentials, in kube-apiserver's order."""
+    figures = AuthenticationFigures()
     tokens = list(plan.static_tokens)
     if plan.issuer is not None:
-        tokens.append(ServiceAccountTokens(plan.issuer, views))
+        tokens.append(ServiceAccountTokens(plan.issuer, views, TokenUses(views, figures, tracking.used)))
     if plan.bootstrap_tokens:
         tokens.append(BootstrapTokens(views))
     tokens.extend(plan.outside_tokens)
     audiences = plan.issuer.audiences if plan.issuer is not None else ()
     return AuthenticationChain(
-        plan.authenticators, tokens, audiences=audiences, anonymous=plan.anonymous, proxy=plan.proxy_headers
-    )
+        plan.authenticators, tokens, audiences=audiences, anonymous=plan.anonymous, proxy=plan.proxy_headers,
+        figures=figures,
+    )  # fmt: skip
 
 
 def _readings(assembly: Assembly) -> Iterable[Reading]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kubechronicle.actors.loops.authentication_trust import Trust
 from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.authorities import Authorities, Bundle
 from kubechronicle.http.authentication.chain import Authenticator, TokenAuthenticator
@@ -19,14 +20,13 @@ from kubechronicle.ops.settings_types import Names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetIn:
-    """``client_authorities`` and ``proxy``: what the cluster is told of how this server knows clients (None: nobody);
-    ``files``: all authorities the TLS layer has to believe."""
+    """Parts of a Plan of the same names; ``files``: all authorities the TLS layer has to believe."""
 
     authenticators: Sequence[Authenticator] = ()
     static_tokens: Sequence[TokenAuthenticator] = ()
     anonymous: Anonymous = field(default_factory=Anonymous)
-    client_authorities: Authorities | None = None
-    proxy: AuthenticatingProxy | None = None
+    proxy_headers: ProxyHeaders = STANDARD
+    trust: Trust = field(default_factory=Trust)
     files: tuple[Path, ...] = ()
 
 
@@ -49,20 +49,34 @@ def let_in(settings: Settings, client_cas: Sequence[Path]) -> LetIn:
         clients = Authorities(client_cas)
     except (OSError, ValueError) as error:
         raise OperatorError(f"cannot use {' and '.join(map(str, client_cas))}: {error}") from None
-    proxy, files = None, tuple(client_cas)
-    if settings.requestheader_client_ca_file is not None:
-        files = (*files, settings.requestheader_client_ca_file)
-        proxy = AuthenticatingProxy(
-            Authorities([settings.requestheader_client_ca_file]).current, proxy_headers(settings)
-        )
-    authenticators: list[Authenticator] = [proxy] if proxy is not None else []
-    return LetIn(
-        authenticators=[*authenticators, ClientCertificates(clients.current)],
+    plain = LetIn(
+        authenticators=[ClientCertificates(clients.current)],
         static_tokens=static_tokens(settings),
         anonymous=Anonymous(settings.anonymous_auth is None or bool(settings.anonymous_auth)),
-        client_authorities=clients,
-        proxy=proxy,
-        files=files,
+        trust=Trust(client_ca=lambda: clients.current().certificates),
+        files=tuple(client_cas),
+    )
+    file = settings.requestheader_client_ca_file
+    return _with_proxy(plain, settings, file) if file is not None else plain
+
+
+def _with_proxy(plain: LetIn, settings: Settings, file: Path) -> LetIn:
+    """Let an authenticating proxy in as well, whose authorities are in the file."""
+    authorities, headers = Authorities([file]), proxy_headers(settings)
+    lists = {
+        "requestheader-allowed-names": _names(settings.requestheader_allowed_names),
+        "requestheader-username-headers": _names(settings.requestheader_username_headers),
+        "requestheader-uid-headers": _names(settings.requestheader_uid_headers),
+        "requestheader-group-headers": _names(settings.requestheader_group_headers),
+        "requestheader-extra-headers-prefix": _names(settings.requestheader_extra_headers_prefix),
+    }
+    trust = replace(plain.trust, proxy_ca=lambda: authorities.current().certificates, proxy_lists=lists)
+    return replace(
+        plain,
+        authenticators=[AuthenticatingProxy(authorities.current, headers), *plain.authenticators],
+        proxy_headers=headers,
+        trust=trust,
+        files=(*plain.files, file),
     )
 
 

@@ -30,7 +30,6 @@ from kubechronicle.api.registry import Registry
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres import PostgresLog, migrate, open_postgres_log
 from kubechronicle.http.app import HttpSettings
-from kubechronicle.http.authentication.request_header import STANDARD
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.in_force import AuthorizationPlan
 from kubechronicle.http.serve_config import ServeConfig
@@ -157,7 +156,8 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         authenticators=let_in.authenticators,
         static_tokens=let_in.static_tokens,
         anonymous=let_in.anonymous,
-        proxy_headers=let_in.proxy.headers if let_in.proxy is not None else STANDARD,
+        proxy_headers=let_in.proxy_headers,
+        trust=let_in.trust,
         issuer=issuer,
         bootstrap_tokens=bool(settings.enable_bootstrap_token_auth),
         authorization=inputs.authorization,

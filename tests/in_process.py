@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import trio
@@ -35,6 +35,7 @@ from kubechronicle.http.authentication.service_accounts import ServiceAccountIss
 from kubechronicle.http.authentication.token_file import StaticTokens
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.x509 import ClientCertificates
+from kubechronicle.http.authorization.in_force import AuthorizationPlan
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.serve_config import ServeConfig
 from kubechronicle.ops.assembly import Assembly, Plan, assemble
@@ -196,6 +197,7 @@ class InProcess:
 ADMISSION = plugins.DEFAULT - {"ServiceAccount"}
 
 
+AUTHORIZATION = AuthorizationPlan()
 SERVICES = ServiceNetwork(ranges=("10.96.0.0/16",))
 SERVICE_ACCOUNT_KEY = jws.signing_key(ec.generate_private_key(ec.SECP256R1()))
 ISSUER_NAME = "https://kubernetes.default.svc.cluster.local"
@@ -217,9 +219,12 @@ def plan(
     services: ServiceNetwork = SERVICES,
     issuer: ServiceAccountIssuer | None = ISSUER,
     bootstrap_tokens: bool = False,
+    authorization: AuthorizationPlan = AUTHORIZATION,
+    other: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Plan:
-    return Plan(
+    """``other``: fields of the Plan by name, instead of what stands here."""
+    usual = Plan(
         listen=ServeConfig(tls_cert_file="", tls_private_key_file=""),
         advertised=Advertised(address=address, port=6443),
         services=services,
@@ -228,11 +233,13 @@ def plan(
         static_tokens=[StaticTokens(USERS)],
         issuer=issuer,
         bootstrap_tokens=bootstrap_tokens,
+        authorization=authorization,
         controllers=controllers,
         root_ca=root_ca,
         admission_plugins=admission,
         registry=registry_for(parse(runtime_config)),
     )
+    return replace(usual, **(other or {}))
 
 
 def without_listener(assembly: Assembly, *, loops: bool) -> Supervisor:
@@ -262,6 +269,7 @@ async def open_server(
             # Nobody is to wait for loops that are left out.
             own = assembly.own
             own.cluster_ips.ready = own.node_ports.ready = own.bootstrap.has_ranges = own.roles.done = True
+            own.trust.ready = own.legacy_tokens.ready = True
             for name in namespaces:
                 if assembly.views["namespaces"].get("", name) is None:
                     await server.post("/api/v1/namespaces", {"metadata": {"name": name}})

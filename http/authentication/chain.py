@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.bearer import (
+    EXTRA_SPACE,
     SUBPROTOCOL,
     SUBPROTOCOL_FIELD,
     bearer_token,
+    has_extra_space,
     is_other_scheme,
     subprotocol_token,
 )
@@ -63,10 +65,11 @@ class HasCache(Protocol):
 @dataclass(frozen=True, slots=True)
 class Identified:
     """A token's user, and for which of the audiences asked about it holds (none: tokens of its kind are for whoever
-    this server is)."""
+    this server is); ``warnings`` are told to whoever shows it."""
 
     user: User
     audiences: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class AuthenticationChain:
@@ -93,10 +96,11 @@ class AuthenticationChain:
         self._credentials = STANDARD.fields | proxy.fields | {"authorization"}
         self._credential_prefixes = (*STANDARD.extra_prefix, *proxy.extra_prefix)
 
-    def authenticate(self, request: Request) -> User:
+    def authenticate(self, request: Request, warnings: list[str] | None = None) -> User:
         """Who asks. The credentials are taken off the request, so that nobody further in sees or logs them.
-        Raises Rejected; NotSeen if that may be different once the views have caught up; Unanswered."""
-        user = self._identify(request)
+        ``warnings`` gets those for the client. Raises Rejected; NotSeen if that may be different once the views have
+        caught up; Unanswered."""
+        user = self._identify(request, warnings if warnings is not None else [])
         request.headers.remove(self._credentials, self._credential_prefixes)
         websocket = request.websocket
         if websocket is not None and any(each.startswith(SUBPROTOCOL) for each in websocket.subprotocols):
@@ -104,7 +108,7 @@ class AuthenticationChain:
             request.headers.remove(_SUBPROTOCOLS)
         return user
 
-    def _identify(self, request: Request) -> User:
+    def _identify(self, request: Request, warnings: list[str]) -> User:
         rejected: Rejected | None = None
         for authenticator in self._authenticators:
             try:
@@ -118,14 +122,14 @@ class AuthenticationChain:
         try:
             token = bearer_token(authorization) if authorization else None
             if token is not None:
-                return self._bearer(token)
+                return self._bearer(token, warnings)
         except Rejected as error:
             rejected = _worse(rejected, error)
         if request.websocket is not None:
             try:
                 token = subprotocol_token(request)
                 if token is not None:
-                    return self._bearer(token)
+                    return self._bearer(token, warnings)
             except Rejected as error:
                 rejected = _worse(rejected, error)
         if rejected is not None:
@@ -134,11 +138,13 @@ class AuthenticationChain:
         # shows one wants to be somebody. A Bearer field with no token in it is no credential, here as there.
         if authorization and is_other_scheme(authorization):
             raise Rejected
+        if authorization and has_extra_space(authorization):
+            warnings.append(EXTRA_SPACE)
         if not self._anonymous.admits(request.path):
             raise NoCredential
         return ANONYMOUS_USER
 
-    def _bearer(self, token: str) -> User:
+    def _bearer(self, token: str, warnings: list[str]) -> User:
         """Rejected: nobody's."""
         rejected: Rejected | None = None
         for authenticator in self._tokens:
@@ -148,6 +154,7 @@ class AuthenticationChain:
                 rejected = _worse(rejected, error)
                 continue
             if found is not None:
+                warnings.extend(found.warnings)
                 return authenticated(found.user)
         raise rejected if rejected is not None else Rejected(INVALID)
 

@@ -28,9 +28,10 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views import View, Views
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.chain import Identified
+from kubechronicle.http.authentication.figures import AuthenticationFigures
+from kubechronicle.http.authentication.legacy_tokens import SecretToken, TokenUses
 from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 
-INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
 USER_PREFIX: Final = "system:serviceaccount:"
 EXTRA: Final = "authentication.kubernetes.io/"
 
@@ -94,24 +95,32 @@ class _Named:
 @dataclass(slots=True, kw_only=True)
 class _Verified:
     """A token with a good signature: what it says, and what has to be so whenever it is used. Times in seconds since
-    the epoch; ``identified`` with all the audiences it is meant for."""
+    the epoch; ``identified`` with all the audiences it is meant for; ``kept``: in which Secret, if in any;
+    ``warn_after``: from when on it should have been replaced, 0: never; ``stale``: it was used after that."""
 
     identified: Identified
     begins: float
     ends: float
     issued: float
     named: list[_Named]
+    kept: SecretToken | None = None
+    warn_after: float = 0.0
+    stale: bool = False
 
 
 class ServiceAccountTokens:
-    """The authenticator. ``clock``: seconds since the epoch."""
+    """The authenticator. ``uses`` counts them; ``clock``: seconds since the epoch."""
 
-    def __init__(self, issuer: ServiceAccountIssuer, views: Views, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, issuer: ServiceAccountIssuer, views: Views, uses: TokenUses | None = None, *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
         self._audiences = issuer.audiences
         self._issuers = frozenset(issuer.issuers)
         self._keys = {key.key_id: key for key in issuer.verifying}
         self._accounts, self._secrets = views["serviceaccounts"], views["secrets"]
         self._pods, self._nodes = views["pods"], views["nodes"]
+        self._uses = uses if uses is not None else TokenUses(views, AuthenticationFigures())
         self._clock = clock
         self._known: OrderedDict[bytes, _Verified] = OrderedDict()
 
@@ -144,6 +153,11 @@ class ServiceAccountTokens:
             raise Rejected("service account token is issued in the future")
         for each in known.named:
             each.look(now)
+        if known.kept is not None:
+            warnings = self._uses.of_secret(known.kept, now)
+            return Identified(found.user, found.audiences, warnings) if warnings else found
+        if known.warn_after:
+            known.stale = self._uses.of_pod(found.user.name, known.warn_after, now, told=known.stale)
         return found
 
     # -- a token seen for the first time ------------------------------------------------------------------------------
@@ -168,12 +182,15 @@ class ServiceAccountTokens:
             raise Rejected("go-jose/go-jose: error in cryptographic primitive")
         audiences = _audiences_of(claims) or self._audiences
         user, named = self._legacy(claims, token) if legacy else self._bound(claims)
+        private = {} if legacy else _mapping(claims, "kubernetes.io")
         return _Verified(
             identified=Identified(user, audiences),
             begins=_moment(claims, "nbf", 0.0),
             ends=_moment(claims, "exp", math.inf),
             issued=_moment(claims, "iat", 0.0),
             named=named,
+            kept=_kept(claims) if legacy else None,
+            warn_after=_moment(private, "warnafter", 0.0),
         )
 
     def _bound(self, claims: Mapping[str, Any]) -> tuple[User, list[_Named]]:
@@ -220,14 +237,13 @@ class ServiceAccountTokens:
         if subject != f"{USER_PREFIX}{namespace}:{name}":
             raise Rejected("sub claim is invalid")
         digest = hashlib.sha256(token.encode()).digest()
-        where = f"{namespace}/{secret} for service account {namespace}/{name}"
         account = self._account(namespace, name, uid)
         account.leeway, account.gone = -math.inf, f"ServiceAccount {namespace}/{name} has been deleted"
         account.other = "ServiceAccount UID ({}) does not match claim ({})"
         invalidated = "Token has been invalidated"
         held = _Named(
             self._secrets, namespace, secret, None, invalidated, "", invalidated,
-            check=lambda entry: _check_held(entry, digest, where), leeway=-math.inf,
+            check=lambda entry: _check_held(entry, digest), leeway=-math.inf,
         )  # fmt: skip
         return service_account_user(namespace, name, uid, {}), [held, account]
 
@@ -244,7 +260,13 @@ def service_account_user(namespace: str, name: str, uid: str, extra: Mapping[str
     return User(name=f"{USER_PREFIX}{namespace}:{name}", uid=uid, groups=groups, extra=extra)
 
 
-def _check_held(entry: Entry, digest: bytes, where: str) -> None:
+def _kept(claims: Mapping[str, Any]) -> SecretToken:
+    prefix = account_tokens.CLAIM
+    secret, account = _text(claims, f"{prefix}secret.name"), _text(claims, f"{prefix}service-account.name")
+    return SecretToken(_text(claims, f"{prefix}namespace"), secret, account)
+
+
+def _check_held(entry: Entry, digest: bytes) -> None:
     secret = entry.object()
     try:
         held = base64.b64decode((secret.get("data") or {}).get("token") or "")
@@ -252,12 +274,6 @@ def _check_held(entry: Entry, digest: bytes, where: str) -> None:
         held = b""
     if not hmac.compare_digest(hashlib.sha256(held).digest(), digest):
         raise NotSeen("Token does not match server's copy")
-    if (secret["metadata"].get("labels") or {}).get(INVALID_SINCE):
-        raise Rejected(
-            f"the token in secret {where} has been marked invalid. Use tokens from the TokenRequest API or manually "
-            f"created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to temporarily allow "
-            "use of this token"
-        )
 
 
 def _deletion_of(entry: Entry) -> float:
