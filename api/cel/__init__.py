@@ -1,1 +1,11 @@
-"""The Common Expression Language as Kubernetes offers it: parser, checker, closures, and a counter of what it costs."""
+"""The Common Expression Language as Kubernetes offers it: parser, checker, closures, and a counter of what it costs.
+
+program = base_environment().extend(variables={"request": REQUEST}).compile("request.user == 'x'", result=BOOL)
+program.evaluate({"request": {"user": "x"}}, budget=1_000_000)
+"""
+
+from kubechronicle.api.cel.environment import Environment, base_environment
+from kubechronicle.api.cel.errors import CompileError, CostExceeded, EvaluationError
+from kubechronicle.api.cel.program import Program
+
+__all__ = ["CompileError", "CostExceeded", "Environment", "EvaluationError", "Program", "base_environment"]

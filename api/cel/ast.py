@@ -35,15 +35,17 @@ class Literal(Node):
 
 
 class Ident(Node):
-    """A name, with a leading dot if it is absolute. ``constant`` after checking: the name stands for ``value``."""
+    """A name; with a leading dot (always, after checking, if a local variable of the name is not meant) a global one.
 
-    __slots__ = ("constant", "local", "name", "value")
+    ``constant`` after checking: the name stands for ``value``.
+    """
+
+    __slots__ = ("constant", "name", "value")
 
     def __init__(self, offset: int, name: str) -> None:
         super().__init__(offset)
         self.name = name
         self.constant = False
-        self.local = False
         self.value: Any = None
 
 
@@ -114,6 +116,27 @@ class StructNode(Node):
         super().__init__(offset)
         self.name = name
         self.entries = entries
+
+
+class Keep(Node):
+    """A part that stands in two places of an expansion: here it is evaluated, and its value kept for its `Kept`."""
+
+    __slots__ = ("node", "slot")
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node.offset)
+        self.node = node
+        self.slot = 0
+
+
+class Kept(Node):
+    """The value of a `Keep` evaluated before; it costs what evaluating it again would."""
+
+    __slots__ = ("keep",)
+
+    def __init__(self, keep: Keep) -> None:
+        super().__init__(keep.offset)
+        self.keep = keep
 
 
 class Comprehension(Node):

@@ -7,7 +7,7 @@ fields of an object type do not count, so that a schema may be recursive.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 Fields = Mapping[str, "Type | Field"] | Callable[[], Mapping[str, "Type | Field"]]
 """The fields of an object type, or what gives them when they are first asked for."""
@@ -26,11 +26,23 @@ class Field(NamedTuple):
 
 
 class Type:
-    """A CEL type. ``kind`` is one of the names below; ``name`` is the name of the type at run time."""
+    """A CEL type. ``kind`` is one of the names below; ``name`` is the name of the type at run time.
 
-    __slots__ = ("_fields", "_hash", "kind", "name", "parameters")
+    ``read``, if there is one, makes the CEL value of what the data holds whenever a field, element or entry of this
+    type is read: a Timestamp of a text, for instance. None: the data holds CEL's values.
+    """
 
-    def __init__(self, kind: str, name: str, parameters: tuple[Type, ...] = (), fields: Fields | None = None) -> None:
+    __slots__ = ("_fields", "_hash", "kind", "name", "parameters", "read")
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        parameters: tuple[Type, ...] = (),
+        fields: Fields | None = None,
+        read: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.read = read
         self.kind = kind
         self.name = name
         self.parameters = parameters
@@ -56,7 +68,11 @@ class Type:
         return found if found.name else found._replace(name=name)
 
     def with_parameters(self, parameters: tuple[Type, ...]) -> Type:
-        return Type(self.kind, self.name, parameters, self._fields)
+        return Type(self.kind, self.name, parameters, self._fields, self.read)
+
+    def reading(self, read: Callable[[Any], Any]) -> Type:
+        """Return the same type for data that have to be read by a function first."""
+        return Type(self.kind, self.name, self.parameters, self._fields, read)
 
     @property
     def is_dynamic(self) -> bool:

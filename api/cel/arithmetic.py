@@ -1,0 +1,202 @@
+"""Operators on numbers, texts, lists and times: 64 bits, checked; comparisons across kinds of numbers.
+
+Source: cel-go ``common/types`` (overflow.go, compare.go and each type). Errors are EvaluationError with its texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
+from kubechronicle.api.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
+    UINT_MAX,
+    Duration,
+    Timestamp,
+    UInt,
+)
+
+
+def checked_int(number: int) -> int:
+    if INT_MIN <= number <= INT_MAX:
+        return number
+    raise EvaluationError("integer overflow")
+
+
+def checked_uint(number: int) -> UInt:
+    if 0 <= number <= UINT_MAX:
+        return UInt(number)
+    raise EvaluationError("unsigned integer overflow")
+
+
+def checked_duration(nanoseconds: int) -> Duration:
+    if INT_MIN <= nanoseconds <= INT_MAX:
+        return Duration(nanoseconds)
+    raise EvaluationError("duration overflow")
+
+
+def checked_timestamp(nanoseconds: int) -> Timestamp:
+    if TIMESTAMP_MIN <= nanoseconds <= TIMESTAMP_MAX:
+        return Timestamp(nanoseconds)
+    raise EvaluationError("timestamp overflow")
+
+
+# -- int --------------------------------------------------------------------------------------------------------------
+
+
+def add_int(left: int, right: int) -> int:
+    number = left + right
+    if INT_MIN <= number <= INT_MAX:
+        return number
+    raise EvaluationError("integer overflow")
+
+
+def subtract_int(left: int, right: int) -> int:
+    return checked_int(left - right)
+
+
+def multiply_int(left: int, right: int) -> int:
+    return checked_int(left * right)
+
+
+def divide_int(left: int, right: int) -> int:
+    """Towards zero."""
+    if right == 0:
+        raise EvaluationError("division by zero")
+    quotient = abs(left) // abs(right)
+    return checked_int(quotient if (left < 0) == (right < 0) else -quotient)
+
+
+def modulo_int(left: int, right: int) -> int:
+    """What division towards zero leaves, so of the sign of ``left``."""
+    if right == 0:
+        raise EvaluationError("modulus by zero")
+    if left == INT_MIN and right == -1:
+        raise EvaluationError("integer overflow")
+    rest = abs(left) % abs(right)
+    return -rest if left < 0 else rest
+
+
+def negate_int(number: int) -> int:
+    return checked_int(-number)
+
+
+# -- uint -------------------------------------------------------------------------------------------------------------
+
+
+def add_uint(left: UInt, right: UInt) -> UInt:
+    return checked_uint(int(left) + int(right))
+
+
+def subtract_uint(left: UInt, right: UInt) -> UInt:
+    return checked_uint(int(left) - int(right))
+
+
+def multiply_uint(left: UInt, right: UInt) -> UInt:
+    return checked_uint(int(left) * int(right))
+
+
+def divide_uint(left: UInt, right: UInt) -> UInt:
+    if right == 0:
+        raise EvaluationError("division by zero")
+    return UInt(int(left) // int(right))
+
+
+def modulo_uint(left: UInt, right: UInt) -> UInt:
+    if right == 0:
+        raise EvaluationError("modulus by zero")
+    return UInt(int(left) % int(right))
+
+
+# -- double -----------------------------------------------------------------------------------------------------------
+
+
+def divide_double(left: float, right: float) -> float:
+    """As IEEE 754 has it: by zero gives an infinity, zero by zero nan."""
+    if right != 0:
+        return left / right
+    if left == 0 or left != left:
+        return float("nan")
+    negative = (left < 0) != (str(right)[0] == "-")
+    return float("-inf") if negative else float("inf")
+
+
+# -- lists and times --------------------------------------------------------------------------------------------------
+
+
+def add_list(left: list[Any] | tuple[Any, ...], right: list[Any] | tuple[Any, ...]) -> list[Any]:
+    return [*left, *right]
+
+
+def add_durations(left: Duration, right: Duration) -> Duration:
+    return checked_duration(left.nanoseconds + right.nanoseconds)
+
+
+def subtract_durations(left: Duration, right: Duration) -> Duration:
+    return checked_duration(left.nanoseconds - right.nanoseconds)
+
+
+def add_to_timestamp(left: Timestamp, right: Duration) -> Timestamp:
+    return checked_timestamp(left.nanoseconds + right.nanoseconds)
+
+
+def add_timestamp(left: Duration, right: Timestamp) -> Timestamp:
+    return add_to_timestamp(right, left)
+
+
+def subtract_from_timestamp(left: Timestamp, right: Duration) -> Timestamp:
+    return checked_timestamp(left.nanoseconds - right.nanoseconds)
+
+
+def between_timestamps(left: Timestamp, right: Timestamp) -> Duration:
+    return checked_duration(left.nanoseconds - right.nanoseconds)
+
+
+def negate_duration(value: Duration) -> Duration:
+    return checked_duration(-value.nanoseconds)
+
+
+# -- order ------------------------------------------------------------------------------------------------------------
+
+
+def _ordered(left: float, right: float) -> None:
+    if left != left or right != right:
+        raise EvaluationError("NaN values cannot be ordered")
+
+
+def less(left: Any, right: Any) -> bool:
+    _ordered(left, right)
+    return bool(left < right)
+
+
+def less_equals(left: Any, right: Any) -> bool:
+    _ordered(left, right)
+    return bool(left <= right)
+
+
+def greater(left: Any, right: Any) -> bool:
+    _ordered(left, right)
+    return bool(left > right)
+
+
+def greater_equals(left: Any, right: Any) -> bool:
+    _ordered(left, right)
+    return bool(left >= right)
+
+
+COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "_<_": less,
+    "_<=_": less_equals,
+    "_>_": greater,
+    "_>=_": greater_equals,
+}
+
+
+def negate(value: bool) -> bool:
+    if value is True or value is False:
+        return not value
+    raise no_such_overload()

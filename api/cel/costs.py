@@ -1,0 +1,76 @@
+"""What calls of the standard library cost at run time beyond the usual 1.
+
+Source: cel-go ``interpreter/runtimecost.go``.
+
+A text costs a tenth of its length to go through, rounded up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kubechronicle.api.cel.declarations import RuntimeCost
+from kubechronicle.api.cel.values import OptionalValue
+
+LIST_CREATE: Final = 10
+MAP_CREATE: Final = 30
+STRUCT_CREATE: Final = 40
+
+
+def actual_size(value: Any) -> int:
+    """Characters of a text, bytes, elements; ``cel_size`` of an opaque value that has one; 1 of anything else."""
+    if isinstance(value, (str, bytes, list, tuple, dict)):
+        return len(value)
+    if isinstance(value, OptionalValue):
+        return actual_size(value.value) if value.has_value else 1
+    return int(getattr(value, "cel_size", 1))
+
+
+def traversal(size: int) -> int:
+    """A tenth, rounded up."""
+    return (size + 9) // 10
+
+
+def first_traversed(args: Sequence[Any], _: Any) -> int:
+    return traversal(actual_size(args[0]))
+
+
+def smaller_traversed(args: Sequence[Any], _: Any) -> int:
+    return traversal(min(actual_size(args[0]), actual_size(args[1])))
+
+
+def both_traversed(args: Sequence[Any], _: Any) -> int:
+    return traversal(actual_size(args[0]) + actual_size(args[1]))
+
+
+def product_traversed(args: Sequence[Any], _: Any) -> int:
+    return traversal(actual_size(args[0])) * traversal(actual_size(args[1]))
+
+
+def pattern_matched(args: Sequence[Any], _: Any) -> int:
+    return traversal(actual_size(args[0]) + 1) * ((actual_size(args[1]) + 3) // 4)
+
+
+def second_size(args: Sequence[Any], _: Any) -> int:
+    return actual_size(args[1])
+
+
+BY_OVERLOAD: Final[dict[str, RuntimeCost]] = {
+    **dict.fromkeys(
+        ("starts_with_string", "ends_with_string", "string_to_bytes", "bytes_to_string"),
+        first_traversed,
+    ),
+    **dict.fromkeys(
+        (
+            *("less_string", "greater_string", "less_equals_string", "greater_equals_string"),
+            *("less_bytes", "greater_bytes", "less_equals_bytes", "greater_equals_bytes", "equals", "not_equals"),
+        ),
+        smaller_traversed,
+    ),
+    "in_list": second_size,
+    "add_string": both_traversed,
+    "add_bytes": both_traversed,
+    "matches_string": pattern_matched,
+    "contains_string": product_traversed,
+}

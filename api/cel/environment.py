@@ -1,0 +1,94 @@
+"""Environments: which variables, functions, macros and types an expression may use.
+
+Source of the base environment: k8s.io/apiserver ``pkg/cel/environment/base.go`` of v1.36.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kubechronicle.api.cel import library, optionals, parser, standard, validators
+from kubechronicle.api.cel.calls import ConstantError
+from kubechronicle.api.cel.checker import Scope, check
+from kubechronicle.api.cel.declarations import Library, Overload
+from kubechronicle.api.cel.errors import CompileError
+from kubechronicle.api.cel.lexer import Source
+from kubechronicle.api.cel.macros import Macro
+from kubechronicle.api.cel.planner import Planner
+from kubechronicle.api.cel.program import Program
+from kubechronicle.api.cel.types import Type
+
+Types = Mapping[str, Type] | Iterable[Type]
+"""Types by name; a mapping may give those it knows only when asked."""
+
+
+class Environment:
+    """Immutable; `extend` makes a larger one. Made once per use, not per expression."""
+
+    def __init__(
+        self,
+        variables: Mapping[str, Type] | None = None,
+        libraries: Iterable[Library] = (),
+        types: Types = (),
+    ) -> None:
+        self.variables = dict(variables or {})
+        self.libraries = tuple(libraries)
+        self._macros: dict[tuple[str, int, bool], Macro] = {}
+        functions: dict[str, tuple[Overload, ...]] = {}
+        constants: dict[str, tuple[Type, Any]] = {}
+        known: dict[str, Type] = {}
+        for library in self.libraries:
+            for macro in library.macros:
+                self._macros[macro.name, macro.arguments, macro.receiver] = macro
+            for function in library.functions:
+                functions[function.name] = functions.get(function.name, ()) + function.overloads
+            constants.update(library.constants)
+            known.update({of.name: of for of in library.types})
+        self._own_types = types if isinstance(types, Mapping) else {of.name: of for of in types}
+        self.types: Mapping[str, Type] = ChainMap(self._own_types, known)  # type: ignore[arg-type]
+        self._scope = Scope(self.variables, constants, functions, self.types)
+
+    def extend(
+        self,
+        variables: Mapping[str, Type] | None = None,
+        libraries: Iterable[Library] = (),
+        types: Types = (),
+    ) -> Environment:
+        """Return an environment that has these in addition. ``types`` are those an expression may construct or name."""
+        own = types if isinstance(types, Mapping) else {of.name: of for of in types}
+        return Environment(
+            {**self.variables, **(variables or {})},
+            (*self.libraries, *libraries),
+            ChainMap(own, self._own_types) if own or types else self._own_types,  # type: ignore[arg-type]
+        )
+
+    def compile(self, expression: str, result: Type | None = None) -> Program:
+        """Return the program of an expression, whose type must be ``result`` if given (dyn fits any).
+
+        CompileError: ``.issues`` tell what is wrong and where, ``str()`` is cel-go's text of them.
+        """
+        source = Source(expression)
+        tree = parser.parse(source, self._macros)
+        try:
+            check(tree, self._scope, source)
+            validators.validate(tree, source)
+            if result is not None and tree.type != result and tree.type.kind not in ("dyn", "any"):
+                raise CompileError([source.issue(0, f"must evaluate to {result}")], expression)
+            planner = Planner(self.types)
+            code = planner.plan(tree)
+        except ConstantError as error:
+            raise CompileError([source.issue(0, str(error))], expression) from error
+        except RecursionError as error:
+            raise CompileError([parser.too_deep()], expression) from error
+        return Program(expression, code.run, code.cost, planner.slots, tree.type, validators.paths_read(tree))
+
+
+@functools.cache
+def base_environment() -> Environment:
+    """Return what every expression may use: the standard library and what Kubernetes v1.36 adds to it."""
+    from kubechronicle.api.cel.library import LIBRARIES  # loaded only where there are expressions
+
+    return Environment(libraries=(standard.LIBRARY, optionals.LIBRARY, optionals.TWO_VARIABLES, *LIBRARIES))

@@ -1,0 +1,165 @@
+"""Which types fit which: assignability with type parameters, and the more general of two types.
+
+Source: cel-go ``checker/types.go``. What parameters stand for is a dict that grows while types are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubechronicle.api.cel.types import DYN, NULL, Type
+
+Bindings = dict[Type, Type]
+"""Type parameter -> what it stands for, which may be or contain another parameter."""
+
+_NULLABLE = frozenset({"opaque", "struct", "any", "duration", "timestamp"})
+_CONTAINERS = frozenset({"opaque", "list", "map"})
+
+
+def is_dynamic(of: Type) -> bool:
+    return of.kind == "dyn" or of.kind == "any"
+
+
+def is_dynamic_or_error(of: Type) -> bool:
+    return of.kind in ("dyn", "any", "error")
+
+
+def unwrapped(of: Type) -> tuple[Type, bool]:
+    """Return (type of the value, True) for an optional type, (the type, False) for another."""
+    return (of.parameters[0], True) if of.is_optional else (of, False)
+
+
+def assignable(bindings: Bindings, target: Type, value: Type) -> bool:
+    """Return whether the types agree; ``bindings`` then know what that takes, and are as before if not."""
+    if target is value and target.kind != "param":
+        return True
+    tried = dict(bindings)
+    if not _assignable(tried, target, value):
+        return False
+    bindings.update(tried)
+    return True
+
+
+def all_assignable(bindings: Bindings, targets: Sequence[Type], values: Sequence[Type]) -> bool:
+    """The same for each pair, in order. Lists of different length do not agree."""
+    if len(targets) != len(values):
+        return False
+    tried = dict(bindings)
+    for target, value in zip(targets, values, strict=True):
+        if not _assignable(tried, target, value):
+            return False
+    bindings.update(tried)
+    return True
+
+
+def _assignable(bindings: Bindings, first: Type, second: Type) -> bool:
+    if second.kind == "param":
+        valid, known = _substitutes(bindings, first, second)
+        if valid or known:
+            return valid
+    if first.kind == "param":
+        return _substitutes(bindings, second, first)[0]
+    if is_dynamic_or_error(first) or is_dynamic_or_error(second):
+        return True
+    if first.kind == "null" or second.kind == "null":
+        other = second if first.kind == "null" else first
+        return other.kind in _NULLABLE or other.kind == "null"
+    if first.kind != second.kind:
+        return False
+    if first.kind == "type":
+        return True
+    if first.kind in _CONTAINERS:
+        return (
+            first.name == second.name
+            and len(first.parameters) == len(second.parameters)
+            and all(_assignable(bindings, *pair) for pair in zip(first.parameters, second.parameters, strict=True))
+        )
+    return first == second
+
+
+def _substitutes(bindings: Bindings, other: Type, parameter: Type) -> tuple[bool, bool]:
+    """(whether ``parameter`` may stand for ``other``, whether it was known what it stands for)."""
+    if other == parameter:
+        return True, True
+    bound = bindings.get(parameter)
+    if bound is not None:
+        if other == bound:
+            return True, True
+        if _assignable(bindings, other, bound):
+            general = most_general(other, bound)
+            if _absent(bindings, parameter, general):
+                bindings[parameter] = general
+            return True, True
+        return False, True
+    if _absent(bindings, parameter, other):
+        bindings[parameter] = other
+        return True, False
+    return False, False
+
+
+def _absent(bindings: Bindings, parameter: Type, within: Type) -> bool:
+    """Whether a type does not contain the parameter, so that it may stand for it."""
+    if within == parameter:
+        return False
+    if within.kind == "param":
+        bound = bindings.get(within)
+        return bound is None or _absent(bindings, parameter, bound)
+    return all(_absent(bindings, parameter, inner) for inner in within.parameters)
+
+
+def most_general(first: Type, second: Type) -> Type:
+    """Return the less specific of two types that agree."""
+    return first if _less_specific(first, second) else second
+
+
+def _less_specific(first: Type, second: Type) -> bool:
+    if is_dynamic(first) or first.kind == "param":
+        return True
+    if is_dynamic(second) or second.kind == "param" or first.kind != second.kind:
+        return False
+    if first.kind == "type":
+        return True
+    if first.kind in _CONTAINERS:
+        return (
+            first.name == second.name
+            and len(first.parameters) == len(second.parameters)
+            and all(map(_less_specific, first.parameters, second.parameters))
+        )
+    return first == second
+
+
+def substitute(bindings: Bindings, of: Type, to_dyn: bool = False) -> Type:
+    """Return a type with its parameters replaced by what they stand for; ``to_dyn``: by dyn where nothing is known."""
+    bound = bindings.get(of) if of.kind == "param" else None
+    if bound is not None:
+        return substitute(bindings, bound, to_dyn)
+    if of.kind == "param":
+        return DYN if to_dyn else of
+    if not of.parameters:
+        return of
+    inner = tuple(substitute(bindings, parameter, to_dyn) for parameter in of.parameters)
+    return of if inner == of.parameters else of.with_parameters(inner)
+
+
+def parameters_of(types: Sequence[Type]) -> set[Type]:
+    """Return the type parameters within types."""
+    found: set[Type] = set()
+    for of in types:
+        if of.kind == "param":
+            found.add(of)
+        elif of.parameters:
+            found |= parameters_of(of.parameters)
+    return found
+
+
+def equivalent(first: Type, second: Type) -> bool:
+    """Return whether two types are the same but for the names of type parameters."""
+    if first.kind != second.kind or len(first.parameters) != len(second.parameters):
+        return False
+    if first.kind != "param" and first.name != second.name:
+        return False
+    return all(map(equivalent, first.parameters, second.parameters))
+
+
+def nullable(of: Type) -> bool:
+    return of == NULL or of.kind in _NULLABLE
