@@ -4,8 +4,7 @@
     ├── tail               applies the log to the views; the only writer of the views
     ├── appender           groups transactions into batches; the only caller of append
     ├── resource actors    one per resource type, made on demand, each restarted by itself
-    ├── outgoing           the connections to webhooks and identity providers, and the questions under way
-    ├── outside            who looks after identity providers
+    ├── outside            connections to webhooks and identity providers, and who looks after the latter
     ├── loops              bootstrap first, then the control loops chosen with --controllers
     └── http               the listener; last to start, first to stop
 
@@ -28,8 +27,7 @@ def server_tree(
     tail: Tail,
     appender: Appender,
     actors: ResourceActors,
-    outgoing: ChildSpec | None = None,
-    outside: Sequence[ChildSpec] = (),
+    outside: Sequence[ChildSpec],
     loops: Sequence[ChildSpec],
     http: ChildSpec,
 ) -> Supervisor:
@@ -39,7 +37,6 @@ def server_tree(
             ChildSpec(name="tail", run=tail.run),
             ChildSpec(name="appender", run=appender.run),
             ChildSpec(name="resource actors", run=actors.run),
-            *([outgoing] if outgoing is not None else []),
             ChildSpec(name="outside", run=Supervisor("outside", outside).run),
             ChildSpec(name="loops", run=Supervisor("loops", loops).run),
             http,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -61,6 +62,9 @@ from kubechronicle.http.serve_config import ServeConfig
 from kubechronicle.ops.allocation_metrics import AllocationCollector
 from kubechronicle.ops.controllers import CONTROLLERS, control_loops
 
+if TYPE_CHECKING:
+    from kubechronicle.http.authentication.oidc.authenticator import JwtAuthenticators, JwtPlan
+
 log = logging.getLogger(__name__)
 
 
@@ -72,7 +76,8 @@ class Plan:
 
     Who is let in, in the order asked: ``authenticators`` (the authenticating proxy, client certificates), then whoever
     knows a bearer token: ``static_tokens``, service accounts, bootstrap tokens, ``outside_tokens`` (JWT issuers, then
-    the webhook); then ``anonymous``. ``trust``: what the cluster is told of that."""
+    the webhook); then ``anonymous``. ``jwt``: the issuers whose tokens are believed. ``trust``: what the cluster is told
+    of that. ``server``: the name of this server among those that share the cluster."""
 
     listen: ServeConfig
     advertised: Advertised
@@ -81,6 +86,7 @@ class Plan:
     authenticators: Sequence[Authenticator] = ()
     static_tokens: Sequence[TokenAuthenticator] = ()
     outside_tokens: Sequence[TokenAuthenticator] = ()
+    jwt: JwtPlan | None = None
     anonymous: Anonymous = field(default_factory=Anonymous)
     proxy_headers: ProxyHeaders = STANDARD
     trust: Trust = field(default_factory=Trust)
@@ -92,6 +98,7 @@ class Plan:
     admission_plugins: frozenset[str] = plugins.DEFAULT
     registry: Registry = field(default_factory=builtin_registry)
     drain_grace: float = 10.0
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,9 +232,9 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         *own.checks(),
         Check("shutdown", lambda: _not_draining(assembly), live=False),
     ]
-    application = build_application(
-        store, _authentication(plan, views, own.legacy_tokens), authorization.chain, checks, plan.http, plan.issuer
-    )
+    jwt = _jwt_authenticators(plan, outgoing)
+    authentication = _authentication(plan, views, own.legacy_tokens, jwt)
+    application = build_application(store, authentication, authorization.chain, checks, plan.http, plan.issuer)
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
         await assembly._serve(task_status=task_status)
@@ -235,14 +242,19 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     sign = plan.issuer.signing.sign if plan.issuer is not None else None
     loops = [*own.children(), *control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign)]
     loops += authorization.children()
+    outside = [ChildSpec(name="outgoing", run=outgoing.run)]
+    if jwt is not None:
+        outside.append(ChildSpec(name="jwt-issuers", run=jwt.run))
     tree = server_tree(
-        tail=tail, appender=appender, actors=actors, loops=loops, http=ChildSpec(name="http", run=run_http),
-        outside=[ChildSpec(name="outgoing", run=outgoing.run)],
+        tail=tail, appender=appender, actors=actors, outside=outside, loops=loops,
+        http=ChildSpec(name="http", run=run_http),
     )  # fmt: skip
     assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree)
     application.metrics.add_readings(lambda: _readings(assembly))
     for figures in (*authorization.figures(), webhooks.figures):
         application.metrics.registry.register(figures)
+    if jwt is not None:
+        jwt.register(application.metrics.registry)
     application.metrics.registry.register(
         AllocationCollector(services.figures, own.cluster_ips.figures, own.node_ports.figures, plan.services, state)
     )
@@ -276,7 +288,17 @@ def _not_draining(assembly: Assembly) -> None:
         raise Unhealthy("the server is shutting down")
 
 
-def _authentication(plan: Plan, views: Views, tracking: LegacyTokenTracking) -> AuthenticationChain:
+def _jwt_authenticators(plan: Plan, outgoing: Outgoing) -> JwtAuthenticators | None:
+    if plan.jwt is None:
+        return None
+    from kubechronicle.http.authentication.oidc.authenticator import JwtAuthenticators  # few servers need it
+
+    return JwtAuthenticators(plan.jwt, outgoing, server=plan.server)
+
+
+def _authentication(
+    plan: Plan, views: Views, tracking: LegacyTokenTracking, jwt: JwtAuthenticators | None
+) -> AuthenticationChain:
     """Everybody who knows credentials, in kube-apiserver's order."""
     figures = AuthenticationFigures()
     tokens = list(plan.static_tokens)
@@ -284,6 +306,8 @@ def _authentication(plan: Plan, views: Views, tracking: LegacyTokenTracking) -> 
         tokens.append(ServiceAccountTokens(plan.issuer, views, TokenUses(views, figures, tracking.used)))
     if plan.bootstrap_tokens:
         tokens.append(BootstrapTokens(views))
+    if jwt is not None:
+        tokens.append(jwt)
     tokens.extend(plan.outside_tokens)
     audiences = plan.issuer.audiences if plan.issuer is not None else ()
     return AuthenticationChain(
