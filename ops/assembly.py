@@ -75,9 +75,9 @@ class Plan:
     ``issuer`` of service account tokens, None for none; ``bootstrap_tokens``: whether those of nodes are believed.
 
     Who is let in, in the order asked: ``authenticators`` (the authenticating proxy, client certificates), then whoever
-    knows a bearer token: ``static_tokens``, service accounts, bootstrap tokens, ``outside_tokens`` (JWT issuers, then
-    the webhook); then ``anonymous``. ``jwt``: the issuers whose tokens are believed. ``trust``: what the cluster is told
-    of that. ``server``: the name of this server among those that share the cluster."""
+    knows a bearer token: ``static_tokens``, service accounts, bootstrap tokens, ``jwt`` (issuers outside),
+    ``outside_tokens`` (the webhook); then ``anonymous``. ``trust``: what the cluster is told of that. ``server``: the
+    name of this server among those that share the cluster."""
 
     listen: ServeConfig
     advertised: Advertised
