@@ -191,8 +191,9 @@ SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 def subject_key(subject: Mapping[str, Any], namespace: str) -> tuple[str, str]:
     """Return whom a binding's subject names: ("User", name) or ("Group", name). A service account is the user its
-    tokens stand for; without a namespace it is in that of the binding."""
+    tokens stand for; without a namespace it is in that of the binding, and nobody where that has none."""
     kind, name = subject.get("kind", ""), subject.get("name", "")
-    if kind != "ServiceAccount":
+    where = subject.get("namespace") or namespace
+    if kind != "ServiceAccount" or not where:
         return kind, name
-    return "User", f"{SERVICE_ACCOUNT}{subject.get('namespace') or namespace}:{name}"
+    return "User", f"{SERVICE_ACCOUNT}{where}:{name}"

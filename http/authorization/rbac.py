@@ -39,6 +39,7 @@ class Bound:
 
     namespace: str
     binding: str
+    position: int
     role: RoleName
     subject: str
 
@@ -131,11 +132,13 @@ class RbacAuthorizer:
                 yield from places.get(namespace, {}).values()
 
     def _bound_to(self, user: User, namespace: str) -> list[Bound]:
-        """Cluster-wide bindings first, each kind by name: the order in which Kubernetes goes through them."""
-        found = sorted(self._bound_in(user, ""), key=lambda bound: bound.binding)
-        if namespace:
-            found += sorted(self._bound_in(user, namespace), key=lambda bound: bound.binding)
-        return found
+        """Cluster-wide bindings first, each kind by name: the order in which Kubernetes goes through them. Each once,
+        for the first of its subjects that is the user."""
+        found: dict[tuple[str, str], Bound] = {}
+        for space in ("", namespace) if namespace else ("",):
+            for bound in sorted(self._bound_in(user, space), key=lambda bound: (bound.binding, bound.position)):
+                found.setdefault((space, bound.binding), bound)
+        return list(found.values())
 
     def _missing(self, user: User, namespace: str) -> str:
         missing = dict.fromkeys(
@@ -175,7 +178,7 @@ class RbacAuthorizer:
         held = self._bindings[(namespace, name)] = []
         for position, subject in enumerate(binding.get("subjects") or ()):
             key = rbac.subject_key(subject, namespace)
-            bound = Bound(namespace, name, role, _shown(subject, namespace))
+            bound = Bound(namespace, name, position, role, _shown(subject, namespace))
             self._bound[key].setdefault(namespace, {})[(name, position)] = bound
             held.append((key, position))
 
