@@ -50,6 +50,7 @@ from kubechronicle.http.authentication.legacy_tokens import TokenUses
 from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer, ServiceAccountTokens
 from kubechronicle.http.authentication.user import User
+from kubechronicle.http.authentication.webhook import TokenWebhook
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision
 from kubechronicle.http.authorization.in_force import Authorization, AuthorizationPlan
 from kubechronicle.http.authorization.webhooks import WebhookMaker
@@ -76,7 +77,7 @@ class Plan:
 
     Who is let in, in the order asked: ``authenticators`` (the authenticating proxy, client certificates), then whoever
     knows a bearer token: ``static_tokens``, service accounts, bootstrap tokens, ``jwt`` (issuers outside),
-    ``outside_tokens`` (the webhook); then ``anonymous``. ``trust``: what the cluster is told of that. ``server``: the
+    ``token_webhook``; then ``anonymous``. ``trust``: what the cluster is told of that. ``server``: the
     name of this server among those that share the cluster."""
 
     listen: ServeConfig
@@ -85,7 +86,7 @@ class Plan:
     http: HttpSettings
     authenticators: Sequence[Authenticator] = ()
     static_tokens: Sequence[TokenAuthenticator] = ()
-    outside_tokens: Sequence[TokenAuthenticator] = ()
+    token_webhook: TokenWebhook | None = None
     jwt: JwtPlan | None = None
     anonymous: Anonymous = field(default_factory=Anonymous)
     proxy_headers: ProxyHeaders = STANDARD
@@ -169,6 +170,7 @@ class Assembly:
     authorization: Authorization
     application: HttpApplication
     tree: Supervisor
+    jwt: JwtAuthenticators | None = None
     listening: trio.Event = field(default_factory=trio.Event)
     server: Server | None = None
     draining: bool = False
@@ -233,7 +235,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         Check("shutdown", lambda: _not_draining(assembly), live=False),
     ]
     jwt = _jwt_authenticators(plan, outgoing)
-    authentication = _authentication(plan, views, own.legacy_tokens, jwt)
+    authentication = _authentication(plan, views, own.legacy_tokens, jwt, outgoing)
     application = build_application(store, authentication, authorization.chain, checks, plan.http, plan.issuer)
 
     async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
@@ -249,7 +251,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         tail=tail, appender=appender, actors=actors, outside=outside, loops=loops,
         http=ChildSpec(name="http", run=run_http),
     )  # fmt: skip
-    assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree)
+    assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt)
     application.metrics.add_readings(lambda: _readings(assembly))
     for figures in (*authorization.figures(), webhooks.figures):
         application.metrics.registry.register(figures)
@@ -297,7 +299,7 @@ def _jwt_authenticators(plan: Plan, outgoing: Outgoing) -> JwtAuthenticators | N
 
 
 def _authentication(
-    plan: Plan, views: Views, tracking: LegacyTokenTracking, jwt: JwtAuthenticators | None
+    plan: Plan, views: Views, tracking: LegacyTokenTracking, jwt: JwtAuthenticators | None, outgoing: Outgoing
 ) -> AuthenticationChain:
     """Everybody who knows credentials, in kube-apiserver's order."""
     figures = AuthenticationFigures()
@@ -308,8 +310,9 @@ def _authentication(
         tokens.append(BootstrapTokens(views))
     if jwt is not None:
         tokens.append(jwt)
-    tokens.extend(plan.outside_tokens)
     audiences = plan.issuer.audiences if plan.issuer is not None else ()
+    if plan.token_webhook is not None:
+        tokens.append(plan.token_webhook.authenticator(outgoing, audiences))
     return AuthenticationChain(
         plan.authenticators, tokens, audiences=audiences, anonymous=plan.anonymous, proxy=plan.proxy_headers,
         figures=figures,

@@ -12,7 +12,9 @@ from kubechronicle.http.authentication.authorities import Authorities, Bundle
 from kubechronicle.http.authentication.chain import Authenticator, TokenAuthenticator
 from kubechronicle.http.authentication.request_header import STANDARD, AuthenticatingProxy, ProxyHeaders
 from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
+from kubechronicle.http.authentication.webhook import VERSIONS, TokenWebhook
 from kubechronicle.http.authentication.x509 import ClientCertificates
+from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings import Settings
 from kubechronicle.ops.settings_types import Names
@@ -24,6 +26,7 @@ class LetIn:
 
     authenticators: Sequence[Authenticator] = ()
     static_tokens: Sequence[TokenAuthenticator] = ()
+    token_webhook: TokenWebhook | None = None
     anonymous: Anonymous = field(default_factory=Anonymous)
     proxy_headers: ProxyHeaders = STANDARD
     trust: Trust = field(default_factory=Trust)
@@ -34,6 +37,7 @@ def check(settings: Settings) -> None:
     """What can be found wrong without starting anything. OperatorError."""
     static_tokens(settings)
     proxy_headers(settings)
+    token_webhook(settings)
     for flag in ("client-ca-file", "requestheader-client-ca-file", "root-ca-file"):
         file = getattr(settings, flag.replace("-", "_"))
         if file is not None:
@@ -52,6 +56,7 @@ def let_in(settings: Settings, client_cas: Sequence[Path]) -> LetIn:
     plain = LetIn(
         authenticators=[ClientCertificates(clients.current)],
         static_tokens=static_tokens(settings),
+        token_webhook=token_webhook(settings),
         anonymous=Anonymous(settings.anonymous_auth is None or bool(settings.anonymous_auth)),
         trust=Trust(client_ca=lambda: clients.current().certificates),
         files=tuple(client_cas),
@@ -116,3 +121,18 @@ def static_tokens(settings: Settings) -> list[TokenAuthenticator]:
         raise OperatorError(f"--token-auth-file: {settings.token_auth_file} is not UTF-8 text") from None
     except TokenFileError as error:
         raise OperatorError(f"--token-auth-file: {error}") from None
+
+
+def token_webhook(settings: Settings) -> TokenWebhook | None:
+    """Who is asked about bearer tokens nobody here knows; None: nobody. OperatorError."""
+    version = settings.authentication_token_webhook_version
+    if version not in VERSIONS:
+        raise OperatorError(f"--authentication-token-webhook-version: must be {' or '.join(VERSIONS)}, got {version!r}")
+    file = settings.authentication_token_webhook_config_file
+    if file is None:
+        return None
+    try:
+        peer = read_kubeconfig(file)
+    except KubeconfigError as error:
+        raise OperatorError(f"--authentication-token-webhook-config-file: {error}") from None
+    return TokenWebhook(peer=peer, version=version, ttl=settings.authentication_token_webhook_cache_ttl)

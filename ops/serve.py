@@ -155,6 +155,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         ),
         authenticators=let_in.authenticators,
         static_tokens=let_in.static_tokens,
+        token_webhook=let_in.token_webhook,
         anonymous=let_in.anonymous,
         proxy_headers=let_in.proxy_headers,
         trust=let_in.trust,

@@ -36,6 +36,9 @@ class Settings:
     client_ca_file: types.ReadableFile | None
     root_ca_file: types.ReadableFile | None
     token_auth_file: types.ReadableFile | None
+    authentication_token_webhook_config_file: types.ReadableFile | None
+    authentication_token_webhook_version: types.Text
+    authentication_token_webhook_cache_ttl: types.Seconds
     enable_bootstrap_token_auth: types.Switch
     service_account_issuer: types.Names
     service_account_signing_key_file: types.ReadableFile | None
@@ -53,6 +56,10 @@ class Settings:
     requestheader_extra_headers_prefix: types.Names | None
     authorization_mode: types.Names | None
     authorization_policy_file: types.ReadableFile | None
+    authorization_webhook_config_file: types.ReadableFile | None
+    authorization_webhook_version: types.Text | None
+    authorization_webhook_cache_authorized_ttl: types.Seconds | None
+    authorization_webhook_cache_unauthorized_ttl: types.Seconds | None
     authorization_config: types.ReadableFile | None
     database_url: types.DatabaseURL | None
     data_dir: types.Directory

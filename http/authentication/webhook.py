@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.actors.questions import Unanswered
@@ -20,8 +21,9 @@ from kubechronicle.http.authentication.token_cache import NoAnswer, TokenCache
 from kubechronicle.http.authentication.user import Rejected, User
 from kubechronicle.http.outgoing import reviews
 from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff, ask_patiently
-from kubechronicle.http.outgoing.client import Answer, AskError, Client
+from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
 from kubechronicle.http.outgoing.complaints import Complaints
+from kubechronicle.http.outgoing.peer import Peer
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,19 @@ KIND: Final = "TokenReview"
 GROUP: Final = "authentication.k8s.io"
 VERSIONS: Final = ("v1", "v1beta1")
 TTL: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenWebhook:
+    """Who is asked, and how. ``ttl`` in seconds."""
+
+    peer: Peer
+    version: str = "v1"
+    ttl: float = TTL
+
+    def authenticator(self, outgoing: Outgoing, audiences: Sequence[str]) -> WebhookTokens:
+        """``audiences`` of this server."""
+        return WebhookTokens(outgoing.client(self.peer), version=self.version, audiences=audiences, ttl=self.ttl)
 
 
 class WebhookTokens:

@@ -13,6 +13,19 @@ FLAGS = (
         help='Static bearer tokens, one a line: token,user,uid,"group1,group2".',
     ),
     Flag(
+        name="authentication-token-webhook-config-file", placeholder="FILE", default="",
+        help="A webhook that is asked whose a bearer token is that nobody else knows: a kubeconfig file. Its cluster "
+        "is the webhook, its user this server.",
+    ),
+    Flag(
+        name="authentication-token-webhook-version", placeholder="VERSION", default="v1beta1",
+        help="The version of the TokenReviews it is sent, v1 or v1beta1.",
+    ),
+    Flag(
+        name="authentication-token-webhook-cache-ttl", placeholder="DURATION", default="2m0s",
+        help="How long its answers are remembered; 0s: not at all.",
+    ),
+    Flag(
         name="enable-bootstrap-token-auth", placeholder="true|false", default="false", switch=True,
         help="Let nodes in with bootstrap tokens: Secrets of type bootstrap.kubernetes.io/token in kube-system.",
     ),
