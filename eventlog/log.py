@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from kubechronicle.eventlog.changes import ChangeQuery
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Record
 
 
@@ -37,6 +38,11 @@ class RevisionLog(Protocol):
     ) -> list[tuple[Record, Record | None]]:
         """Records of one resource with after < revision <= until, each with the record it replaced (None: none),
         in revision order, at most limit. Compacted if after < the resource's compacted revision."""
+        ...
+
+    async def changes(self, query: ChangeQuery, *, limit: int) -> list[tuple[Record, Record | None]]:
+        """Changes that are still in the log and match, with ``who``, in the query's order, at most limit; each with the
+        record it replaced (None: none, or it is gone)."""
         ...
 
     def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:

@@ -21,10 +21,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from uuid import UUID
 
 import trio
 
+from kubechronicle.eventlog.changes import ChangeQuery
 from kubechronicle.eventlog.errors import (
     BeforeHistory,
     Compacted,
@@ -177,6 +179,15 @@ class MemoryStore:
 
     def rows(self, *, after: int) -> Iterator[Record]:
         return (row for row in self._rows if row.revision > after)
+
+    def changes(self, query: ChangeQuery, limit: int) -> list[tuple[Record, Record | None]]:
+        """Those that match, each with the record it replaced."""
+        ordered = reversed(self._rows) if query.newest_first else iter(self._rows)
+        rows = filter(query.matches, (replace(row, who=self.who[row.revision]) for row in ordered))
+        return [
+            (row, self.at(row.key, row.previous_revision) if row.previous_revision else None)
+            for row in islice(rows, limit)
+        ]
 
     def check_complete(self, after: int) -> None:
         """Compacted if any row above ``after`` is gone, of whichever resource."""
@@ -339,6 +350,10 @@ class MemoryLog:
                 previous = self.store.at(row.key, row.previous_revision) if row.previous_revision else None
                 found.append((row, previous))
         return found
+
+    async def changes(self, query: ChangeQuery, *, limit: int) -> list[tuple[Record, Record | None]]:
+        await self._enter("changes")
+        return self.store.changes(query, limit)
 
     async def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:
         await self._enter("load")

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import trio
 
+from kubechronicle.eventlog import changes, retention, verify
 from kubechronicle.eventlog import postgres_rows as rows
 from kubechronicle.eventlog import postgres_sql as sql
-from kubechronicle.eventlog import retention, verify
+from kubechronicle.eventlog.changes import ChangeQuery
 from kubechronicle.eventlog.errors import (
     BeforeHistory,
     Compacted,
@@ -134,6 +136,18 @@ class PostgresLog:
         head, found = await self._found(statement, resource, after, until, limit, *scope)
         self._check_retained(resource, after, head)
         return [(rows.record(row, _AFTER_HEAD), _previous(row)) for row in found]
+
+    async def changes(self, query: ChangeQuery, *, limit: int) -> list[tuple[Record, Record | None]]:
+        statement, arguments = changes.statement(query, limit, await self._short_resources())
+        _, found = await self._found(statement, *arguments)
+        before = _AFTER_HEAD + _RECORD_WIDTH
+        return [
+            (
+                replace(rows.record(row, _AFTER_HEAD), who=changes.who_of(row, before)),
+                rows.record(row, before + changes.WHO_WIDTH) if row[before + changes.WHO_WIDTH] is not None else None,
+            )
+            for row in found
+        ]
 
     async def get_at(self, key: Key, *, revision: int) -> Record | None:
         statement = sql.get_at(await self._class_of(key.resource))

@@ -94,6 +94,10 @@ create index on kubechronicle.log (resource, revision) where operation = 3;
 create index on kubechronicle.log (resource, namespace, name, create_revision, revision) include (previous_revision)
     where operation = 3;
 
+-- For changes of a namespace, and of somebody.
+create index on kubechronicle.log (namespace, revision);
+create index on kubechronicle.log (user_name, revision);
+
 -- "like" and not "partition of": the column settings must come along, and partitions are made the same way later.
 create table kubechronicle.log_long (like kubechronicle.log including defaults including constraints including compression)
     partition by range (revision);
