@@ -188,7 +188,7 @@ class InProcess:
     async def names(self, target: str) -> list[str]:
         return [item["metadata"]["name"] for item in (await self.get(target))["items"]]
 
-    async def figure(self, name: str, **labels: str) -> float | None:
+    async def figure(self, name: str, /, **labels: str) -> float | None:
         """A sample of /metrics."""
         return self.assembly.application.metrics.registry.get_sample_value(name, labels)
 
