@@ -241,6 +241,11 @@ class JwtAuthenticators:
         finally:
             self._nursery = None
 
+    async def wait_ready(self) -> None:
+        """Return when all providers of the configuration in force have been reached."""
+        for issuer in self._in_force.issuers.values():
+            await issuer.provider.wait_ready()
+
     def _made(self, mappers: Collection[Mapper]) -> _InForce:
         issuers: dict[str, _Issuer] = {}
         for mapper in mappers:
