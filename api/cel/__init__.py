@@ -5,7 +5,15 @@ program.evaluate({"request": {"user": "x"}}, budget=1_000_000)
 """
 
 from kubechronicle.api.cel.environment import Environment, base_environment
-from kubechronicle.api.cel.errors import CompileError, CostExceeded, EvaluationError
+from kubechronicle.api.cel.errors import CompileError, CostExceeded, EvaluationError, InstantiationError
 from kubechronicle.api.cel.program import Program
 
-__all__ = ["CompileError", "CostExceeded", "Environment", "EvaluationError", "Program", "base_environment"]
+__all__ = [
+    "CompileError",
+    "CostExceeded",
+    "Environment",
+    "EvaluationError",
+    "InstantiationError",
+    "Program",
+    "base_environment",
+]

@@ -5,6 +5,7 @@ Source: cel-go ``common/types`` (overflow.go, compare.go and each type). Errors 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -163,36 +164,24 @@ def negate_duration(value: Duration) -> Duration:
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-def _ordered(left: float, right: float) -> None:
-    if left != left or right != right:
-        raise EvaluationError("NaN values cannot be ordered")
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """A whole number is compared with a double as the double next to it, which Python would not round to."""
 
+    def check(left: Any, right: Any) -> bool:
+        if isinstance(left, float) or isinstance(right, float):
+            left, right = float(left), float(right)
+            if left != left or right != right:
+                raise EvaluationError("NaN values cannot be ordered")
+        return compare(left, right)
 
-def less(left: Any, right: Any) -> bool:
-    _ordered(left, right)
-    return bool(left < right)
-
-
-def less_equals(left: Any, right: Any) -> bool:
-    _ordered(left, right)
-    return bool(left <= right)
-
-
-def greater(left: Any, right: Any) -> bool:
-    _ordered(left, right)
-    return bool(left > right)
-
-
-def greater_equals(left: Any, right: Any) -> bool:
-    _ordered(left, right)
-    return bool(left >= right)
+    return check
 
 
 COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "_<_": less,
-    "_<=_": less_equals,
-    "_>_": greater,
-    "_>=_": greater_equals,
+    "_<_": _ordered(operator.lt),
+    "_<=_": _ordered(operator.le),
+    "_>_": _ordered(operator.gt),
+    "_>=_": _ordered(operator.ge),
 }
 
 

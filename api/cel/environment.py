@@ -10,15 +10,16 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubechronicle.api.cel import library, optionals, parser, standard, validators
+from kubechronicle.api.cel import optionals, parser, standard, validators
 from kubechronicle.api.cel.calls import ConstantError
 from kubechronicle.api.cel.checker import Scope, check
 from kubechronicle.api.cel.declarations import Library, Overload
-from kubechronicle.api.cel.errors import CompileError
+from kubechronicle.api.cel.errors import CompileError, InstantiationError
 from kubechronicle.api.cel.lexer import Source
 from kubechronicle.api.cel.macros import Macro
 from kubechronicle.api.cel.planner import Planner
 from kubechronicle.api.cel.program import Program
+from kubechronicle.api.cel.token_stream import too_deep
 from kubechronicle.api.cel.types import Type
 
 Types = Mapping[str, Type] | Iterable[Type]
@@ -68,7 +69,8 @@ class Environment:
     def compile(self, expression: str, result: Type | None = None) -> Program:
         """Return the program of an expression, whose type must be ``result`` if given (dyn fits any).
 
-        CompileError: ``.issues`` tell what is wrong and where, ``str()`` is cel-go's text of them.
+        CompileError: ``.issues`` tell what is wrong and where, ``str()`` is cel-go's text of them. InstantiationError
+        if the expression is right, but a constant in it cannot be converted.
         """
         source = Source(expression)
         tree = parser.parse(source, self._macros)
@@ -80,9 +82,9 @@ class Environment:
             planner = Planner(self.types)
             code = planner.plan(tree)
         except ConstantError as error:
-            raise CompileError([source.issue(0, str(error))], expression) from error
+            raise InstantiationError(str(error)) from error
         except RecursionError as error:
-            raise CompileError([parser.too_deep()], expression) from error
+            raise CompileError([too_deep()], expression) from error
         return Program(expression, code.run, code.cost, planner.slots, tree.type, validators.paths_read(tree))
 
 

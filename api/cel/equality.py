@@ -20,7 +20,11 @@ def equal(left: Any, right: Any) -> bool:
     elif kind is bool or other is bool:
         return False
     if isinstance(left, (int, float)):
-        return isinstance(right, (int, float)) and left == right
+        if not isinstance(right, (int, float)):
+            return False
+        if isinstance(left, float) or isinstance(right, float):
+            return float(left) == float(right)
+        return left == right
     if isinstance(left, (list, tuple)):
         return isinstance(right, (list, tuple)) and _equal_lists(left, right)
     if isinstance(left, dict):

@@ -42,6 +42,17 @@ class CompileError(Exception):
         super().__init__("\n".join(issue.display(lines) for issue in self.issues))
 
 
+class InstantiationError(CompileError):
+    """A checked expression that no program can be made of: a conversion of a constant fails. It names no place.
+
+    Kubernetes says "program instantiation failed" of it, where it says "compilation failed" of other errors.
+    """
+
+    def __init__(self, message: str) -> None:
+        Exception.__init__(self, message)
+        self.issues = ()
+
+
 class EvaluationError(Exception):
     """An expression that fails on the values given: its text is cel-go's, such as ``no such key: x``."""
 
