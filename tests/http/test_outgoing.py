@@ -13,13 +13,16 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 import yaml
 
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.backoff import Backoff, ask_patiently
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
+from kubechronicle.http.outgoing.flights import Flights
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
 from kubechronicle.http.outgoing.peer import Peer, credentials_of
+from kubechronicle.http.outgoing.remembered import Remembered
 
 PATIENCE = 20.0
 QUICK = Backoff(initial=0.001, steps=4)
@@ -365,24 +368,42 @@ async def test_a_proxy_is_gone_through(wire: Any, outgoing: Outgoing, nursery: t
 # -- asking again -----------------------------------------------------------------------------------------------------
 
 
+def only_200(answer: Answer) -> int:
+    if answer.status != 200:
+        raise AskError(f"status {answer.status}")
+    return answer.status
+
+
 @pytest.mark.parametrize(
-    ("statuses", "asked"),
-    [([200], 1), ([500, 502, 200], 3), ([429, 504, 500, 500, 500], 4), ([503, 200], 1), ([404, 200], 1), ([307], 1)],
+    ("statuses", "results"),
+    [
+        ([200], ["success"]),
+        ([500, 502, 200], ["error", "error", "success"]),
+        ([429, 504, 500, 500, 500], ["error", "timeout", "error", "error"]),
+        ([503, 200], ["error"]),
+        ([404, 200], ["error"]),
+        ([307], ["error"]),
+    ],
 )
-async def test_passing_failures_are_asked_again(wire: Any, outgoing: Outgoing, statuses: list[int], asked: int) -> None:
+async def test_passing_failures_are_asked_again(
+    wire: Any, outgoing: Outgoing, statuses: list[int], results: list[str]
+) -> None:
     app = Seen(*(Response(status, [], b"{}") for status in statuses))
-    seen: list[Any] = []
-    answer = await ask_patiently(
-        outgoing.client(peer_of(await wire(app))), b"{}", backoff=QUICK, observe=lambda each, _: seen.append(each)
-    )
-    assert answer.status == statuses[asked - 1]
-    assert [each.status for each in seen] == statuses[:asked]
+    seen: list[str] = []
+    client = outgoing.client(peer_of(await wire(app)))
+    asked = ask_patiently(client, b"{}", only_200, backoff=QUICK, observe=lambda result, _: seen.append(result))
+    if results[-1] == "success":
+        assert await asked == 200
+    else:
+        assert str(await failing(asked)) == f"status {statuses[len(results) - 1]}"
+    assert seen == results
+    assert len(app.requests) == len(results)
 
 
 async def test_retry_after_is_heeded_within_the_time(wire: Any, outgoing: Outgoing) -> None:
     app = Seen(Response(503, [("retry-after", "3600")], b"{}"))
     client = outgoing.client(peer_of(await wire(app)))
-    assert (await ask_patiently(client, b"{}", backoff=QUICK)).status == 503
+    assert str(await failing(ask_patiently(client, b"{}", only_200, backoff=QUICK))) == "status 503"
     assert len(app.requests) == 1  # an hour is not within the time-out
 
 
@@ -400,8 +421,88 @@ async def test_a_broken_connection_is_asked_again(
 
     port = await _raw(nursery, serve, server_context)
     client = outgoing.client(Peer(url=f"https://localhost:{port}", ca=authority.file))
-    assert (await ask_patiently(client, b"{}", backoff=QUICK)).status == 200
+    assert await ask_patiently(client, b"{}", only_200, backoff=QUICK) == 200
     assert connections == 3
+
+
+# -- one question for many --------------------------------------------------------------------------------------------
+
+
+async def test_a_flight_does_not_end_with_who_was_first_but_with_the_last(outgoing: Outgoing) -> None:
+    flights: Flights[int] = Flights(outgoing)
+    asked, ended = 0, 0
+    go = trio.Event()
+
+    async def ask() -> int:
+        nonlocal asked, ended
+        asked += 1
+        try:
+            await go.wait()
+        finally:
+            ended += 1
+        return asked
+
+    found: list[int] = []
+
+    async def join(*, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED) -> None:
+        with trio.CancelScope() as scope:
+            task_status.started(scope)
+            found.append(await flights.join("key", ask))
+
+    async with trio.open_nursery() as nursery:
+        first = await nursery.start(join)
+        second = await nursery.start(join)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (asked, len(flights)) == (1, 1)
+        first.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (asked, ended) == (1, 0)
+        second.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (asked, ended, len(flights)) == (1, 1, 0)
+        nursery.start_soon(join)
+        nursery.start_soon(join)
+        await trio.testing.wait_all_tasks_blocked()
+        go.set()
+    assert found == [2, 2]
+    assert len(flights) == 0
+
+
+async def test_nobody_is_left_waiting_when_the_server_stops() -> None:
+    found = Outgoing()
+    flights: Flights[int] = Flights(found)
+    errors: list[AskError] = []
+
+    async def join() -> None:
+        with pytest.raises(AskError) as caught:
+            await flights.join("key", trio.sleep_forever)
+        errors.append(caught.value)
+
+    async with trio.open_nursery() as askers, trio.open_nursery() as nursery:
+        await nursery.start(found.run)
+        askers.start_soon(join)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    await join()
+    assert [str(error) for error in errors] == [
+        "the server is stopping", "nothing is asked while the server starts or stops",
+    ]  # fmt: skip
+
+
+def test_what_is_remembered_is_bounded_and_ends() -> None:
+    now = 0.0
+    remembered: Remembered[int] = Remembered(2, lambda: now)
+    for number in range(3):
+        remembered.put(number, number, 10)
+    assert [remembered.get(number) for number in range(3)] == [None, 1, 2]
+    remembered.get(1)
+    remembered.put(3, 3, 5)
+    assert [remembered.get(number) for number in (1, 2, 3)] == [1, None, 3]
+    now = 5.0
+    assert [remembered.get(number) for number in (1, 3)] == [1, None]
+    remembered.put(1, 7, 0)
+    assert remembered.get(1) is None
+    assert len(remembered) == 0
 
 
 # -- kubeconfig files -------------------------------------------------------------------------------------------------
