@@ -120,7 +120,7 @@ def load(data: bytes, *, kept: Collection[str] = ()) -> Configured:
         text = one_line(str(error))
         raise ConfigurationError(f"failed to load AuthorizationConfiguration from file: {text}") from None
     if causes := validate(found):
-        raise ConfigurationError(one_line(aggregate(causes)))
+        raise ConfigurationError(aggregate(causes))
     problems = [
         f"expected name {each.type.lower()} for authorizer {each.type} instead of {each.name}"
         for each in found
@@ -303,7 +303,7 @@ def _wrong_conditions(conditions: Sequence[str], path: Path) -> Iterator[Cause]:
             try:
                 _compile()(expression)
             except ValueError as error:
-                yield invalid_value(field, expression, str(error))
+                yield invalid_value(field, expression, one_line(str(error)))
 
 
 def _compile() -> Callable[[str], object]:

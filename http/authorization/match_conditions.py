@@ -59,6 +59,8 @@ def compiled(expression: str) -> cel.Program:
     """The program of a condition. ValueError, perhaps in several lines: it can't be one."""
     try:
         program = _environment().compile(expression)
+    except cel.InstantiationError as error:
+        raise ValueError(f"program instantiation failed: {error}") from None
     except cel.CompileError as error:
         raise ValueError(f"compilation failed: {error}") from None
     if program.result_type != BOOL:
