@@ -114,11 +114,16 @@ class Headers:
 
     def remove(self, names: frozenset[str], prefixes: tuple[str, ...] = ()) -> None:
         """Take these fields off, and those whose names begin so (in lower case): a credential that was looked at."""
-        first = self._first
-        gone = [name for name in first if name in names or name.startswith(prefixes)]
-        if gone:
-            for name in gone:
+        first, before = self._first, len(self._first)
+        for name in names:
+            if name in first:
                 del first[name]
+        together = "\n" + "\n".join(first)  # every request comes by here, and one search is faster than one a name
+        for prefix in prefixes:
+            if "\n" + prefix in together:
+                for name in [name for name in first if name.startswith(prefix)]:
+                    del first[name]
+        if len(first) != before:
             self._items = [item for item in self._items if item[0] in first]
 
 

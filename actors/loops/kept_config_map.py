@@ -45,16 +45,22 @@ class KeptConfigMap:
         return rt
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep it until cancelled."""
-        task_status.started()
-        retry = FIRST_RETRY
+        """Keep it until cancelled. Reports started when it has been looked at, or that has failed once."""
+        retry, started = FIRST_RETRY, False
         while True:
             try:
+                if not started:
+                    await self.settle()
+                    started = True
+                    task_status.started()
                 await self._follow()
             except Compacted:
                 continue
             except (StatusError, LogError, ActorError) as error:
                 log.warning("ConfigMap %s could not be kept, trying again: %s", self._name, error)
+                if not started:
+                    started = True
+                    task_status.started()
                 await trio.sleep(retry)
                 retry = min(2 * retry, LONGEST_RETRY)
 

@@ -73,9 +73,9 @@ class LegacyTokenTracking:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the ConfigMap and write the labels until cancelled."""
-        task_status.started()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._kept.run)
+            await nursery.start(lambda *, task_status: self._kept.run(task_status=task_status))
+            task_status.started()
             while True:
                 namespace, name, uid = await self._uses.receive()
                 try:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 INVALID: Final = "invalid bearer token"
 
+# Users remembered; some are made anew for each request, and fill it.
+MAX_USERS: Final = 8192
+
 _SUBPROTOCOLS: Final = frozenset({SUBPROTOCOL_FIELD})
 
 
@@ -92,9 +95,10 @@ class AuthenticationChain:
         self._audiences = tuple(audiences)
         self.figures = figures if figures is not None else AuthenticationFigures()
         self.figures.caches += [each.cache.figures for each in tokens if isinstance(each, HasCache)]
+        self._users: dict[int, tuple[User, User]] = {}
         self._anonymous = anonymous if anonymous is not None else Anonymous()
         self._credentials = STANDARD.fields | proxy.fields | {"authorization"}
-        self._credential_prefixes = (*STANDARD.extra_prefix, *proxy.extra_prefix)
+        self._credential_prefixes = tuple({*STANDARD.extra_prefix, *proxy.extra_prefix})
 
     def authenticate(self, request: Request, warnings: list[str] | None = None) -> User:
         """Who asks. The credentials are taken off the request, so that nobody further in sees or logs them.
@@ -117,7 +121,7 @@ class AuthenticationChain:
                 rejected = _worse(rejected, error)
                 continue
             if user is not None:
-                return authenticated(user)
+                return self._authenticated(user)
         authorization = request.headers.get("authorization")
         try:
             token = bearer_token(authorization) if authorization else None
@@ -144,6 +148,15 @@ class AuthenticationChain:
             raise NoCredential
         return ANONYMOUS_USER
 
+    def _authenticated(self, user: User) -> User:
+        """With system:authenticated among its groups, made once for a user that authenticators remember."""
+        known = self._users.get(id(user))
+        if known is None or known[0] is not user:
+            if len(self._users) >= MAX_USERS:
+                self._users.clear()
+            known = self._users[id(user)] = (user, authenticated(user))
+        return known[1]
+
     def _bearer(self, token: str, warnings: list[str]) -> User:
         """Rejected: nobody's."""
         rejected: Rejected | None = None
@@ -155,7 +168,7 @@ class AuthenticationChain:
                 continue
             if found is not None:
                 warnings.extend(found.warnings)
-                return authenticated(found.user)
+                return self._authenticated(found.user)
         raise rejected if rejected is not None else Rejected(INVALID)
 
     def authenticate_token(self, token: str, audiences: Sequence[str] = ()) -> Identified:

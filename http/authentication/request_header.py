@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from kubechronicle.http.authentication.authorities import Bundle
-from kubechronicle.http.authentication.user import Rejected, User
+from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.x509 import VerifiedCertificates
 from kubechronicle.http.messages import Headers, Request
 
@@ -51,13 +51,11 @@ class AuthenticatingProxy:
         self._allowed = frozenset(headers.allowed_names)
 
     def authenticate(self, request: Request) -> User | None:
-        """Whom the proxy names; None if it names nobody. Rejected: the certificate shown is not the proxy's; the chain
-        goes on, and it may well be a client's."""
+        """Whom the proxy names; None if it names nobody, or the certificate is not the proxy's: it may well be a
+        client's, and who knows those rejects it if it is neither."""
         shown = self._certificates.shown(request)
-        if shown is None:
+        if shown is None or (self._allowed and shown.name not in self._allowed):
             return None
-        if self._allowed and shown.name not in self._allowed:
-            raise Rejected
         fields, wanted = request.headers, self.headers
         name = _first(fields, wanted.username)
         if not name:

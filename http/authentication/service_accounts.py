@@ -123,6 +123,8 @@ class ServiceAccountTokens:
         self._uses = uses if uses is not None else TokenUses(views, AuthenticationFigures())
         self._clock = clock
         self._known: OrderedDict[bytes, _Verified] = OrderedDict()
+        # Tokens that are none of ours, so that those of other issuers are not taken apart for each request.
+        self._foreign: OrderedDict[bytes, None] = OrderedDict()
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
         """As of TokenAuthenticator."""
@@ -131,8 +133,13 @@ class ServiceAccountTokens:
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         known = self._known.get(digest)
         if known is None:
+            if digest in self._foreign:
+                return None
             known = self._verify(token)
             if known is None:
+                self._foreign[digest] = None
+                if len(self._foreign) > CACHE_SIZE:
+                    self._foreign.popitem(last=False)
                 return None
             self._known[digest] = known
             if len(self._known) > CACHE_SIZE:

@@ -6,13 +6,13 @@ account's token, a bootstrap token, and one of the file are looked up in full fo
 microseconds, and so a deleted account, Pod, Secret or Node counts from the next request on, as no cache could promise.
 (What never changes of a service account's token, its signature, is remembered in service_accounts.py.)
 
-Keys are HMACs of the token and the audiences asked for, with a random key of this process: the cache holds no tokens,
-and nobody can find two tokens of one key.
+Keys are authentication codes (BLAKE2b's) of the audiences asked for and the token, with a random secret of this
+process: the cache holds no tokens, and nobody outside can find two tokens of one key.
 """
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import os
 import time
 from collections import OrderedDict
@@ -33,6 +33,9 @@ FAILURE_TTL: Final = 0.0
 """Seconds: kube-apiserver's for its cache of all tokens."""
 # Seconds until an answer that is not to be kept is forgotten if nobody who waited for it comes for it.
 ABANDONED: Final = 30.0
+
+# Lists of audiences whose part of a key is remembered: mostly one, but reviews may ask about any.
+MAX_BEGUN: Final = 64
 
 Answer = Identified | Rejected | None
 """Whose the token is; that it is wrong; that it is nobody's here."""
@@ -69,13 +72,23 @@ class TokenCache:
         self._success, self._failure = success, failure
         self._clock, self._size = clock, size
         self._secret = os.urandom(32)
+        self._begun: dict[tuple[str, ...], hashlib.blake2b] = {}
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
         self._flights: dict[bytes, _Flight] = {}
 
     def key(self, token: str, audiences: Sequence[str]) -> bytes:
-        parts = [part.encode("utf-8", "surrogatepass") for part in (token, *audiences)]
-        lengths = b"".join(b"%d:%b" % (len(part), part) for part in parts)
-        return hmac.digest(self._secret, lengths, "sha256")
+        asked = tuple(audiences)
+        begun = self._begun.get(asked)
+        if begun is None:
+            parts = [audience.encode("utf-8", "surrogatepass") for audience in asked]
+            begun = hashlib.blake2b(b"%d;" % len(parts), key=self._secret, digest_size=32)
+            begun.update(b"".join(b"%d:%b" % (len(part), part) for part in parts))
+            if len(self._begun) >= MAX_BEGUN:
+                self._begun.clear()
+            self._begun[asked] = begun
+        code = begun.copy()
+        code.update(token.encode("utf-8", "surrogatepass"))
+        return code.digest()
 
     def look(self, key: bytes) -> tuple[Answer] | None:
         """The answer that is remembered (in a tuple, since it may be None), or None."""

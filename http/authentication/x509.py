@@ -56,7 +56,7 @@ class VerifiedCertificates:
         self._known: OrderedDict[bytes | tuple[bytes, ...], _Found] = OrderedDict()
 
     def shown(self, request: Request) -> Shown | None:
-        """What the request's certificate says; None without one. Rejected: it does not lead to these authorities."""
+        """What the request's certificate says; None without one, or if it does not lead to these authorities."""
         der = request.peer_certificate
         if der is None:
             return None
@@ -69,8 +69,6 @@ class VerifiedCertificates:
             self._known[key] = known
             if len(self._known) > CACHE_SIZE:
                 self._known.popitem(last=False)
-        if known.certificate is None:
-            raise Rejected
         return known.certificate
 
 
@@ -115,9 +113,9 @@ class ClientCertificates:
         """The certificate's user; None without a certificate. Rejected: it is no client's certificate in force, or says
         nobody. (kube-apiserver takes whoever shows one without a common name for anonymous; who shows a certificate
         wants to be somebody.)"""
-        shown = self._certificates.shown(request)
-        if shown is None:
+        if request.peer_certificate is None:
             return None
-        if shown.user is None:
+        shown = self._certificates.shown(request)
+        if shown is None or shown.user is None:
             raise Rejected
         return shown.user

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.ops.bench import __main__ as command
-from kubechronicle.ops.bench import report
+from kubechronicle.ops.bench import access, report
 from kubechronicle.ops.bench.cases import CASES, QUICK
 from kubechronicle.ops.bench.measure import Load, LoadError, Result, Target, median
 from kubechronicle.ops.bench.processes import cpu_seconds, descendants, postmaster, stat
@@ -117,3 +117,12 @@ def test_a_failing_load_says_why(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="connection refused"):
         load.run(Target(flags=[], groups={}), {"mode": "get"})
     assert time.monotonic() - began < 10
+
+
+def test_what_access_costs_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert access.main(["--rounds", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        "certificate", "authenticating proxy", "token of the file", "service account token", "cached token",
+    ]  # fmt: skip
+    assert all("both" in line and "µs" in line for line in lines)
