@@ -1,8 +1,5 @@
 """Validation of webhook configurations (admissionregistration.k8s.io), and of the parts policies have in common with
-them.
-
-Expressions are looked at as texts only: whether they compile is not known here.
-"""
+them."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from kubechronicle.api.builtin.checks import (
     qualified_name,
     wrong,
 )
+from kubechronicle.api.builtin.validation_expressions import match_condition
 from kubechronicle.api.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_many
 
 Object = dict[str, Any]
@@ -207,14 +205,13 @@ def webhooks(obj: Object) -> list[Cause]:
     return causes
 
 
-def match_conditions(conditions: Any, field: str) -> list[Cause]:
-    """Conditions have different names; an expression is there."""
+def match_conditions(conditions: Any, field: str, *, params: bool = False) -> list[Cause]:
+    """Conditions have different names and expressions that compile; ``params``: these may name the parameters."""
     causes = [too_many(field, len(conditions), MAX_CONDITIONS)] if len(conditions) > MAX_CONDITIONS else []
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         path, name = f"{field}[{index}]", condition.get("name", "")
-        if not condition.get("expression", "").strip():
-            causes.append(required(f"{path}.expression"))
+        causes += match_condition(condition.get("expression", ""), f"{path}.expression", params=params)
         causes += qualified_name(name, f"{path}.name") if name else [required(f"{path}.name")]
         if name and name in seen:
             causes.append(duplicate(f"{path}.name", name))

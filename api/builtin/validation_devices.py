@@ -1,7 +1,6 @@
 """Validation of resource.k8s.io: what is asked of devices, and the classes they are of (KEP-4381 and those after it).
 
-What is asked stays as it was asked: an update of a claim or a template only checks that. Expressions are looked at as
-texts only: whether they compile is not known here.
+What is asked stays as it was asked: an update of a claim or a template only checks that.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any, Final
 from kubechronicle.api import metadata, names
 from kubechronicle.api.builtin.checks import dns_label, dns_subdomain, wrong
 from kubechronicle.api.builtin.go_shapes import shape
+from kubechronicle.api.builtin.validation_expressions import device_selector
 from kubechronicle.api.builtin.validation_resources import is_extended
 from kubechronicle.api.builtin.validation_volumes import csi_driver_name
 from kubechronicle.api.field_errors import (
@@ -157,7 +157,7 @@ def _selector(selector: Object, field: str) -> list[Cause]:
     expression = cel.get("expression", "")
     if len(expression.encode()) > MAX_EXPRESSION:
         return [too_long(f"{field}.cel.expression", MAX_EXPRESSION)]
-    return [] if expression else [required(f"{field}.cel.expression")]
+    return device_selector(expression, f"{field}.cel.expression")
 
 
 def toleration(given: Object, field: str) -> list[Cause]:

@@ -1,7 +1,4 @@
-"""Validation of admission policies and their bindings (admissionregistration.k8s.io).
-
-Expressions are looked at as texts only: whether they compile is not known here.
-"""
+"""Validation of admission policies and their bindings (admissionregistration.k8s.io)."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ from kubechronicle.api.builtin.validation_admission import (
     rule_with_operations,
 )
 from kubechronicle.api.builtin.validation_conditions import conditions
+from kubechronicle.api.builtin.validation_expressions import PolicyExpressions
 from kubechronicle.api.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 
 Object = dict[str, Any]
@@ -27,7 +25,6 @@ REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 PATCH_TYPES: Final = ("ApplyConfiguration", "JSONPatch")
 MUTABLE: Final = ("*", "CONNECT", "CREATE", "UPDATE")
 MAX_AUDIT_ANNOTATIONS: Final = 20
-MAX_VALUE_EXPRESSION: Final = 5 * 1024
 _FORMS: Final = {"JSONPatch": "jsonPatch", "ApplyConfiguration": "applyConfiguration"}
 _IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*\Z")
 _RESERVED: Final = frozenset(
@@ -97,7 +94,7 @@ def _mutable(match: Object, field: str) -> list[Cause]:
     ]
 
 
-def _policy(spec: Object, *, mutates: bool = False) -> list[Cause]:
+def _policy(spec: Object, expressions: PolicyExpressions, *, mutates: bool = False) -> list[Cause]:
     causes = _chosen(spec.get("failurePolicy"), FAILURE_POLICIES, "spec.failurePolicy")
     if spec.get("paramKind") is not None:
         causes += _param_kind(spec["paramKind"], "spec.paramKind")
@@ -109,34 +106,31 @@ def _policy(spec: Object, *, mutates: bool = False) -> list[Cause]:
         if not match.get("resourceRules"):
             causes.append(required(f"{field}.resourceRules"))
         causes += _mutable(match, field) if mutates else []
-    causes += match_conditions(spec.get("matchConditions") or (), "spec.matchConditions")
+    has_parameters = spec.get("paramKind") is not None
+    causes += match_conditions(spec.get("matchConditions") or (), "spec.matchConditions", params=has_parameters)
     for index, variable in enumerate(spec.get("variables") or ()):
         path, name = f"spec.variables[{index}]", variable.get("name", "")
         if not name.strip():
             causes.append(required(f"{path}.name", "name is not specified"))
         elif not _IDENTIFIER.match(name) or name in _RESERVED:
             causes.append(invalid_value(f"{path}.name", name, "name is not a valid CEL identifier"))
-        if not variable.get("expression", "").strip():
-            causes.append(required(f"{path}.expression", "expression is not specified"))
+        causes += expressions.variable(name, variable.get("expression", ""), f"{path}.expression")
     return causes
 
 
 def validating_policy(obj: Object) -> list[Cause]:
     """What a policy is about, and what it demands or notes."""
     spec = obj["spec"]
-    causes = _policy(spec)
+    expressions = PolicyExpressions(spec)
+    causes = _policy(spec, expressions)
     validations, notes = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not notes:
         detail = "validations or auditAnnotations must contain at least one item"
         return [*causes, required("spec.validations", detail), required("spec.auditAnnotations", detail)]
     for index, validation in enumerate(validations):
         field, message = f"spec.validations[{index}]", validation.get("message", "")
-        if not validation.get("expression", "").strip():
-            causes.append(required(f"{field}.expression", "expression is not specified"))
-        expression = validation.get("messageExpression", "")
-        if expression and not expression.strip():
-            detail = "must be non-empty if specified"
-            causes.append(invalid_value(f"{field}.messageExpression", expression, detail))
+        causes += expressions.validation(validation.get("expression", ""), f"{field}.expression")
+        causes += expressions.message(validation.get("messageExpression", ""), f"{field}.messageExpression")
         if message and not message.strip():
             causes.append(invalid_value(f"{field}.message", message, "message must be non-empty if specified"))
         elif "\n" in message.strip() or "\r" in message.strip():
@@ -149,12 +143,7 @@ def validating_policy(obj: Object) -> list[Cause]:
     for index, note in enumerate(notes):
         field, key = f"spec.auditAnnotations[{index}]", note.get("key", "")
         causes += qualified_name(f"{obj['metadata'].get('name', '')}/{key}", f"{field}.key")
-        expression = note.get("valueExpression", "").strip()
-        if not expression:
-            causes.append(required(f"{field}.valueExpression", "valueExpression is not specified"))
-        elif len(expression.encode()) > MAX_VALUE_EXPRESSION:
-            detail = f"must not exceed {MAX_VALUE_EXPRESSION} bytes in length"
-            causes.append(required(f"{field}.valueExpression", detail))
+        causes += expressions.annotation(note.get("valueExpression", ""), f"{field}.valueExpression")
         if key in seen:
             causes.append(duplicate(f"{field}.key", key))
         seen.add(key)
@@ -164,7 +153,8 @@ def validating_policy(obj: Object) -> list[Cause]:
 def mutating_policy(obj: Object) -> list[Cause]:
     """What a policy is about, and what it changes."""
     spec = obj["spec"]
-    causes = _policy(spec, mutates=True)
+    expressions = PolicyExpressions(spec)
+    causes = _policy(spec, expressions, mutates=True)
     mutations = spec.get("mutations") or ()
     if not mutations:
         causes.append(required("spec.mutations", "mutations must contain at least one item"))
@@ -177,8 +167,9 @@ def mutating_policy(obj: Object) -> list[Cause]:
             patch = mutation.get(member)
             if other == kind and patch is None:
                 causes.append(required(f"{field}.{member}", f"must be specified when patchType is {kind}"))
-            elif other == kind and not patch.get("expression", "").strip():
-                causes.append(required(f"{field}.{member}.expression"))
+            elif other == kind:
+                text = patch.get("expression", "")
+                causes += expressions.patch(text, f"{field}.{member}.expression", json=kind == "JSONPatch")
             elif other != kind and mutation.get(member) is not None:
                 detail = f"must not be specified when patchType is {kind}"
                 causes.append(invalid_value(f"{field}.{member}", f"{{{member}}}", detail))

@@ -1,0 +1,225 @@
+"""Expressions of admission: what they may name, and what is wrong with one that is to be kept (in a policy, or as a
+match condition of a webhook).
+
+Source: k8s.io/apiserver/pkg/admission/plugin/cel (compile.go, composition.go), pkg/cel/mutation.
+
+Lives here: variables and types, and the check when an expression is written. Not here: evaluating one for a request.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from kubechronicle.api.cel import CompileError, Environment, base_environment
+from kubechronicle.api.cel.library import json_patch
+from kubechronicle.api.cel.library.authorization import AUTHORIZER, RESOURCE_CHECK
+from kubechronicle.api.cel.types import (
+    ANY,
+    BOOL,
+    DYN,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    Field,
+    Type,
+    list_of,
+    map_of,
+    object_type,
+)
+
+_STRINGS: Final = list_of(STRING)
+_TEXTS: Final = map_of(STRING, STRING)
+
+GROUP_VERSION_KIND: Final = object_type(
+    "kubernetes.GroupVersionKind", {"group": STRING, "version": STRING, "kind": STRING}
+)
+GROUP_VERSION_RESOURCE: Final = object_type(
+    "kubernetes.GroupVersionResource", {"group": STRING, "version": STRING, "resource": STRING}
+)
+USER_INFO: Final = object_type(
+    "kubernetes.UserInfo",
+    {"username": STRING, "uid": STRING, "groups": _STRINGS, "extra": map_of(STRING, _STRINGS)},
+)
+REQUEST: Final = object_type(
+    "kubernetes.AdmissionRequest",
+    {
+        "kind": GROUP_VERSION_KIND,
+        "resource": GROUP_VERSION_RESOURCE,
+        "subResource": STRING,
+        "requestKind": GROUP_VERSION_KIND,
+        "requestResource": GROUP_VERSION_RESOURCE,
+        "requestSubResource": STRING,
+        "name": STRING,
+        "namespace": STRING,
+        "operation": STRING,
+        "userInfo": USER_INFO,
+        "dryRun": BOOL,
+        "options": DYN,
+    },
+)
+NAMESPACE: Final = object_type(
+    "kubernetes.Namespace",
+    {
+        "metadata": object_type(
+            "kubernetes.NamespaceMetadata",
+            {
+                "name": STRING,
+                "generateName": STRING,
+                "namespace": STRING,
+                "labels": _TEXTS,
+                "annotations": _TEXTS,
+                "UID": STRING,
+                "creationTimestamp": TIMESTAMP,
+                "deletionGracePeriodSeconds": INT,
+                "deletionTimestamp": TIMESTAMP,
+                "generation": INT,
+                "resourceVersion": STRING,
+                "finalizers": _STRINGS,
+            },
+        ),
+        "spec": object_type("kubernetes.NamespaceSpec", {"finalizers": _STRINGS}),
+        "status": object_type(
+            "kubernetes.NamespaceStatus",
+            {
+                "conditions": list_of(
+                    object_type(
+                        "kubernetes.NamespaceCondition",
+                        {
+                            "status": STRING,
+                            "type": STRING,
+                            "lastTransitionTime": TIMESTAMP,
+                            "message": STRING,
+                            "reason": STRING,
+                        },
+                    )
+                ),
+                "phase": STRING,
+            },
+        ),
+    },
+)
+VARIABLES: Final = "kubernetes.variables"
+
+
+class _AnyField(Mapping[str, Type | Field]):
+    """Fields of every name, of a dynamic type."""
+
+    def __getitem__(self, name: str) -> Type | Field:
+        return DYN
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class _ObjectTypes(Mapping[str, Type]):
+    """``Object``, ``Object.spec`` and so on: what a mutation may construct without anybody knowing a schema."""
+
+    def __getitem__(self, name: str) -> Type:
+        if name == "Object" or name.startswith("Object."):
+            return object_type(name, _AnyField())
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("Object",))
+
+    def __len__(self) -> int:
+        return 1
+
+
+OBJECT: Final = object_type("Object", _AnyField())
+OBJECT_TYPES: Final = _ObjectTypes()
+
+
+class Offer(NamedTuple):
+    """What is there besides object, oldObject, namespaceObject and request: parameters of the policy, an authorizer,
+    types of patches."""
+
+    params: bool = False
+    authorizer: bool = True
+    patches: bool = False
+
+
+@functools.cache
+def environment(offer: Offer) -> Environment:
+    """Return the environment of admission's expressions."""
+    variables = {"object": DYN, "oldObject": DYN, "namespaceObject": NAMESPACE, "request": REQUEST}
+    if offer.params:
+        variables["params"] = DYN
+    if offer.authorizer:
+        variables |= {"authorizer": AUTHORIZER, "authorizer.requestResource": RESOURCE_CHECK}
+    if offer.patches:
+        return base_environment().extend(variables=variables, libraries=(json_patch.LIBRARY,), types=OBJECT_TYPES)
+    return base_environment().extend(variables=variables)
+
+
+CONDITION: Final = (BOOL,)
+MESSAGE: Final = (STRING,)
+ANNOTATION: Final = (STRING, NULL)
+VARIABLE: Final = (ANY, DYN)
+APPLY_CONFIGURATION: Final = (OBJECT,)
+JSON_PATCHES: Final = (list_of(json_patch.JSON_PATCH),)
+"""What expressions must evaluate to, by what they are for."""
+
+
+class Composition:
+    """The expressions of one policy: later ones may name the variables declared before them."""
+
+    def __init__(self, composed: bool) -> None:
+        """``composed``: the policy has variables, so there is something called ``variables`` from the start on."""
+        self._variables: dict[str, Type] | None = {} if composed else None
+
+    def problem(self, expression: str, wanted: tuple[Type, ...], offer: Offer) -> str:
+        """Return why the expression cannot be kept, empty if it can."""
+        return self._compile(expression, wanted, offer)[0]
+
+    def declare(self, name: str, expression: str, offer: Offer) -> str:
+        """Let expressions from now on name a variable; return why its expression cannot be kept, empty if it can."""
+        problem, kind = self._compile(expression, VARIABLE, offer)
+        if self._variables is not None:
+            self._variables[name] = _as_variable(kind)
+        return problem
+
+    def _compile(self, expression: str, wanted: tuple[Type, ...], offer: Offer) -> tuple[str, Type]:
+        scope = environment(offer)
+        if self._variables is not None:
+            scope = scope.extend(variables={"variables": object_type(VARIABLES, dict(self._variables))})
+        return check(expression, scope, wanted)
+
+
+def check(expression: str, scope: Environment, wanted: tuple[Type, ...]) -> tuple[str, Type]:
+    """Return (why the expression cannot be kept, its type). ANY among the wanted types takes every type."""
+    try:
+        found = scope.compile(expression).result_type
+    except CompileError as problem:
+        return f"compilation failed: {problem}", DYN
+    if ANY in wanted or found in wanted:
+        return "", found
+    if len(wanted) == 1:
+        return f"must evaluate to {type_text(wanted[0])} but got {type_text(found)}", found
+    listed = " ".join(map(type_text, wanted))
+    return f"must evaluate to one of [{listed}] but got {type_text(found)}", found
+
+
+def type_text(of: Type) -> str:
+    """Return a type by its name at run time, as answers name it: ``list(string)``, ``google.protobuf.Timestamp``."""
+    if not of.parameters:
+        return of.name
+    return f"{of.name}({', '.join(map(type_text, of.parameters))})"
+
+
+_PLAIN: Final = frozenset(("any", "bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"))
+
+
+def _as_variable(of: Type) -> Type:
+    """The type a variable has for those who name it: objects and what is opaque are dynamic to them."""
+    if of.kind in _PLAIN:
+        return of
+    if of.kind in ("list", "map"):
+        return of.with_parameters(tuple(map(_as_variable, of.parameters)))
+    return DYN

@@ -1,0 +1,112 @@
+"""Expressions that select devices: ``device.attributes["gpu.example.com"].memory``… (KEP-4381, dynamic resource
+allocation).
+
+Source: k8s.io/dynamic-resource-allocation/cel. An attribute named without a domain is of the driver's domain; of
+a domain no attribute is of there is an empty map.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.cel import CompileError, Environment, Program, base_environment
+from kubechronicle.api.cel.admission import type_text
+from kubechronicle.api.cel.ast import Comprehension, Ident, ListNode, Literal, Node
+from kubechronicle.api.cel.declarations import Library
+from kubechronicle.api.cel.library import amounts, semantic_version
+from kubechronicle.api.cel.library.amounts import QUANTITY
+from kubechronicle.api.cel.macros import UNUSED, Macro, MacroError
+from kubechronicle.api.cel.types import ANY, BOOL, STRING, Type, map_of, object_type
+
+MAX_COST: Final = 1_000_000
+"""What evaluating a selector for one device may cost (resource.k8s.io: CELSelectorExpressionMaxCost)."""
+
+DEVICE: Final = object_type(
+    "kubernetes.DRADevice",
+    {
+        "driver": STRING,
+        "allowMultipleAllocations": BOOL,
+        "attributes": map_of(STRING, map_of(STRING, ANY)),
+        "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+    },
+)
+
+
+def _bind(at: int, target: Node | None, arguments: Sequence[Node]) -> Node | None:
+    """``cel.bind(name, value, expression)``: the expression, in which a name stands for a value."""
+    if not isinstance(target, Ident) or target.name != "cel":
+        return None
+    name, value, expression = arguments
+    if not isinstance(name, Ident):
+        raise MacroError(name.offset, "cel.bind() variable names must be simple identifiers")
+    unused = Literal(at, False)
+    return Comprehension(at, ListNode(at, []), UNUSED, name.name, value, unused, Ident(at, name.name), expression)
+
+
+BINDINGS: Final = Library("cel.lib.ext.cel.bindings", 0, (), macros=(Macro("bind", 3, True, _bind),))
+
+
+@functools.cache
+def environment() -> Environment:
+    """Return the environment of selectors."""
+    return base_environment().extend(variables={"device": DEVICE}, libraries=(BINDINGS,))
+
+
+@functools.lru_cache(maxsize=1024)
+def problem(expression: str) -> str:
+    """Return why a selector cannot be kept, empty if it can."""
+    try:
+        found: Type = environment().compile(expression).result_type
+    except CompileError as error:
+        return f"compilation failed: {error}"
+    if found in (BOOL, ANY):
+        return ""
+    return f"must evaluate to bool or the unknown type, not {type_text(found)}"
+
+
+class _Domains(dict[str, Any]):
+    """What is there by domain; of any other domain there is nothing."""
+
+    def __missing__(self, domain: str) -> dict[str, Any]:
+        return {}
+
+    def __contains__(self, domain: object) -> bool:
+        return isinstance(domain, str)
+
+
+def device_value(driver: str, device: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of the variable ``device`` for a device of a ResourceSlice.
+
+    QuantityError or VersionError if an attribute is not what it says it is."""
+    attributes, capacity = _Domains(), _Domains()
+    for name, attribute in (device.get("attributes") or {}).items():
+        domain, own = _split(name, driver)
+        attributes.setdefault(domain, {})[own] = _attribute(attribute)
+    for name, given in (device.get("capacity") or {}).items():
+        domain, own = _split(name, driver)
+        capacity.setdefault(domain, {})[own] = amounts.parse(given.get("value", "0"))
+    return {
+        "driver": driver,
+        "allowMultipleAllocations": bool(device.get("allowMultipleAllocations")),
+        "attributes": attributes,
+        "capacity": capacity,
+    }
+
+
+def _split(name: str, driver: str) -> tuple[str, str]:
+    domain, slash, own = name.partition("/")
+    return (domain, own) if slash else (driver, name)
+
+
+def _attribute(attribute: Mapping[str, Any]) -> Any:
+    version = attribute.get("version")
+    if version is not None:
+        return semantic_version.parse(version)
+    return next((attribute[kind] for kind in ("int", "bool", "string") if kind in attribute), None)
+
+
+def matches(program: Program, driver: str, device: Mapping[str, Any]) -> bool:
+    """Return whether a device is selected. EvaluationError if that cannot be said."""
+    return program.evaluate({"device": device_value(driver, device)}, budget=MAX_COST) is True
