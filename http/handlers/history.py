@@ -36,11 +36,16 @@ SLOWEST, FASTEST = 1e-3, 1e6
 
 async def resources_for(resources: Resources, request: Request, context: Context) -> Resources:
     """What a request of history is answered from: the reads of its moment, which is found out for ``context.at``.
-    StatusError 400 and 410 for a moment there is not, 405 for what is no look at the past."""
+    StatusError 400 and 410 for a moment there is not, 405 for what is no look at the past.
+
+    Documents are answered at any moment, also at one there is not: what is served does not depend on it, and clients
+    ask for them first but show no message with their refusal, as they do with that of the objects."""
     info, query = context.info, context.query
     if _is_review(resources, request.method, info):
         return resources
     _check_readable(request, context)
+    if not info.is_resource:
+        return resources
     last = (await _moment(resources, query.get("until"))).revision if query.get("until") else None
     context.at = moment = await _moment(resources, context.moment)
     reads = PastReads(resources.store.reads, moment, until=last, speed=_speed(query.get("speed")))
@@ -65,7 +70,8 @@ def _check_readable(request: Request, context: Context) -> None:
     if request.method not in READING:
         raise _not_allowed(
             f"history is read-only: this is the cluster as it was ({context.moment}). To bring an object back, read it "
-            "here (kubectl get … -o yaml) and apply it to the server itself, without /history/at/… in its URL"
+            "here (kubectl get … -o yaml), take out its uid and resourceVersion, and apply it to the server itself, "
+            "without /history/at/… in its URL"
         )
 
 

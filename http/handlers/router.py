@@ -28,7 +28,7 @@ def router(
                 return await handle(these, request, context)
             return page_not_found()
         answer = None
-        if these is resources:
+        if not context.moment:
             answer = health.answer(request, context)
             if answer is None and request.path == "/metrics" and request.method == "GET":
                 answer = Response(200, [("content-type", CONTENT_TYPE)], metrics.exposition())
