@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-# Files whose tests take longest, each a minute or more; then their folder, which the rest follows.
-LONGEST = ("test_informers.py", "test_crash.py", "test_replicas.py")
+# Files whose tests take longest, each a minute or more, and first of all the one that mostly waits; then their folder,
+# which the rest follows.
+LONGEST = ("test_access.py", "test_informers.py", "test_crash.py", "test_replicas.py")
 
 
 def _rank(item: pytest.Item) -> int:

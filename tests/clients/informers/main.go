@@ -2,10 +2,12 @@
 //
 //	informers write    several writers create, change and delete objects of many kinds, and keep account of every answer
 //	informers follow   shared informers over many kinds, and a plain watch on every served resource, until told to finish
+//	informers whoami   who the user of each kubeconfig is
+//	informers inform   one informer whose credential is changed on disk meanwhile
 //
-// Both print one JSON document a line on stdout: {"event":"ready"|"progress"|"report", ...}; `follow` finishes when its
-// stdin ends. The tests run writers and followers side by side, disturb the server meanwhile, and compare the reports.
-// Whether informers use WatchList is client-go's own switch: KUBE_FEATURE_WatchListClient=true or false.
+// All print one JSON document a line on stdout: {"event":"ready"|"progress"|"report", ...}; `follow` and `inform` finish
+// when their stdin ends. The tests run writers and followers side by side, disturb the server meanwhile, and compare
+// the reports. Whether informers use WatchList is client-go's own switch: KUBE_FEATURE_WatchListClient=true or false.
 package main
 
 import (
@@ -23,9 +25,11 @@ import (
 func main() {
 	klog.LogToStderr(true)
 	if len(os.Args) < 2 {
-		fatal(fmt.Errorf("usage: informers write|follow [flags]"))
+		fatal(fmt.Errorf("usage: informers write|follow|whoami|inform [flags]"))
 	}
-	commands := map[string]func([]string) error{"write": writeCommand, "follow": followCommand}
+	commands := map[string]func([]string) error{
+		"write": writeCommand, "follow": followCommand, "whoami": whoamiCommand, "inform": informCommand,
+	}
 	command, known := commands[os.Args[1]]
 	if !known {
 		fatal(fmt.Errorf("no such command: %s", os.Args[1]))
