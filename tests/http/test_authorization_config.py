@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import yaml
 from in_process import JOE, InProcess, open_server
 from trio.testing import MockClock
 
+from kubechronicle.http.authorization.abac import parse_policies
 from kubechronicle.http.authorization.configuration import (
     AuthorizerConfiguration,
     ConfigurationError,
@@ -226,6 +229,18 @@ def test_flags_make_a_plan(tmp_path: Path) -> None:
     assert plan.policies is not None
     assert [policy.user for policy in plan.policies] == ["bob"]
     assert (plan.file, plan.content) == (file, file.read_bytes())
+
+
+def test_the_examples_of_the_documentation(tmp_path: Path, kubeconfig: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "authorization.md").read_text()
+    blocks = [textwrap.dedent(each) for each in re.findall(r"(?:^    .*\n)+(?:\n(?:^    .*\n)+)*", page, re.MULTILINE)]
+    file = tmp_path / "file"
+    file.write_text(re.sub(r"/etc/.*kubeconfig", kubeconfig, next(each for each in blocks if "authorizers:" in each)))
+    found = load(file.read_bytes())
+    assert [each.type for each in found] == ["Webhook", "Node", "RBAC", "Webhook"]
+    assert [each.webhook is not None and len(each.webhook.conditions) for each in found] == [3, False, False, 0]
+    policies = parse_policies(next(each for each in blocks if '"Policy"' in each).encode(), "policies")
+    assert [policy.user or policy.group for policy in policies] == ["alice", "auditors", *["system:authenticated"] * 2]
 
 
 # -- when it changes --------------------------------------------------------------------------------------------------
