@@ -46,7 +46,7 @@ def _certain(of: Type) -> bool:
 _Candidate = tuple[Sequence[Callable[[Any], bool] | None], Overload]
 
 
-def _dispatch(name: str, candidates: Sequence[_Candidate], is_operator: bool) -> Callable[[Sequence[Any]], Overload]:
+def _dispatch(name: str, candidates: Sequence[_Candidate]) -> Callable[[Sequence[Any]], Overload]:
     def choose(values: Sequence[Any]) -> Overload:
         for guards, overload in candidates:
             for guard, value in zip(guards, values, strict=True):
@@ -54,11 +54,39 @@ def _dispatch(name: str, candidates: Sequence[_Candidate], is_operator: bool) ->
                     break
             else:
                 return overload
-        if is_operator:
-            raise no_such_overload()
-        raise no_such_overload(name, *map(type_name, values))
+        raise _refused(name, values)
 
     return choose
+
+
+_RECEIVERS: Final = frozenset({"string", "google.protobuf.Timestamp", "google.protobuf.Duration"})
+_ADDED: Final = frozenset({"bytes", "double", "int", "list", "uint", *_RECEIVERS})
+_COMPARED: Final = frozenset({"bool", "bytes", "double", "int", "uint", *_RECEIVERS})
+_COUNTED: Final = frozenset({"double", "int", "uint", *_RECEIVERS})
+_ABLE: Final[dict[str, frozenset[str]]] = {
+    "_+_": _ADDED,
+    "_-_": _COUNTED,
+    "_*_": _COUNTED,
+    "_/_": _COUNTED,
+    "_%_": _COUNTED - {"double"},
+    "-_": _COUNTED | {"bool"},
+    **dict.fromkeys(COMPARISONS, _COMPARED),
+    "size": frozenset({"bytes", "list", "map", *_RECEIVERS}),
+    "matches": _RECEIVERS,
+}
+"""The types whose values know an operation, though perhaps not with what else is given: the error differs."""
+_UNNAMED: Final = frozenset({"!_", "@in", "contains", "startsWith", "endsWith"})
+
+
+def _refused(name: str, values: Sequence[Any]) -> EvaluationError:
+    """The error for values that no overload takes, in cel-go's three forms."""
+    kinds = [type_name(value) for value in values]
+    able = _ABLE.get(name)
+    if name in _UNNAMED or (able is not None and kinds[0] in able):
+        return no_such_overload()
+    if able is not None:
+        return EvaluationError(f"no such overload: {name}")
+    return no_such_overload(name, *kinds)
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
@@ -127,7 +155,7 @@ def _costed(function: Callable[..., Any], cost: RuntimeCost, runs: Sequence[Clos
 def _dynamic(node: ast.Call, overloads: Sequence[Overload], args: list[Code]) -> Code:
     """A call that finds its overload by the values."""
     candidates = [([_guard(declared) for declared in overload.args], overload) for overload in overloads]
-    choose = _dispatch(node.function, candidates, node.function in _OPERATORS)
+    choose = _dispatch(node.function, candidates)
     runs = [argument.run for argument in args]
     single = len(overloads) == 1  # cel-go charges by the overload only if the checker knew it
     cost_of = overloads[0].cost if single else None
@@ -141,9 +169,6 @@ def _dynamic(node: ast.Call, overloads: Sequence[Overload], args: list[Code]) ->
         return result
 
     return Code(run, sum(argument.cost for argument in args))
-
-
-_OPERATORS: Final = frozenset({"_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", *COMPARISONS, "@in"})
 
 
 # -- what needs no dispatch -------------------------------------------------------------------------------------------

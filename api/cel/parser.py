@@ -5,7 +5,7 @@ A precedence parser for cel-go's grammar. Errors: see token_stream.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kubechronicle.api.cel import lexer, literals
@@ -69,33 +69,32 @@ class _Parser(TokenStream):
         super().__init__(source, issues)
         self._macros = macros
         self._escaped_names = escaped_names
+        self._readers: dict[str, Callable[[], Node]] = {
+            **dict.fromkeys((IDENTIFIER, "."), self._named),
+            **dict.fromkeys((*LITERALS, "-"), self._literal),
+            **dict.fromkeys(CONSTANTS, self._constant),
+            "(": self._nested,
+            "[": self._list,
+            "{": self._map,
+        }
+        """What reads the value that begins with a kind of token."""
 
     def whole(self) -> Node:
-        tree = self._expression()
+        tree = self._binary(-1)
         self.match(lexer.EOF)
         return tree
 
     # -- rules --------------------------------------------------------------------------------------------------------
 
-    def _expression(self) -> Node:
-        """conditionalOr ('?' conditionalOr ':' expr)?"""
-        self.enter("expr")
-        tree = self._binary(0)
-        if self.token.kind == "?":
-            operator = self.advance()
-            self.closers.append(":")
-            first = self._binary(0)
-            self.closers.pop()
-            self.match(":")
-            second = self._expression()
-            tree = self._call(operator.offset, "_?_:_", [tree, first, second])
-        self.depths["expr"] -= 1
-        return tree
-
     def _binary(self, level: int) -> Node:
-        """Operators that bind at least as tightly as ``level``: 0 ||, 1 &&, 2 relations, 3 sums, 4 products, 5 none."""
+        """Operators that bind at least as tightly as ``level``: -1 ?:, 0 ||, 1 &&, 2 relations, 3 sums, 4 products.
+
+        One function for all, and few beneath it: Python counts frames, and expressions may be deep.
+        """
         depths = self.depths
         before = depths["relation"], depths["calc"]
+        if level < 0:
+            self.enter("expr")
         if level <= 2:
             self.enter("relation")
         if level <= 4:
@@ -119,9 +118,21 @@ class _Parser(TokenStream):
         depths["relation"], depths["calc"] = before
         if level <= 1 and self.token.kind == "&&":
             tree = self._logic("&&", tree, 2)
-        if level == 0 and self.token.kind == "||":
+        if level <= 0 and self.token.kind == "||":
             tree = self._logic("||", tree, 1)
+        if level < 0:
+            if self.token.kind == "?":
+                tree = self._conditional(tree)
+            depths["expr"] -= 1
         return tree
+
+    def _conditional(self, condition: Node) -> Node:
+        operator = self.advance()
+        self.closers.append(":")
+        first = self._binary(0)
+        self.closers.pop()
+        self.match(":")
+        return self._call(operator.offset, "_?_:_", [condition, first, self._binary(-1)])
 
     def _logic(self, kind: str, first: Node, level: int) -> Node:
         terms = [first]
@@ -133,26 +144,25 @@ class _Parser(TokenStream):
 
     def _operand(self) -> Node:
         """unary, member and primary: a chain of selections, calls and indexes behind a value."""
-        token = self.token
-        if token.kind in ("!", "-") and not (token.kind == "-" and self.peek().kind in NUMBERS):
-            times = 0
-            while self.token.kind == token.kind:
+        self.need_operand(unary=True)
+        first = self.token
+        times = 0
+        if first.kind == "!" or (first.kind == "-" and self.peek().kind not in NUMBERS):
+            while self.token.kind == first.kind:
                 self.advance()
                 times += 1
-            operand = self._members(self._primary())
-            if times % 2 == 0:
-                return operand
-            return self._call(token.offset, "!_" if token.kind == "!" else "-_", [operand])
-        return self._members(self._primary())
-
-    def _members(self, tree: Node) -> Node:
+            self.need_operand(unary=False)
+        reader = self._readers.get(self.token.kind)
+        tree = Literal(self.token.offset, None) if reader is None else reader()
         depth = self.depths["member"]
         while self.token.kind in (".", "["):
             self.enter("member")
             operator = self.advance()
             tree = self._selection(operator, tree) if operator.kind == "." else self._index(operator, tree)
         self.depths["member"] = depth
-        return tree
+        if times % 2 == 0:
+            return tree
+        return self._call(first.offset, "!_" if first.kind == "!" else "-_", [tree])
 
     def _selection(self, dot: Token, operand: Node) -> Node:
         optional = self.token.kind == "?"
@@ -173,34 +183,31 @@ class _Parser(TokenStream):
         optional = self.token.kind == "?"
         if optional:
             self.advance()
-        index = self._within("]")
+        self.closers.append("]")
+        index = self._binary(-1)
+        self.closers.pop()
+        self.match("]")
         return self._call(bracket.offset, "_[?_]" if optional else "_[_]", [operand, index])
 
-    def _primary(self) -> Node:
-        self.need_operand()
-        token = self.token
-        kind = token.kind
-        if kind == IDENTIFIER or kind == ".":
-            return self._named()
-        if kind in LITERALS or kind == "-":
-            return self._literal()
-        if kind in CONSTANTS:
-            self.advance()
-            return Literal(token.offset, CONSTANTS[kind])
-        if kind == "(":
-            self.advance()
-            return self._within(")")
-        if kind == "[":
-            return self._list()
-        if kind == "{":
-            return self._map()
-        return Literal(token.offset, None)  # an error, reported already
+    def _constant(self) -> Node:
+        token = self.advance()
+        return Literal(token.offset, CONSTANTS[token.kind])
+
+    def _nested(self) -> Node:
+        self.advance()
+        self.closers.append(")")
+        tree = self._binary(-1)
+        self.closers.pop()
+        self.match(")")
+        return tree
 
     def _literal(self) -> Node:
         token = self.advance()
         text = token.text
         kind = token.kind
         if kind == "-":
+            if self.token.kind not in NUMBERS:
+                return Literal(token.offset, None)  # an error, reported already
             number = self.advance()
             kind, text = number.kind, "-" + number.text
         try:
@@ -257,7 +264,7 @@ class _Parser(TokenStream):
             self.advance()
             colon = self.token
             self.match(":")
-            entries.append(Entry(colon.offset, self._name(field), self._expression(), optional))
+            entries.append(Entry(colon.offset, self._name(field), self._binary(-1), optional))
             if not self._comma("}"):
                 break
         self.closers.pop()
@@ -274,7 +281,7 @@ class _Parser(TokenStream):
             if self.token.kind == "?":
                 self.advance()
                 optional.add(len(elements))
-            elements.append(self._expression())
+            elements.append(self._binary(-1))
             if not self._comma("]"):
                 break
         self.closers.pop()
@@ -290,10 +297,10 @@ class _Parser(TokenStream):
             optional = self.token.kind == "?"
             if optional:
                 self.advance()
-            key = self._expression()
+            key = self._binary(-1)
             colon = self.token
             self.match(":")
-            entries.append(Entry(colon.offset, key, self._expression(), optional))
+            entries.append(Entry(colon.offset, key, self._binary(-1), optional))
             if not self._comma("}"):
                 break
         self.closers.pop()
@@ -319,20 +326,13 @@ class _Parser(TokenStream):
         self.closers.append(")")
         self.sync(OPERAND | {")"})
         if self.token.kind != ")":
-            arguments.append(self._expression())
+            arguments.append(self._binary(-1))
             while self.token.kind == ",":
                 self.advance()
-                arguments.append(self._expression())
+                arguments.append(self._binary(-1))
         self.closers.pop()
         self.match(")")
         return arguments
-
-    def _within(self, closer: str) -> Node:
-        self.closers.append(closer)
-        tree = self._expression()
-        self.closers.pop()
-        self.match(closer)
-        return tree
 
     def _call(self, offset: int, function: str, arguments: list[Node], target: Node | None = None) -> Node:
         macro = self._macros.get((function, len(arguments), target is not None))

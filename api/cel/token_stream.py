@@ -119,12 +119,12 @@ class TokenStream:
         self.mismatch(kinds)
         raise Stop
 
-    def need_operand(self) -> None:
-        """See that a value begins here; else say so, and go on to what may follow one."""
+    def need_operand(self, unary: bool) -> None:
+        """See that a value begins here, perhaps with a sign; else say so, and go on to what may follow one."""
         kind = self.token.kind
-        if kind in OPERAND and kind != "!" and (kind != "-" or self.peek().kind in NUMBERS):
+        if kind in OPERAND and (unary or kind not in ("-", "!") or (kind == "-" and self.peek().kind in NUMBERS)):
             return
-        if self.token.kind != lexer.EOF and self.peek().kind in OPERAND:
+        if kind != lexer.EOF and self.peek().kind in OPERAND:
             self._extraneous(OPERAND)
             return
         self.mismatch(OPERAND)
