@@ -1,0 +1,236 @@
+"""What changed between two states of an object: a JSON patch (RFC 6902), and the same as paths people read.
+
+    {"op": "replace", "path": "/spec/replicas", "value": 5, "old": 3}        spec.replicas
+    {"op": "add", "path": "/spec/containers/1", "value": {"name": "log"}}    spec.containers[name=log]
+    {"op": "remove", "path": "/metadata/labels/a.b~1c", "old": "x"}          metadata.labels[a.b/c]
+
+Applied in their order the operations make the second state of the first. ``old``, what was there, is more than RFC 6902
+asks for; whoever applies a patch ignores it (§4). Items of a list are told apart by the field that names them, where
+all of them have it; items without a name by their place, after what both lists begin and end with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import orjson
+
+Object: TypeAlias = Mapping[str, Any]
+
+# What an item of a list is called by: the first of these that all items of both lists have, each another.
+NAMING: Final = (
+    ("name",),
+    ("type",),
+    ("key",),
+    ("containerPort", "protocol"),
+    ("port", "protocol"),
+    ("containerPort",),
+    ("port",),
+    ("mountPath",),
+    ("devicePath",),
+    ("uid",),
+    ("ip",),
+    ("topologyKey", "whenUnsatisfiable"),
+    ("topologyKey",),
+)
+# Bookkeeping of the server's, which changes with every write: no part of what somebody changed.
+BOOKKEEPING: Final = frozenset({("metadata", "managedFields"), ("metadata", "resourceVersion")})
+# What follows from a change of something else.
+CONSEQUENCES: Final = frozenset({"metadata.generation"})
+
+LONGEST_VALUE: Final = 40
+LONGEST_SUMMARY: Final = 160
+
+_PLAIN: Final = re.compile(r"[A-Za-z_$][-A-Za-z0-9_$]*").fullmatch
+_MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One operation. ``path``: names and places as JSON Pointer counts them when its turn comes; ``field``: for people.
+    ``old`` and ``new`` where there is one."""
+
+    op: Literal["add", "remove", "replace"]
+    path: tuple[str | int, ...]
+    field: str
+    old: Any = None
+    new: Any = None
+
+    def operation(self) -> dict[str, Any]:
+        """As JSON patch has it, with ``old``."""
+        found: dict[str, Any] = {"op": self.op, "path": pointer(self.path)}
+        if self.op != "remove":
+            found["value"] = self.new
+        if self.op != "add":
+            found["old"] = self.old
+        return found
+
+
+def pointer(path: Iterable[str | int]) -> str:
+    """RFC 6901."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def differences(before: Object, after: Object) -> list[Difference]:
+    """What makes ``after`` of ``before``, but for the server's bookkeeping."""
+    return list(_objects(before, after, (), ""))
+
+
+def changed_fields(found: Iterable[Difference]) -> list[str]:
+    """The fields, each once, but for what only follows from a change of another."""
+    return list(dict.fromkeys(one.field for one in found if one.field not in CONSEQUENCES))
+
+
+def is_within(field: str, asked: str) -> bool:
+    """Whether a field is the one asked for, or in it, or holds it. ``asked`` may leave out which item of a list."""
+    field, asked = _undotted(field), _undotted(asked)
+    if "[" not in asked:
+        field = re.sub(r"\[[^\]]*\]", "", field)
+    return field == asked or _begins(field, asked) or _begins(asked, field)
+
+
+def _begins(field: str, start: str) -> bool:
+    return field.startswith(start) and field[len(start) : len(start) + 1] in (".", "[")
+
+
+def _undotted(field: str) -> str:
+    return field.strip().removeprefix(".")
+
+
+def summary(found: Sequence[Difference]) -> str:
+    """One line: the fields with their values, as far as they fit."""
+    parts: list[str] = []
+    length = 0
+    shown = [one for one in found if one.field not in CONSEQUENCES]
+    for position, one in enumerate(shown):
+        part = _words(one)
+        if parts and length + len(part) > LONGEST_SUMMARY:
+            parts.append(f"and {len(shown) - position} more")
+            break
+        parts.append(part)
+        length += len(part) + 2
+    return ", ".join(parts)
+
+
+def _words(one: Difference) -> str:
+    if one.op == "replace":
+        return f"{one.field}: {shown_value(one.old)} → {shown_value(one.new)}"
+    sign, value = ("+", one.new) if one.op == "add" else ("-", one.old)
+    return f"{sign}{one.field}" if isinstance(value, dict | list) else f"{sign}{one.field}: {shown_value(value)}"
+
+
+def shown_value(value: Any) -> str:
+    """A value in few characters."""
+    text = value if isinstance(value, str) and value.isprintable() and value else orjson.dumps(value).decode()
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+# -- comparing --------------------------------------------------------------------------------------------------------
+
+
+def _objects(before: Object, after: Object, path: tuple[str | int, ...], field: str) -> Iterator[Difference]:
+    for name in [*before, *(name for name in after if name not in before)]:
+        here = (*path, name)
+        if here in BOOKKEEPING:
+            continue
+        old, new = before.get(name, _MISSING), after.get(name, _MISSING)
+        yield from _values(old, new, here, _named(field, name))
+
+
+def _values(old: Any, new: Any, path: tuple[str | int, ...], field: str) -> Iterator[Difference]:
+    if old is _MISSING:
+        yield Difference("add", path, field, None, new)
+    elif new is _MISSING:
+        yield Difference("remove", path, field, old)
+    elif isinstance(old, dict) and isinstance(new, dict):
+        yield from _objects(old, new, path, field)
+    elif isinstance(old, list) and isinstance(new, list):
+        yield from _lists(old, new, path, field)
+    elif not same(old, new):
+        yield Difference("replace", path, field, old, new)
+
+
+def same(old: Any, new: Any) -> bool:
+    """Equal as JSON: true is not 1, while 1 is 1.0."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(same(value, new[name]) for name, value in old.items())
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(same, old, new))
+    return isinstance(old, bool) is isinstance(new, bool) and bool(old == new)
+
+
+def _named(field: str, name: str) -> str:
+    if not _PLAIN(name):
+        return f"{field}[{name}]"
+    return f"{field}.{name}" if field else name
+
+
+def _lists(before: list[Any], after: list[Any], path: tuple[str | int, ...], field: str) -> Iterator[Difference]:
+    if same(before, after):
+        return
+    keys = _keys_of(before, after)
+    if keys is None:
+        yield from _unnamed(before, after, path, field)
+        return
+    old_names, new_names = ([_key(item, keys) for item in items] for items in (before, after))
+    kept = [name for name in old_names if name in set(new_names)]
+    if kept != [name for name in new_names if name in set(old_names)]:
+        yield Difference("replace", path, field, before, after)  # in another order
+        return
+    labels = {_key(item, keys): f"{field}{_label(item, keys)}" for item in (*before, *after)}
+    for index in range(len(before) - 1, -1, -1):
+        if old_names[index] not in new_names:
+            yield Difference("remove", (*path, index), labels[old_names[index]], before[index])
+    old_items = dict(zip(old_names, before, strict=True))
+    for index, (name, item) in enumerate(zip(new_names, after, strict=True)):
+        if name not in old_items:
+            yield Difference("add", (*path, index), labels[name], None, item)
+    for index, (name, item) in enumerate(zip(new_names, after, strict=True)):
+        if name in old_items:
+            yield from _values(old_items[name], item, (*path, index), labels[name])
+
+
+def _unnamed(before: list[Any], after: list[Any], path: tuple[str | int, ...], field: str) -> Iterator[Difference]:
+    """By place: what both begin and end with stays; of what is between, as many as there are in both are compared."""
+    shorter = min(len(before), len(after))
+    start = 0
+    while start < shorter and same(before[start], after[start]):
+        start += 1
+    end = 0
+    while end < shorter - start and same(before[-1 - end], after[-1 - end]):
+        end += 1
+    olds, news = before[start : len(before) - end], after[start : len(after) - end]
+    both = min(len(olds), len(news))
+    for index in range(len(olds) - 1, both - 1, -1):
+        yield Difference("remove", (*path, start + index), f"{field}[{start + index}]", olds[index])
+    for index in range(both):
+        yield from _values(olds[index], news[index], (*path, start + index), f"{field}[{start + index}]")
+    for index in range(both, len(news)):
+        yield Difference("add", (*path, start + index), f"{field}[{start + index}]", None, news[index])
+
+
+def _keys_of(before: list[Any], after: list[Any]) -> tuple[str, ...] | None:
+    items = [*before, *after]
+    if not all(isinstance(item, dict) for item in items):
+        return None
+    for keys in NAMING:
+        if all(_names(item, keys) for item in items) and all(
+            len({_key(item, keys) for item in one}) == len(one) for one in (before, after)
+        ):
+            return keys
+    return None
+
+
+def _names(item: Object, keys: tuple[str, ...]) -> bool:
+    return all(isinstance(item.get(key), str | int) and not isinstance(item[key], bool) for key in keys)
+
+
+def _key(item: Object, keys: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(item[key]) for key in keys)
+
+
+def _label(item: Object, keys: tuple[str, ...]) -> str:
+    return "[" + ",".join(f"{key}={item[key]}" for key in keys) + "]"
