@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
 from kubechronicle.api.cel.values import (
@@ -130,6 +130,8 @@ def divide_double(left: float, right: float) -> float:
 
 
 def add_list(left: list[Any] | tuple[Any, ...], right: list[Any] | tuple[Any, ...]) -> list[Any]:
+    if type(left) is not list and hasattr(left, "cel_add"):
+        return cast(list[Any], left.cel_add(right))
     return [*left, *right]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.cel import ast
-from kubechronicle.api.cel.arithmetic import COMPARISONS
+from kubechronicle.api.cel.arithmetic import COMPARISONS, add_list
 from kubechronicle.api.cel.code import Closure, Code, Context, PlansParts, check_budget, constant
 from kubechronicle.api.cel.costs import actual_size, traversal
 from kubechronicle.api.cel.declarations import Overload, RuntimeCost
@@ -253,7 +253,7 @@ def _add(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Cod
             first, second = left(c), right(c)
             if len(first) + len(second) > MAX_ITEMS:
                 raise CostExceeded
-            return [*first, *second]
+            return add_list(first, second)
 
         return Code(join, _fixed(args) + 1)
     return None

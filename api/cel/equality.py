@@ -26,6 +26,8 @@ def equal(left: Any, right: Any) -> bool:
             return float(left) == float(right)
         return left == right
     if isinstance(left, (list, tuple)):
+        if kind is not list and hasattr(left, "cel_equal"):
+            return isinstance(right, (list, tuple)) and bool(left.cel_equal(right))
         return isinstance(right, (list, tuple)) and _equal_lists(left, right)
     if isinstance(left, dict):
         return isinstance(right, dict) and _equal_maps(left, right)

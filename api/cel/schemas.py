@@ -53,8 +53,6 @@ _RESOURCE: Final[Mapping[str, Schema]] = {
     "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
 }
 """What every resource has, whatever its schema says."""
-_SCALARS: Final = {"string": STRING, "boolean": BOOL, "integer": INT, "number": DOUBLE}
-_FORMATS: Final = {"byte": BYTES, "date": TIMESTAMP, "date-time": TIMESTAMP, "duration": DURATION}
 
 
 def object_type_of(schema: Schema, name: str, *, resource: bool = False) -> Type | None:
@@ -70,7 +68,7 @@ def object_type_of(schema: Schema, name: str, *, resource: bool = False) -> Type
     if kind == "array":
         items = schema.get("items")
         element = object_type_of(items, f"{name}.@idx", resource=_is_embedded(items)) if items else None
-        return None if element is None else list_of(element)
+        return None if element is None else _list_type(element, schema)
     if kind == "object":
         values = schema.get("additionalProperties")
         if isinstance(values, Mapping):
@@ -80,6 +78,17 @@ def object_type_of(schema: Schema, name: str, *, resource: bool = False) -> Type
     if kind == "string":
         return _FORMATS.get(schema.get("format", ""), STRING)
     return _SCALARS.get(kind or "")
+
+
+def _list_type(element: Type, schema: Schema) -> Type:
+    kind = schema.get("x-kubernetes-list-type")
+    if kind not in (built_in.SET, built_in.MAP):
+        return list_of(element)
+    return _keyed(element, tuple(schema.get("x-kubernetes-list-map-keys") or ()) if kind == built_in.MAP else ())
+
+
+def _keyed(element: Type, keys: tuple[str, ...]) -> Type:
+    return list_of(element).reading(lambda data: KeyedList(data, keys) if type(data) is list else data)
 
 
 def _is_int_or_string(schema: Schema) -> bool:
@@ -112,26 +121,14 @@ def _fields(schema: Schema, name: str) -> dict[str, Type | Field]:
 
 # -- built-in kinds ---------------------------------------------------------------------------------------------------
 
-_KINDS: Final = {
-    "string": STRING,
-    "boolean": BOOL,
-    "int32": INT,
-    "int64": INT,
-    "number": DOUBLE,
-    "bytes": BYTES,
-    "time": TIMESTAMP,
-    "microtime": TIMESTAMP,
-    "quantity": STRING,
-    "intorstring": DYN,
-}
-
 
 def built_in_type(of: built_in.Type, name: str) -> Type:
     """Return the CEL type of a built-in kind's type."""
     if isinstance(of, built_in.Scalar):
         return _KINDS[of.kind]
     if isinstance(of, built_in.ListType):
-        return list_of(built_in_type(of.item, f"{name}.@idx"))
+        element = built_in_type(of.item, f"{name}.@idx")
+        return list_of(element) if of.list_type == built_in.ATOMIC else _keyed(element, of.keys)
     if isinstance(of, built_in.MapType):
         return map_of(STRING, built_in_type(of.value, f"{name}.@elem"))
     if isinstance(of, built_in.ObjectType):
@@ -152,92 +149,77 @@ def _built_in_fields(of: built_in.ObjectType, name: str) -> dict[str, Type | Fie
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def converter(schema: Schema) -> Convert | None:
-    """Return what makes a value of JSON one of CEL; None if it may be taken as it is.
-
-    The converter raises EvaluationError for a value that is not what the schema says."""
-    if _is_int_or_string(schema):
-        return None
-    kind = schema.get("type")
-    made = _MAKERS.get(kind or "", _unchanged)(schema)
-    if made is None or not schema.get("nullable"):
-        return made
-    convert = made
-    return lambda value: None if value is None else convert(value)
+def value_of(data: Any, of: Type) -> Any:
+    """Return the CEL value of data of that type: what a variable of it holds. What is below is read when it is used."""
+    return data if of.read is None else of.read(data)
 
 
-def _unchanged(schema: Schema) -> Convert | None:
-    return None
-
-
-def _text_converter(schema: Schema) -> Convert | None:
-    return _READERS.get(schema.get("format", ""))
-
-
-def _number_converter(schema: Schema) -> Convert | None:
-    return float
-
-
-def _list_converter(schema: Schema) -> Convert | None:
-    items, list_type = schema.get("items") or {}, schema.get("x-kubernetes-list-type")
-    convert = converter(items)
-    keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
-    if list_type == "map":
-        return lambda value: KeyedList(value if convert is None else [convert(each) for each in value], keys)
-    if list_type == "set":
-        return lambda value: KeyedList(value if convert is None else [convert(each) for each in value])
-    return None if convert is None else lambda value: [convert(each) for each in value]
-
-
-def _object_converter(schema: Schema) -> Convert | None:
-    values = schema.get("additionalProperties")
-    if isinstance(values, Mapping):
-        convert = converter(values)
-        return None if convert is None else lambda value: {name: convert(each) for name, each in value.items()}
+def without_nulls(schema: Schema) -> Convert | None:
+    """Return what leaves out the properties that are null, which are as good as absent; None if none may be null."""
+    items, values = schema.get("items"), schema.get("additionalProperties")
+    if schema.get("type") == "array" and isinstance(items, Mapping):
+        item = without_nulls(items)
+        return None if item is None else lambda data: data and list(map(item, data))
+    if schema.get("type") == "object" and isinstance(values, Mapping):
+        value = without_nulls(values)
+        return None if value is None else lambda data: data and dict(zip(data, map(value, data.values()), strict=True))
     properties = schema.get("properties") or {}
-    converters = {name: convert for name, each in properties.items() if (convert := converter(each)) is not None}
-    nullable = any(each.get("nullable") for each in properties.values())
-    if not converters and not nullable:
+    below = {name: convert for name, own in properties.items() if (convert := without_nulls(own)) is not None}
+    if not below and not any(own.get("nullable") for own in properties.values()):
         return None
-
-    def convert_object(value: Mapping[str, Any]) -> dict[str, Any]:
-        found = {}
-        for name, each in value.items():
-            if each is None:
-                continue  # what is null is as good as absent
-            own = converters.get(name)
-            found[name] = each if own is None else own(each)
-        return found
-
-    return convert_object
+    return lambda data: data and _without_nulls(data, properties, below)
 
 
-def _bytes(value: str) -> bytes:
+def _without_nulls(data: Mapping[str, Any], properties: Schema, below: Mapping[str, Convert]) -> dict[str, Any]:
+    kept = {}
+    for name, value in data.items():
+        if value is None and name in properties:
+            continue
+        convert = below.get(name)
+        kept[name] = value if convert is None else convert(value)
+    return kept
+
+
+def _bytes(data: Any) -> bytes:
     try:
-        return base64.b64decode(value, validate=True)
-    except binascii.Error as problem:
-        raise EvaluationError(f"Invalid byte formatted string {value}: {problem}") from None
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, TypeError) as problem:
+        raise EvaluationError(f"Invalid byte formatted string {data}: {problem}") from None
 
 
 def _reader(what: str, parse: Callable[[str], Any], suffix: str = "") -> Convert:
-    def read(value: str) -> Any:
-        found = parse(value + suffix)
+    def read(data: Any) -> Any:
+        found = parse(data + suffix) if isinstance(data, str) else data
         if found is None:
-            raise EvaluationError(f"Invalid {what} {value}")
+            raise EvaluationError(f"Invalid {what} {data}")
         return found
 
     return read
 
 
-_READERS: Final[dict[str, Convert]] = {
-    "byte": _bytes,
-    "date": _reader("date formatted string", parse_timestamp, "T00:00:00Z"),
-    "date-time": _reader("date-time formatted string", parse_timestamp),
-    "duration": _reader("duration", parse_duration),
+def _double(data: Any) -> Any:
+    return float(data) if type(data) is int else data
+
+
+_DOUBLE: Final = DOUBLE.reading(_double)
+_SCALARS: Final = {"boolean": BOOL, "integer": INT, "number": _DOUBLE}
+_TIMESTAMP: Final = TIMESTAMP.reading(_reader("date-time formatted string", parse_timestamp))
+_BYTES: Final = BYTES.reading(_bytes)
+_FORMATS: Final = {
+    "byte": _BYTES,
+    "date": TIMESTAMP.reading(_reader("date formatted string", parse_timestamp, "T00:00:00Z")),
+    "date-time": _TIMESTAMP,
+    "duration": DURATION.reading(_reader("duration", parse_duration)),
 }
-_MAKERS: Final[dict[str, Callable[[Schema], Convert | None]]] = {
-    "array": _list_converter,
-    "object": _object_converter,
-    "string": _text_converter,
-    "number": _number_converter,
+_KINDS: Final = {
+    "string": STRING,
+    "boolean": BOOL,
+    "int32": INT,
+    "int64": INT,
+    "number": _DOUBLE,
+    "bytes": _BYTES,
+    "time": _TIMESTAMP,
+    "microtime": _TIMESTAMP,
+    "quantity": STRING,
+    "intorstring": DYN,
 }
