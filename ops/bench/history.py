@@ -1,0 +1,217 @@
+"""``python -m kubechronicle.ops.bench.history``: what a look at the past takes on a long log, and what its index costs.
+
+    python -m kubechronicle.ops.bench.history                                a log of 1,000,000 revisions, made first
+    python -m kubechronicle.ops.bench.history --data-dir D                   kept in D, and used again next time
+    python -m kubechronicle.ops.bench.history --revisions 100000 --objects 10000
+
+Every look is an HTTPS request to a server on that log, at a moment nobody has asked for before unless it says so.
+Beyond its bar in milliseconds, a case is marked. ``--index-cost`` appends to the log instead, in turn with and without
+the index of deletions, and tells Postgres' CPU time per change; take a smaller one for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import json
+import random
+import ssl
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+import trio
+
+from kubechronicle.eventlog.postgres import migrate, open_session
+from kubechronicle.ops.bench import history_cost, history_log
+from kubechronicle.ops.bench.processes import ServerProcess, running
+from kubechronicle.ops.embedded_postgres import embedded_postgres
+
+_FACTS = """
+select h.revision, (select count(*) from kubechronicle.live),
+    (select committed_at from kubechronicle.log order by revision limit 1), h.committed_at,
+    (select sum(pg_table_size(oid)) from pg_class where relname ~ '^log_(long|short)_[0-9]+$')::bigint,
+    (select sum(pg_indexes_size(oid)) from pg_class where relname ~ '^log_(long|short)_[0-9]+$')::bigint
+from kubechronicle.head h
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of the log: revisions, objects that exist, when it begins and ends, bytes of rows and of indexes."""
+
+    revisions: int
+    objects: int
+    begins: datetime
+    ends: datetime
+    row_bytes: int
+    index_bytes: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One look: ``path`` draws a request, ``bar`` is in milliseconds (0: none), ``check`` looks at the answer."""
+
+    title: str
+    bar: float
+    path: Callable[[Facts, random.Random], str]
+    check: Callable[[object], bool] = lambda answer: True
+    table: bool = False
+
+
+def _revision(facts: Facts, choice: random.Random) -> int:
+    """A revision at which every slot has been visited at least once."""
+    return choice.randint(facts.slots, facts.revisions)
+
+
+def _at(path: str, facts: Facts, choice: random.Random) -> str:
+    return f"/history/at/{_revision(facts, choice)}{path.format(namespace=f'team-{choice.randrange(500):03}')}"
+
+
+def _object(facts: Facts, choice: random.Random) -> str:
+    """A node: nodes are the first slots."""
+    return f"/api/v1/nodes/node-{choice.randrange(facts.slots * history_log.KINDS[0].share // 1000):06}"
+
+
+def _at_a_time(facts: Facts, choice: random.Random) -> str:
+    share = _revision(facts, choice) / facts.revisions
+    moment = facts.begins + (facts.ends - facts.begins) * share
+    return f"/history/at/{quote(moment.isoformat())}{_object(facts, choice)}"
+
+
+def _items(count: int) -> Callable[[object], bool]:
+    return lambda answer: isinstance(answer, dict) and len(answer.get("items") or answer.get("rows") or ()) == count
+
+
+DEPLOYMENTS = "/apis/apps/v1/deployments"
+CASES = (
+    Case("get an object at a revision", 5, lambda facts, choice: _at(_object(facts, choice), facts, choice)),
+    Case("get an object at a time", 5, _at_a_time),
+    Case("list 1,000 nodes", 100, partial(_at, "/api/v1/nodes"), _items(1000)),
+    Case("list 1,000 deployments", 100, partial(_at, DEPLOYMENTS), _items(1000)),
+    Case("list 1,000 deployments as a table", 0, partial(_at, DEPLOYMENTS), _items(1000), table=True),
+    Case("list a namespace's pods (100)", 100, partial(_at, "/api/v1/namespaces/{namespace}/pods")),
+    Case("first page of 500 of all pods", 100, partial(_at, "/api/v1/pods?limit=500"), _items(500)),
+    Case("list 1,000 deployments, looked at before", 0, lambda facts, _: f"/history/at/{facts.slots + 1}{DEPLOYMENTS}"),
+    Case("a watch's replay of a day of deployments", 0, lambda facts, choice: _day(facts, choice)),
+)
+
+
+def _day(facts: Facts, choice: random.Random) -> str:
+    days = max((facts.ends - facts.begins).total_seconds() / 86400, 1)
+    first = choice.randint(facts.slots, max(facts.slots, int(facts.revisions * (1 - 1 / days))))
+    last = min(first + int(facts.revisions / days), facts.revisions)
+    return f"/history/at/{first}{DEPLOYMENTS}?watch=1&resourceVersion={first}&until={last}"
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m kubechronicle.ops.bench.history", description="Measure history.")
+    parser.add_argument("--data-dir", type=Path, help="where the log is kept (default: temporary)")
+    parser.add_argument("--revisions", type=int, default=1_000_000)
+    parser.add_argument("--objects", type=int, default=100_000, help="things the revisions are of")
+    parser.add_argument("--days", type=float, default=30.0, help="over how many days they were committed")
+    parser.add_argument("--rounds", type=int, default=50, help="requests of each case (default 50)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--index-cost", action="store_true", help="what the index of deletions costs writes, instead")
+    return parser.parse_args(given)
+
+
+async def prepare(data_dir: Path, options: argparse.Namespace) -> Facts:
+    """The log, filled unless it is already."""
+    async with embedded_postgres(data_dir) as url:
+        await migrate(url)
+        async with open_session(url) as session:
+            if not (await session.fetch("select revision from kubechronicle.head"))[0][0]:
+                await history_log.fill(session, revisions=options.revisions, objects=options.objects, days=options.days)
+            await session.execute("set statement_timeout = 0")
+            await session.execute("vacuum analyze kubechronicle.log")  # as autovacuum does when it comes by
+            found = (await session.fetch(_FACTS))[0]
+    return Facts(*found, options.objects)
+
+
+class Client:
+    """One connection as the administrator."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        pki = server.data_dir / "pki"
+        context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+        context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+        host, _, port = server.url.removeprefix("https://").rpartition(":")
+        self._connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=60)
+
+    def timed(self, path: str, *, table: bool = False) -> tuple[float, bytes]:
+        """Milliseconds, and the whole answer."""
+        kind = "application/json;as=Table;v=v1;g=meta.k8s.io" if table else "application/json"
+        began = time.perf_counter()
+        self._connection.request("GET", path, headers={"Accept": kind})
+        answer = self._connection.getresponse()
+        body = answer.read()
+        took = (time.perf_counter() - began) * 1000
+        if answer.status != 200:
+            raise SystemExit(f"{path}: {answer.status} {body[:300]!r}")
+        return took, body
+
+
+def measure(client: Client, case: Case, facts: Facts, options: argparse.Namespace) -> str:
+    """A row of the report."""
+    choice = random.Random(f"{options.seed} {case.title}")
+    times, size = [], 0
+    for _ in range(options.rounds):
+        path = case.path(facts, choice)
+        took, body = client.timed(path, table=case.table)
+        times.append(took)
+        size = max(size, len(body))
+        if "watch=1" not in path and not case.check(json.loads(body)):
+            raise SystemExit(f"{path}: not what was expected: {body[:200]!r}")
+    ordered = sorted(times)
+    p99 = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
+    median = statistics.median(times)
+    bar = f"{case.bar:.0f} ms" if case.bar else ""
+    missed = " **missed**" if case.bar and median > case.bar else ""
+    figures = f"{times[0]:.1f} ms | {median:.1f} ms{missed} | {p99:.1f} ms"
+    return f"| {case.title} | {figures} | {bar} | {size / 1024:,.0f} KiB |"
+
+
+@contextlib.contextmanager
+def directory(options: argparse.Namespace) -> Iterator[Path]:
+    if options.data_dir is not None:
+        yield options.data_dir.absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="kubechronicle-history-") as made:
+        Path(made).chmod(0o755)  # the embedded Postgres may run as another user
+        yield Path(made) / "data"
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    options = arguments(given)
+    with directory(options) as data_dir:
+        if options.index_cost:
+            print(trio.run(history_cost.report, data_dir, options.revisions, options.objects))
+            return 0
+        facts = trio.run(prepare, data_dir, options)
+        size = (facts.row_bytes + facts.index_bytes) / facts.revisions
+        print(
+            f"A log of {facts.revisions:,} revisions, {facts.objects:,} objects at its end, "
+            f"{size:,.0f} bytes a revision ({facts.index_bytes / facts.revisions:,.0f} of them indexes).\n"
+        )
+        with running(ServerProcess(data_dir, arguments=["--controllers", ""])) as server:
+            print(f"The server was ready after {server.ready_after:.1f} s.\n")
+            print("| look | first | median | p99 | bar | answer |\n|---|---|---|---|---|---|")
+            client = Client(server)
+            client.timed("/api/v1/namespaces")
+            for case in CASES:
+                print(measure(client, case, facts, options), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
