@@ -212,7 +212,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     reads = Reads(log=revision_log, views=views, consistency=consistency, describe=describe)
     outgoing = Outgoing()
     webhooks = WebhookMaker(outgoing)
-    authorization = Authorization(plan.authorization, views, webhooks.webhooks)
+    authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
     state = State(peek=reads.peek, entries=reads.entries, permits=_permits(authorization.chain))
     services = ServiceClaimant(plan.services)
     claimants = (services, AdminAccess(), EscalationCheck(authorization.rbac))
