@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,8 @@ from kubechronicle.api.cel.types import BOOL, DYN, INT, STRING, Type, list_of, m
 _OPERAND = (
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
 )
+_ARGUMENT = _OPERAND.replace("'.'", "')', '.'")
+_NO_RANGE = "cannot be range of a comprehension (must be list, map, or dynamic)"
 _ELEMENT = (
     "{'[', '{', '}', '(', '.', ',', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES"
     ", IDENTIFIER}"
@@ -38,19 +42,46 @@ def environment() -> Environment:
 # expression -> the messages with their places (line:column)
 CASES: list[tuple[str, list[str]]] = [
     # form
-    ("a | b", ["1:3: Syntax error: token recognition error at: '| '", "1:5: Syntax error: extraneous input 'b' expecting <EOF>"]),
-    ("1 + $", ["1:5: Syntax error: token recognition error at: '$'", f"1:6: Syntax error: mismatched input '<EOF>' expecting {_OPERAND}"]),
-    ("1 + +", [f"1:5: Syntax error: mismatched input '+' expecting {_OPERAND}", f"1:6: Syntax error: mismatched input '<EOF>' expecting {_OPERAND}"]),
+    (
+        "a | b",
+        [
+            "1:3: Syntax error: token recognition error at: '| '",
+            "1:5: Syntax error: extraneous input 'b' expecting <EOF>",
+        ],
+    ),
+    (
+        "1 + $",
+        [
+            "1:5: Syntax error: token recognition error at: '$'",
+            f"1:6: Syntax error: mismatched input '<EOF>' expecting {_OPERAND}",
+        ],
+    ),
+    (
+        "1 + +",
+        [
+            f"1:5: Syntax error: mismatched input '+' expecting {_OPERAND}",
+            f"1:6: Syntax error: mismatched input '<EOF>' expecting {_OPERAND}",
+        ],
+    ),
     ("", [f"1:1: Syntax error: mismatched input '<EOF>' expecting {_OPERAND}"]),
-    ("*@a | b", [
-        f"1:1: Syntax error: extraneous input '*' expecting {_OPERAND}",
-        "1:2: Syntax error: token recognition error at: '@'",
-        "1:5: Syntax error: token recognition error at: '| '",
-        "1:7: Syntax error: extraneous input 'b' expecting <EOF>",
-    ]),
+    (
+        "*@a | b",
+        [
+            f"1:1: Syntax error: extraneous input '*' expecting {_OPERAND}",
+            "1:2: Syntax error: token recognition error at: '@'",
+            "1:5: Syntax error: token recognition error at: '| '",
+            "1:7: Syntax error: extraneous input 'b' expecting <EOF>",
+        ],
+    ),
     ("{", [f"1:2: Syntax error: mismatched input '<EOF>' expecting {_ELEMENT}"]),
     ("{a}", ["1:3: Syntax error: mismatched input '}' expecting ':'"]),
-    ("{:a}", [f"1:2: Syntax error: extraneous input ':' expecting {_ELEMENT}", "1:4: Syntax error: mismatched input '}' expecting ':'"]),
+    (
+        "{:a}",
+        [
+            f"1:2: Syntax error: extraneous input ':' expecting {_ELEMENT}",
+            "1:4: Syntax error: mismatched input '}' expecting ':'",
+        ],
+    ),
     ("f(a", ["1:4: Syntax error: missing ')' at '<EOF>'"]),
     ("[1, 2", ["1:6: Syntax error: mismatched input '<EOF>' expecting {']', ','}"]),
     ("o.true == 1", ["1:3: Syntax error: mismatched input 'true' expecting IDENTIFIER"]),
@@ -58,15 +89,27 @@ CASES: list[tuple[str, list[str]]] = [
     ('{"a": 1}."a"', ["1:10: Syntax error: no viable alternative at input '.\"a\"'"]),
     ("TestAllTypes(){}", ["1:15: Syntax error: mismatched input '{' expecting <EOF>"]),
     ("3\n3 +", ["2:1: Syntax error: mismatched input '3' expecting <EOF>"]),
-    ("in", [f"1:1: Syntax error: mismatched input 'in' expecting {_OPERAND}", f"1:3: Syntax error: mismatched input '<EOF>' expecting {_OPERAND}"]),
-    ('"\\xFh"', [
-        "1:1: Syntax error: token recognition error at: '\"\\xFh'",
-        "1:6: Syntax error: token recognition error at: '\"'",
-        f"1:7: Syntax error: mismatched input '<EOF>' expecting {_OPERAND}",
-    ]),
+    (
+        "in",
+        [
+            f"1:1: Syntax error: mismatched input 'in' expecting {_OPERAND}",
+            f"1:3: Syntax error: mismatched input '<EOF>' expecting {_OPERAND}",
+        ],
+    ),
+    (
+        '"\\xFh"',
+        [
+            "1:1: Syntax error: token recognition error at: '\"\\xFh'",
+            "1:6: Syntax error: token recognition error at: '\"'",
+            f"1:7: Syntax error: mismatched input '<EOF>' expecting {_OPERAND}",
+        ],
+    ),
     ("d.`a-b`", ["1:3: unsupported syntax: '`'"]),
     ("while", ["1:1: reserved identifier: while"]),
-    ("[1].map(var, var * 1)", ["1:9: reserved identifier: var", "1:9: argument is not an identifier", "1:14: reserved identifier: var"]),
+    (
+        "[1].map(var, var * 1)",
+        ["1:9: reserved identifier: var", "1:9: argument is not an identifier", "1:14: reserved identifier: var"],
+    ),
     ("0xFFFFFFFFFFFFFFFFF", ["1:1: invalid int literal"]),
     ("9223372036854775808", ["1:1: invalid int literal"]),
     ("0xFFFFFFFFFFFFFFFFFu", ["1:1: invalid uint literal"]),
@@ -82,10 +125,19 @@ CASES: list[tuple[str, list[str]]] = [
     ("optional.of(1).optMap(o.name, 1)", ["1:24: optMap() variable name must be a simple identifier"]),
     # types
     ("foo", ["1:1: undeclared reference to 'foo' (in container '')"]),
-    ("foo == 1 && bar.baz", ["1:1: undeclared reference to 'foo' (in container '')", "1:13: undeclared reference to 'bar' (in container '')"]),
+    (
+        "foo == 1 && bar.baz",
+        [
+            "1:1: undeclared reference to 'foo' (in container '')",
+            "1:13: undeclared reference to 'bar' (in container '')",
+        ],
+    ),
     ("foo(1)", ["1:4: undeclared reference to 'foo' (in container '')"]),
     ("s.foo()", ["1:6: undeclared reference to 'foo' (in container '')"]),
-    ("l.all(x)", ["1:6: undeclared reference to 'all' (in container '')", "1:7: undeclared reference to 'x' (in container '')"]),
+    (
+        "l.all(x)",
+        ["1:6: undeclared reference to 'all' (in container '')", "1:7: undeclared reference to 'x' (in container '')"],
+    ),
     ("l.all(x, y)", ["1:10: undeclared reference to 'y' (in container '')"]),
     ("o.nothing", ["1:2: undefined field 'nothing'"]),
     ("has(o.nothing)", ["1:4: undefined field 'nothing'"]),
@@ -99,11 +151,14 @@ CASES: list[tuple[str, list[str]]] = [
     ("b ? 1 : 'x'", ["1:3: found no matching overload for '_?_:_' applied to '(bool, int, string)'"]),
     ("i && b", ["1:1: expected type 'bool' but found 'int'"]),
     ("l.all(x, x)", ["1:10: expected type 'bool' but found 'int'"]),
-    ("i.all(x, true)", ["1:1: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)"]),
+    ("i.all(x, true)", [f"1:1: expression of type 'int' {_NO_RANGE}"]),
     ("i == null", ["1:3: found no matching overload for '_==_' applied to '(int, null)'"]),
     ("timestamp(0) == 1", ["1:14: found no matching overload for '_==_' applied to '(timestamp, int)'"]),
     ("[1, 'a', 2.0]", ["1:5: expected type 'int' but found 'string'"]),
-    ("{'a': 1, 2: 'b'}", ["1:10: expected type 'string' but found 'int'", "1:13: expected type 'int' but found 'string'"]),
+    (
+        "{'a': 1, 2: 'b'}",
+        ["1:10: expected type 'string' but found 'int'", "1:13: expected type 'int' but found 'string'"],
+    ),
     ("[?1]", ["1:3: expected type 'optional_type(int)' but found 'int'"]),
     ("Nope{a: 1}", ["1:5: undeclared reference to 'Nope' (in container '')"]),
     ("int{a: 1}", ["1:4: 'int' is not a message type"]),
@@ -115,8 +170,14 @@ CASES: list[tuple[str, list[str]]] = [
     ("matches('a', s)", []),
     ("matches('a(', s)", ["1:9: invalid matches argument"]),
     ("s.matches('a(')", ["1:11: invalid matches argument"]),
-    ("l.all(é, true)", ["1:7: Syntax error: token recognition error at: 'é'", f"1:8: Syntax error: extraneous input ',' expecting {{'[', '{{', '(', ')', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}}"]),
-]  # fmt: skip
+    (
+        "l.all(é, true)",
+        [
+            "1:7: Syntax error: token recognition error at: 'é'",
+            f"1:8: Syntax error: extraneous input ',' expecting {_ARGUMENT}",
+        ],
+    ),
+]
 
 
 @pytest.mark.parametrize(("expression", "messages"), CASES)
@@ -216,11 +277,8 @@ def test_mangled_input_gives_an_answer(text: str) -> None:
     """Whatever is written: a program or a CompileError; and the program a value or an EvaluationError."""
     try:
         program = base_environment().extend(variables=VARIABLES).compile(text)
-    except CompileError as error:
-        assert str(error)
+    except CompileError:
         return
     values = {"i": 1, "s": "s", "b": True, "d": {"x": [1]}, "l": [1, 2], "m": {"a": 1}, "o": {"name": "n"}}
-    try:
+    with contextlib.suppress(EvaluationError):
         program.evaluate_with_cost(values)
-    except EvaluationError as error:
-        assert str(error)

@@ -141,7 +141,7 @@ GIVES: list[tuple[str, Any]] = [
     ("'\\x41\\u00e9\\U0001F600\\101'", "Aé😀A"),
     ("b'\\x41\\351é'", b"A\xe9\xc3\xa9"),
     ("r'\\n' + R\"\\x\"", "\\n\\x"),
-    ("'''it's\n\"two\" lines'''", "it's\n\"two\" lines"),
+    ("'''it's\n\"two\" lines'''", 'it\'s\n"two" lines'),
     ('"""a\r\nb"""', "a\nb"),
     ("br'\\n'", b"\\n"),
     ("size('né😀') + 'abc'.size() + size(b'\\xff\\xff') + raw.size()", 10),
