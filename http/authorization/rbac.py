@@ -58,6 +58,7 @@ class RbacAuthorizer:
         # subject -> namespace ("": cluster-wide) -> binding's name and position -> what is bound
         self._bound: defaultdict[tuple[str, str], dict[str, dict[tuple[str, int], Bound]]] = defaultdict(dict)
         self._grants: dict[tuple[str, tuple[str, ...], str], Grants] = {}
+        self._refusals: dict[tuple[str, tuple[str, ...], str], str] = {}
         self._followed = [
             Followed(views[f"clusterroles.{GROUP}"], self._role),
             Followed(views[f"roles.{GROUP}"], self._role),
@@ -141,6 +142,17 @@ class RbacAuthorizer:
         return list(found.values())
 
     def _missing(self, user: User, namespace: str) -> str:
+        """Why it may be that nothing allows it: roles the user is bound to that are not there."""
+        key = (user.name, user.groups, namespace)
+        found = self._refusals.get(key)
+        if found is None:
+            found = self._missing_roles(user, namespace)
+            if len(self._refusals) >= GRANTS_KEPT:
+                self._refusals.clear()
+            self._refusals[key] = found
+        return found
+
+    def _missing_roles(self, user: User, namespace: str) -> str:
         missing = dict.fromkeys(
             _not_found(bound.role) for bound in self._bound_to(user, namespace) if bound.role not in self._roles
         )
@@ -155,6 +167,7 @@ class RbacAuthorizer:
         for followed in self._followed:
             if followed.catch_up():
                 self._grants.clear()
+                self._refusals.clear()
 
     def _role(self, namespace: str, name: str, entry: Entry | None) -> None:
         if entry is None:
