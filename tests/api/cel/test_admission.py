@@ -1,0 +1,140 @@
+"""Expressions of admission and of device selectors: what they may name, and what is said of one that cannot be kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubechronicle.api.cel import devices
+from kubechronicle.api.cel.admission import (
+    ANNOTATION,
+    APPLY_CONFIGURATION,
+    CONDITION,
+    JSON_PATCHES,
+    MESSAGE,
+    VARIABLE,
+    Composition,
+    Offer,
+    environment,
+)
+from kubechronicle.api.cel.types import Type
+
+PATCHES = Offer(patches=True)
+CONFIGURATION = "Object{spec: Object.spec{replicas: 1, ?paused: optional.none(), list: [Object.spec.list{a: 'b'}]}}"
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted", "offer"),
+    [
+        ("object.spec.replicas <= 5 && oldObject == null", CONDITION, Offer()),
+        ("request.userInfo.groups.exists(g, g == 'admins') && request.dryRun", CONDITION, Offer()),
+        ("request.kind.kind == 'Pod' && request.options.any == 1", CONDITION, Offer()),
+        ("namespaceObject.metadata.labels['a'] == 'b' && namespaceObject.status.phase == 'Active'", CONDITION, Offer()),
+        ("authorizer.requestResource.check('get').allowed()", CONDITION, Offer()),
+        ("params.maxReplicas > 1", CONDITION, Offer(params=True)),
+        ("'no more than ' + string(params.maxReplicas)", MESSAGE, Offer(params=True, authorizer=False)),
+        ("object.spec.replicas > 1 ? 'many' : 'few'", ANNOTATION, Offer()),
+        ("null", ANNOTATION, Offer()),
+        ("{'any': [1]}", VARIABLE, Offer()),
+        (CONFIGURATION, APPLY_CONFIGURATION, PATCHES),
+        ("[JSONPatch{op: 'add', path: '/a', value: Object{}}]", JSON_PATCHES, PATCHES),
+        ("true ? [JSONPatch{op: 'remove', path: '/' + jsonpatch.escapeKey('a/b')}] : []", JSON_PATCHES, PATCHES),
+    ],
+)
+def test_can_be_kept(expression: str, wanted: tuple[Type, ...], offer: Offer) -> None:
+    assert Composition(False).problem(expression, wanted, offer) == ""
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted", "offer", "problem"),
+    [
+        ("object.metadata.name", CONDITION, Offer(), "must evaluate to bool but got dyn"),
+        ("'text'", CONDITION, Offer(), "must evaluate to bool but got string"),
+        ("1", ANNOTATION, Offer(), "must evaluate to one of [string null_type] but got int"),
+        ("timestamp('2024-01-01T00:00:00Z')", MESSAGE, Offer(), "got google.protobuf.Timestamp"),
+        ("[1.0]", CONDITION, Offer(), "must evaluate to bool but got list(double)"),
+        ("'x'", APPLY_CONFIGURATION, PATCHES, "must evaluate to Object but got string"),
+        ("Object.spec{}", APPLY_CONFIGURATION, PATCHES, "must evaluate to Object but got Object.spec"),
+        ("[1]", JSON_PATCHES, PATCHES, "must evaluate to list(JSONPatch) but got list(int)"),
+        ("JSONPatch{op: 1}", JSON_PATCHES, PATCHES, "field 'op' is 'string' but provided type is 'int'"),
+        ("Object{}", CONDITION, Offer(), "undeclared reference to 'Object' (in container '')"),
+        ("params.x", CONDITION, Offer(), "undeclared reference to 'params' (in container '')"),
+        ("variables.x", CONDITION, Offer(), "undeclared reference to 'variables' (in container '')"),
+        ("authorizer.path('/').check('get').allowed()", CONDITION, Offer(authorizer=False), "undeclared reference"),
+        ("request.userinfo", CONDITION, Offer(), "undefined field 'userinfo'"),
+        ("object.matches('(')", CONDITION, Offer(), "invalid matches argument"),
+        ("duration('x') > duration('1s')", CONDITION, Offer(), "invalid duration argument"),
+        ("'%d'.format(['x']) == ''", CONDITION, Offer(), "decimal clause can only be used on integers"),
+        ("'%d'.format([1, 2]) == ''", CONDITION, Offer(), "too many arguments supplied to string.format"),
+        ("[1, 'a'] == []", CONDITION, Offer(), "expected type 'int' but found 'string'"),
+    ],
+)  # fmt: skip
+def test_cannot_be_kept(expression: str, wanted: tuple[Type, ...], offer: Offer, problem: str) -> None:
+    assert problem in Composition(False).problem(expression, wanted, offer)
+
+
+def test_variables_are_known_to_what_comes_after_them() -> None:
+    rules = Composition(True)
+    assert "undefined field 'first'" in rules.declare("zeroth", "variables.first", Offer())
+    assert rules.declare("first", "object.spec.containers.map(c, c.image)", Offer()) == ""
+    assert rules.declare("second", "size(variables.first)", Offer()) == ""
+    assert rules.problem("variables.second > 1 && variables.first[0] == 'x'", CONDITION, Offer()) == ""
+    assert "no matching overload" in rules.problem("variables.second == 'x'", CONDITION, Offer())
+    assert rules.problem("variables.zeroth == 'x'", CONDITION, Offer()) == ""  # of a type nobody knows
+
+
+def test_what_a_mutation_constructs() -> None:
+    program = environment(PATCHES).compile(CONFIGURATION)
+    value = program.evaluate({})
+    assert value == {"spec": {"replicas": 1, "list": [{"a": "b"}]}}
+    assert [each.cel_type.name for each in (value, value["spec"], value["spec"]["list"][0])] == [
+        "Object",
+        "Object.spec",
+        "Object.spec.list",
+    ]
+
+
+# -- devices ----------------------------------------------------------------------------------------------------------
+
+DEVICE = {
+    "attributes": {
+        "mem": {"int": 80},
+        "model": {"string": "x1"},
+        "other.example.com/ok": {"bool": True},
+        "driverVersion": {"version": "1.2.3"},
+    },
+    "capacity": {"memory": {"value": "80Gi"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("expression", "matches"),
+    [
+        ('device.driver == "gpu.example.com"', True),
+        ('device.attributes["gpu.example.com"].mem > 40 && device.attributes["other.example.com"].ok', True),
+        ('device.attributes["other.example.com"].ok', True),
+        ('device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("40Gi"))', True),
+        ('device.attributes["gpu.example.com"].driverVersion.isLessThan(semver("1.0.0"))', False),
+        ('"mem" in device.attributes["nowhere"]', False),
+        ('has(device.attributes["nowhere"].mem)', False),
+        ('device.attributes["nowhere"].?mem.orValue(1) == 1', True),
+        ('cel.bind(gpu, device.attributes["gpu.example.com"], gpu.mem == 80 && gpu.model == "x1")', True),
+        ("device.allowMultipleAllocations", False),
+    ],
+)
+def test_selectors(expression: str, matches: bool) -> None:
+    assert devices.problem(expression) == ""
+    program = devices.environment().compile(expression)
+    assert devices.matches(program, "gpu.example.com", DEVICE) is matches
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("device.nope", "compilation failed: ERROR: <input>:1:7: undefined field 'nope'\n | device.nope\n | ......^"),
+        ("device.driver", "must evaluate to bool or the unknown type, not string"),
+        ("cel.bind(1, 2, true)", "cel.bind() variable names must be simple identifiers"),
+        ("object.spec", "undeclared reference to 'object' (in container '')"),
+    ],
+)
+def test_selectors_that_cannot_be_kept(expression: str, problem: str) -> None:
+    assert problem in devices.problem(expression)

@@ -1,0 +1,113 @@
+"""Questions about rights in expressions: what is asked of whom, and what the answer tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubechronicle.api.cel import CompileError, EvaluationError, base_environment
+from kubechronicle.api.cel.library.authorization import (
+    AUTHORIZER,
+    RESOURCE_CHECK,
+    Authorizer,
+    Decision,
+    Question,
+    ResourceCheck,
+)
+
+ENVIRONMENT = base_environment().extend(
+    variables={"authorizer": AUTHORIZER, "authorizer.requestResource": RESOURCE_CHECK}
+)
+
+
+def ask(expression: str, decision: Decision = Decision(True)) -> tuple[object, list[Question]]:  # noqa: B008
+    asked: list[Question] = []
+
+    def decide(question: Question) -> Decision:
+        asked.append(question)
+        return decision
+
+    own = Question(group="apps", resource="deployments", namespace="n", name="d")
+    variables = {"authorizer": Authorizer(decide), "authorizer.requestResource": ResourceCheck(decide, own)}
+    return ENVIRONMENT.compile(expression).evaluate(variables), asked
+
+
+@pytest.mark.parametrize(
+    ("expression", "question"),
+    [
+        ("authorizer.path('/healthz').check('get').allowed()", Question(verb="get", path="/healthz")),
+        (
+            "authorizer.group('').resource('pods').namespace('default').check('create').allowed()",
+            Question(verb="create", resource="pods", namespace="default"),
+        ),
+        (
+            "authorizer.group('apps').resource('deployments').subresource('scale').namespace('n').name('x')"
+            ".check('get').allowed()",
+            Question(verb="get", group="apps", resource="deployments", subresource="scale", namespace="n", name="x"),
+        ),
+        (
+            "authorizer.serviceAccount('default', 'my-account').group('').resource('pods').check('list').allowed()",
+            Question(verb="list", service_account=("default", "my-account"), resource="pods"),
+        ),
+        (
+            "authorizer.group('').resource('pods').fieldSelector('spec.nodeName=n').labelSelector('a=b')"
+            ".check('list').allowed()",
+            Question(verb="list", resource="pods", field_selector="spec.nodeName=n", label_selector="a=b"),
+        ),
+        (
+            "authorizer.requestResource.check('delete').allowed()",
+            Question(verb="delete", group="apps", resource="deployments", namespace="n", name="d"),
+        ),
+        (
+            "authorizer.requestResource.name('').namespace('').check('*').allowed()",
+            Question(verb="*", group="apps", resource="deployments"),
+        ),
+    ],
+)
+def test_what_is_asked(expression: str, question: Question) -> None:
+    assert ask(expression) == (True, [question])
+
+
+def test_what_the_answer_tells() -> None:
+    expression = "authorizer.path('/x').check('get')"
+    refused = Decision(False, "because", "it broke")
+    assert ask(f"{expression}.allowed()", refused)[0] is False
+    assert ask(f"{expression}.reason()", refused)[0] == "because"
+    assert ask(f"{expression}.errored()", refused)[0] is True
+    assert ask(f"{expression}.error()", refused)[0] == "it broke"
+    assert ask(f"{expression}.errored() || {expression}.error() != ''")[0] is False
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("authorizer.path('')", "path must not be empty"),
+        ("authorizer.path('  ')", "path must not be empty"),
+        ("authorizer.group('apps').resource('')", "resource must not be empty"),
+        ("authorizer.serviceAccount('not@a#valid!namespace', 'validname')", "Invalid service account namespace"),
+        ("authorizer.serviceAccount('valid.example.com', 'invalid@*name')", "Invalid service account name"),
+    ],
+)
+def test_questions_nobody_can_ask(expression: str, message: str) -> None:
+    with pytest.raises(EvaluationError) as caught:
+        ask(expression)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["authorizer.group('apps').check('get')", "authorizer.resource('pods')", "authorizer.path('/x').allowed()"],
+)
+def test_questions_that_do_not_compile(expression: str) -> None:
+    with pytest.raises(CompileError, match="found no matching overload"):
+        ENVIRONMENT.compile(expression)
+
+
+def test_what_questions_cost() -> None:
+    def cost(expression: str) -> int:
+        program = ENVIRONMENT.compile(expression)
+        return program.evaluate_with_cost({"authorizer": Authorizer(lambda question: Decision(True))})[1]
+
+    assert cost("authorizer.path('/healthz')") == 2
+    assert cost("authorizer.path('/healthz').check('get').allowed()") == 350_003
+    selector = "spec.nodeName=example-node-name.fully.qualified.domain.name.example.com"
+    assert cost(f"authorizer.group('').resource('pods').fieldSelector('{selector}')") == 1821
