@@ -43,7 +43,6 @@ Next = Callable[[Request], Awaitable[Response]]
 # Bounds of what a client may ask of a request's time-out (?timeout=), as kube-apiserver's WithRequestDeadline.
 LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
 READ_VERBS = frozenset({"get", "list", "watch"})
-SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
 # Characters of all warnings of an answer, and of one where that is too much (kube-apiserver's WithWarningRecorder).
 MAX_WARNINGS = 4 * 1024
 MAX_CUT_WARNING = 256
@@ -274,7 +273,9 @@ def impersonate(services: Services, following: Next) -> Next:
             wanted = impersonation.wanted_user(request.headers)
             if wanted is not None:
                 requestor = context.user
-                context.user = await decided(partial(impersonation.impersonate, chain, requestor, wanted, context.info))
+                context.user = await decided(
+                    partial(impersonation.impersonate, chain, requestor, wanted, _authorized_as(context))
+                )
                 context.impersonator = requestor.name
         return await following(request)
 
@@ -310,15 +311,17 @@ def limit_in_flight(services: Services, following: Next) -> Next:
 
 def authorize(services: Services, following: Next) -> Next:
     """What the user may do."""
-    chain = services.authorization
+    chain, figures = services.authorization, services.metrics.authorizations
 
     async def filtered(request: Request) -> Response:
         context = request.attached(Context)
         info = _authorized_as(context)
+        started = time.perf_counter()
         try:
             verdict = chain.decide(context.user, info)
         except Unanswered:
             verdict = await decided(partial(chain.decide, context.user, info))
+        figures.observe(verdict, time.perf_counter() - started)
         if verdict.decision is not Decision.ALLOW:
             if verdict.error:
                 return _undecided(request, verdict.error)
@@ -339,16 +342,13 @@ def _undecided(request: Request, why: str) -> Response:
 
 
 def _authorized_as(context: Context) -> RequestInfo:
-    """What is asked of many objects, with its selectors; a list or watch of one object by name needs the right to that
-    object alone (RequestInfo resolver of k8s.io/apiserver)."""
+    """A list or watch of one object by name needs the right to that object alone (RequestInfo resolver of
+    k8s.io/apiserver)."""
     info = context.info
-    if info.verb not in SELECTING_VERBS or info.deprecated_watch or not info.is_resource:
+    if not info.field_selector or info.verb == "deletecollection":
         return info
-    fields, labels = context.query.get("fieldSelector"), context.query.get("labelSelector")
-    if not fields and not labels:
-        return info
-    name = value_required(fields, "metadata.name") if info.verb != "deletecollection" else ""
-    return replace(info, name="" if path_segment(name) else name, field_selector=fields, label_selector=labels)
+    name = value_required(info.field_selector, "metadata.name")
+    return replace(info, name=name) if name and not path_segment(name) else info
 
 
 def limit_time(services: Services, following: Next) -> Next:

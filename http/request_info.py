@@ -28,6 +28,8 @@ VERB_OF_METHOD = {
 }
 # Sub-paths of a namespace that are subresources of the namespace itself, not resources in it.
 NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+# Those whose selectors say what is asked for; the deprecated watches have none.
+SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
 SPECIAL_VERBS = frozenset({"proxy", "watch"})
 # What strconv.ParseBool accepts as false; anything else that is present turns a list into a watch.
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "FALSE", "False"})
@@ -36,7 +38,7 @@ FALSE_VALUES = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestInfo:
     """``resource`` is the plural as in the path; empty ``verb`` parts are empty strings. ``parts`` is what follows the
-    namespace (resource, name, subresource, …). The selectors are filled in for authorization only.
+    namespace (resource, name, subresource, …). The selectors are as the client wrote them, for authorization.
     ``deprecated_watch``: the path has the old /watch/ prefix."""
 
     path: str
@@ -129,9 +131,11 @@ def resolve(method: str, path: str, query: Query) -> RequestInfo:
     resource = rest[0]
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
+    verb = "watch" if deprecated_watch else _collection_verb(verb, name, query)
+    selects = verb in SELECTING_VERBS and not deprecated_watch
     return RequestInfo(
         path=path,
-        verb="watch" if deprecated_watch else _collection_verb(verb, name, query),
+        verb=verb,
         is_resource=True,
         prefix=prefix,
         group=group,
@@ -141,6 +145,8 @@ def resolve(method: str, path: str, query: Query) -> RequestInfo:
         subresource=subresource,
         name=name,
         parts=tuple(rest),
+        field_selector=query.get("fieldSelector") if selects else "",
+        label_selector=query.get("labelSelector") if selects else "",
         deprecated_watch=deprecated_watch,
     )
 
