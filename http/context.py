@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import unquote_plus
 
 from kubechronicle.eventlog.records import Moment, Who
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, User
@@ -43,10 +46,27 @@ class Context:
         return datetime.now(UTC) if self.at is None else self.at.time
 
 
+# Words in the name of a parameter whose value is a credential; no parameter of the API has one of them.
+_SECRET: Final = re.compile(r"token|secret|password|passwd|authorization|credential|api_?key|bearer", re.IGNORECASE)
+REDACTED: Final = "REDACTED"
+
+
+def shown_uri(request: Request) -> str:
+    """The request's target as it may be kept: credentials that a client put there, where they do not belong, left
+    out."""
+    query = request.query_string
+    if not query:
+        return request.raw_path
+    pairs = [pair.partition("=") for pair in query.split("&")]
+    if any(value and _SECRET.search(unquote_plus(name)) for name, _, value in pairs):
+        kept = [(name, REDACTED if value and _SECRET.search(unquote_plus(name)) else value) for name, _, value in pairs]
+        query = "&".join(f"{name}={value}" if value else name for name, value in kept)
+    return f"{request.raw_path}?{query}"
+
+
 def who(request: Request, context: Context, *, field_manager: str = "") -> Who:
     """The who-columns of a change this request makes."""
     user = context.user
-    uri = f"{request.raw_path}?{request.query_string}" if request.query_string else request.raw_path
     return Who(
         user=user.name,
         groups=user.groups,
@@ -54,7 +74,7 @@ def who(request: Request, context: Context, *, field_manager: str = "") -> Who:
         extra=user.extra,
         impersonator=context.impersonator,
         verb=context.info.verb,
-        request_uri=uri[:MAX_REQUEST_URI],
+        request_uri=shown_uri(request)[:MAX_REQUEST_URI],
         user_agent=request.headers.get("user-agent")[:MAX_USER_AGENT],
         source_address=request.client[0],
         field_manager=field_manager,

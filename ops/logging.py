@@ -22,6 +22,8 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 # Libraries that tell at INFO what is a detail to an operator; they are heard from --v 4 on.
 QUIET_LIBRARIES = ("asyncio", "hypercorn", "trio", "trio-asyncio", "urllib3")
 LIBRARY_VERBOSITY = 4
+# Libraries that tell header fields, tokens among them, as details: never heard below a warning, whatever --v says.
+SILENT_LIBRARIES = ("h2", "hpack", "httpcore", "httpx", "wsproto")
 
 
 def set_up(*, verbosity: int, stream: TextIO | None = None) -> None:
@@ -35,6 +37,8 @@ def set_up(*, verbosity: int, stream: TextIO | None = None) -> None:
     root.setLevel(max(logging.INFO - verbosity, logging.DEBUG))
     for name in QUIET_LIBRARIES:
         logging.getLogger(name).setLevel(logging.INFO if verbosity >= LIBRARY_VERBOSITY else logging.WARNING)
+    for name in SILENT_LIBRARIES:
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 class KlogFormatter(logging.Formatter):

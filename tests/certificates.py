@@ -58,6 +58,8 @@ class CA:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now + start * DAY)
             .not_valid_after(now + end * DAY)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
         )
         if usage is not None:
             builder = builder.add_extension(x509.ExtendedKeyUsage(usage), critical=False)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import yaml
 from harness import unique
 from programs import Kubectl
 
@@ -45,3 +47,16 @@ def test_a_lifetime_that_is_too_short_is_refused(kubectl: Kubectl) -> None:
     said = kubectl.refused("create", "token", name, "--duration=1m")
     assert "may not specify a duration less than 10 minutes" in said
     kubectl("delete", "serviceaccount", name)
+
+
+def test_a_wrong_token_is_told_in_kubectls_words(kubectl: Kubectl, tmp_path: Path) -> None:
+    kubectl("get", "namespaces")  # what the server can do is known from here on
+    config = yaml.safe_load(kubectl.server.kubeconfig.read_text())
+    file = tmp_path / "config"
+    for token in ("wrong", "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9."):
+        config["users"][0]["user"] = {"token": token}
+        file.write_text(yaml.safe_dump(config))
+        done = kubectl.call("get", "namespaces", environment={"KUBECONFIG": str(file)})
+        assert done.returncode == 1
+        assert done.stderr == "error: You must be logged in to the server (Unauthorized)\n"
+        assert token not in done.stdout + done.stderr

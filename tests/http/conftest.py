@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import ssl
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -100,7 +100,8 @@ class Http1Client:
         fields = {"host": "localhost", **(headers or {})}
         if body and "transfer-encoding" not in fields:
             fields.setdefault("content-length", str(len(body)))
-        data = self.h11.send(h11.Request(method=method, target=target, headers=list(fields.items()))) or b""
+        encoded = [(name, value.encode()) for name, value in fields.items()]
+        data = self.h11.send(h11.Request(method=method, target=target, headers=encoded)) or b""
         if body:
             data += self.h11.send(h11.Data(data=body)) or b""
         data += self.h11.send(h11.EndOfMessage()) or b""
@@ -144,9 +145,10 @@ class Http2Client:
     async def flush(self) -> None:
         await self.stream.send_all(self.h2.data_to_send())
 
-    async def send(self, method: str, path: str, *, end: bool = True) -> int:
+    async def send(self, method: str, path: str, *, end: bool = True, headers: dict[str, str] | None = None) -> int:
         stream_id = self.h2.get_next_available_stream_id()
         fields = [(":method", method), (":path", path), (":scheme", "https"), (":authority", "localhost")]
+        fields += (headers or {}).items()
         self.h2.send_headers(stream_id, fields, end_stream=end)
         await self.flush()
         return stream_id
@@ -275,13 +277,14 @@ def server_files(authority: Authority) -> tuple[Path, Path]:
 
 @pytest.fixture
 def wire(nursery: trio.Nursery, authority: Authority, server_files: tuple[Path, Path]) -> StartWire:
-    """`await wire(app, **limits)`: a server that ends with the test."""
+    """`await wire(app, **limits)`: a server that ends with the test. ``client_cas``: files with authorities of client
+    certificates, instead of the one of ``authority``."""
 
-    async def start(app: Application, **limits: Any) -> Wire:
+    async def start(app: Application, *, client_cas: Sequence[Path] | None = None, **limits: Any) -> Wire:
         config = ServeConfig(
             tls_cert_file=str(server_files[0]),
             tls_private_key_file=str(server_files[1]),
-            client_ca_files=(str(authority.file),),
+            client_ca_files=tuple(map(str, client_cas if client_cas is not None else [authority.file])),
             limits=Limits(**{"reap_interval": 0.02, **limits}),
         )
         server: Server = await nursery.start(partial(serve, answering(app), config))
