@@ -1,7 +1,8 @@
 """What was at a revision: out of the views' memory while it reaches back so far, else out of the log.
 
-Whole lists that were read from the log are kept for a while, up to HELD_BYTES: who looks at a moment looks at it again,
-and pages go on from it. A page is read from the log by itself, so that its cost is that of a page.
+What no selector looks at is not parsed: such entries have neither labels nor fields. Whole lists that were read from
+the log are kept for a while, up to HELD_BYTES: who looks at a moment looks at it again, and pages go on from it. A page
+is read from the log by itself, so that its cost is that of a page.
 
 Invariant: what is kept is only ever answered for revisions that are not compacted, as the log itself would.
 """
@@ -19,9 +20,9 @@ from kubechronicle.api import status
 from kubechronicle.api.moments import Asked
 from kubechronicle.api.paging import Continue, encode_continue
 from kubechronicle.api.registry import ResourceType
-from kubechronicle.eventlog.entries import Describe, Entry, entry_of
+from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, entry_of, seal
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.records import Key, Moment
+from kubechronicle.eventlog.records import Key, Moment, Record
 from kubechronicle.eventlog.shelves import sort_key
 from kubechronicle.eventlog.views import Views
 
@@ -49,61 +50,79 @@ class PastStates:
         self._log = log
         self._views = views
         self._describe = describe
-        self._held: OrderedDict[tuple[str, str, int], tuple[Sequence[Entry], int]] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str, int, bool], tuple[Sequence[Entry], int]] = OrderedDict()
         self._remaining: OrderedDict[tuple[str, str, int, After], int] = OrderedDict()
-        self._times: OrderedDict[int, datetime] = OrderedDict()
+        self._moments: OrderedDict[int | datetime, Moment] = OrderedDict()
         self.bytes_held = 0
 
     async def moment(self, asked: Asked) -> Moment:
         """The revision that was the newest at the moment. BeforeHistory, FutureMoment, FutureRevision."""
-        if isinstance(asked, datetime | timedelta):
+        if isinstance(asked, timedelta):
             return await self._log.revision_at(asked)
-        time = self._times.get(asked)
-        if time is None or not self._retained("", asked):
-            time = (await self._log.moment_of(asked)).time
-            _remember(self._times, asked, time, MOMENTS_KEPT)
-        return Moment(asked, time)
+        known = self._moments.get(asked)
+        if known is not None and self._retained("", known.revision):
+            return known
+        found = await (self._log.revision_at(asked) if isinstance(asked, datetime) else self._log.moment_of(asked))
+        _remember(self._moments, asked, found, MOMENTS_KEPT)
+        return found
 
-    async def get(self, resource: str, namespace: str, name: str, revision: int) -> Entry | None:
-        """The object then, or None. Compacted, FutureRevision."""
+    def is_retained(self, revision: int) -> bool:
+        """Whether a revision is known to be in the log and not compacted, without asking it."""
+        return max(self._views.compacted_for(""), 1) <= revision <= self._views.applied
+
+    async def get(
+        self, resource: str, namespace: str, name: str, revision: int, *, described: bool = False
+    ) -> Entry | None:
+        """The object then, or None; ``described`` if its labels and fields are wanted. Compacted, FutureRevision."""
         view = self._views[resource]
         if view.held_since <= revision and view.unchanged_since(revision):
             return view.get(namespace, name)
-        held = self._kept(resource, namespace, revision)
+        held = self._kept(resource, namespace, revision, described)
         if held is not None:
             index = bisect_left(held, (namespace, name), key=sort_key)
             found = held[index] if index < len(held) else None
             return found if found is not None and found.key[1:] == (namespace, name) else None
         record = await self._log.get_at(Key(resource, namespace, name), revision=revision)
-        return entry_of(record, self._describe) if record is not None else None
+        return self._entry(record, described) if record is not None else None
 
     async def listing(
         self, rt: ResourceType, selection: Selection, revision: int, *, limit: int, after: After
     ) -> Listing:
         """A list as of the revision, beginning after a key. Compacted, FutureRevision."""
         resource, namespace = rt.resource, selection.namespace
+        described = selection.labels is not None or selection.fields is not None
         name = selection.fields.required("metadata.name") if selection.fields is not None else None
         held = self._views[resource].snapshot(revision)
         if held is None:
-            held = self._kept(resource, namespace, revision)
+            held = self._kept(resource, namespace, revision, described)
         if held is None and name and (namespace or not rt.namespaced):
-            one = await self.get(resource, namespace, name, revision)
+            one = await self.get(resource, namespace, name, revision, described=True)
             held = [one] if one is not None else []
         if held is None and limit:
             return await self._read_page(resource, selection, revision, limit, after)
         if held is None:
-            held = await self._read_all(resource, namespace, revision, after)
+            held = await self._read_all(resource, namespace, revision, after, described)
             if after is None:
-                self._keep((resource, namespace, revision), held)
+                self._keep((resource, namespace, revision, described), held)
         return page_of(selection, within(held, namespace, after), revision, limit)
 
-    async def _read_all(self, resource: str, namespace: str, revision: int, after: After) -> Sequence[Entry]:
+    def _entry(self, record: Record, described: bool) -> Entry:
+        if described:
+            return entry_of(record, self._describe)
+        return Entry(
+            record.key, record.uid, record.revision, record.create_revision, record.version,
+            seal(record.body, record.revision), NOTHING, NOTHING,
+        )  # fmt: skip
+
+    async def _read_all(
+        self, resource: str, namespace: str, revision: int, after: After, described: bool
+    ) -> Sequence[Entry]:
         found: list[Entry] = []
         while True:
             chunk = await self._log.list_at(
                 resource, revision=revision, namespace=namespace, after=after, limit=PAST_CHUNK
             )
-            found.extend(entry_of(record, self._describe) for record in chunk)
+            found.extend(self._entry(record, described) for record in chunk)
             if len(chunk) < PAST_CHUNK:
                 return found
             if len(found) > MAX_PAST:
@@ -122,7 +141,7 @@ class PastStates:
                 if len(chosen) == limit:
                     more = True
                     break
-                entry = entry_of(record, self._describe)
+                entry = self._entry(record, matches is not None)
                 looked_at, last = looked_at + 1, (record.key.namespace, record.key.name)
                 if matches is None or matches(entry):
                     chosen.append(entry)
@@ -154,18 +173,19 @@ class PastStates:
     def _retained(self, resource: str, revision: int) -> bool:
         return revision >= self._views.compacted_for(resource)
 
-    def _kept(self, resource: str, namespace: str, revision: int) -> Sequence[Entry] | None:
+    def _kept(self, resource: str, namespace: str, revision: int, described: bool) -> Sequence[Entry] | None:
         """All objects of the namespace (maybe with those of others) at the revision, if they are kept."""
-        if not self._retained(resource, revision):
+        if not self._held or not self._retained(resource, revision):
             return None
-        for key in ((resource, "", revision), (resource, namespace, revision)):
-            held = self._held.get(key)
-            if held is not None:
-                self._held.move_to_end(key)
-                return held[0]
+        for where in ("", namespace):
+            for detail in (True,) if described else (False, True):
+                held = self._held.get((resource, where, revision, detail))
+                if held is not None:
+                    self._held.move_to_end((resource, where, revision, detail))
+                    return held[0]
         return None
 
-    def _keep(self, key: tuple[str, str, int], entries: Sequence[Entry]) -> None:
+    def _keep(self, key: tuple[str, str, int, bool], entries: Sequence[Entry]) -> None:
         size = ENTRY_BYTES + sum(len(entry.json) + ENTRY_BYTES for entry in entries)
         if size > HELD_BYTES // 2 or key in self._held:
             return

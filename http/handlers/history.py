@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from kubechronicle.actors.past_reads import PastReads
 from kubechronicle.api import status
@@ -47,7 +48,7 @@ async def resources_for(resources: Resources, request: Request, context: Context
     if not info.is_resource:
         return resources
     last = (await _moment(resources, query.get("until"))).revision if query.get("until") else None
-    context.at = moment = await _moment(resources, context.moment)
+    context.at = moment = await _moment(resources, context.moment, timed=_needs_time(request, info))
     reads = PastReads(resources.store.reads, moment, until=last, speed=_speed(query.get("speed")))
     return replace(resources, reads=reads)
 
@@ -75,13 +76,22 @@ def _check_readable(request: Request, context: Context) -> None:
         )
 
 
-async def _moment(resources: Resources, text: str) -> Moment:
+def _needs_time(request: Request, info: RequestInfo) -> bool:
+    """Whether the answer depends on when its revision was: tables tell ages, and watches may have a pace."""
+    return info.verb == "watch" or "Table" in request.headers.get("accept")
+
+
+async def _moment(resources: Resources, text: str, *, timed: bool = True) -> Moment:
+    """Without ``timed``, the time of a revision is not asked for, and now is taken."""
+    past = resources.store.reads.past
     try:
         asked: Asked = parse_moment(text)
     except ValueError as error:
         raise status.bad_request(str(error)) from None
+    if not timed and isinstance(asked, int) and past.is_retained(asked):
+        return Moment(asked, datetime.now(UTC))
     try:
-        return await resources.store.reads.past.moment(asked)
+        return await past.moment(asked)
     except BeforeHistory as error:
         raise _expired(text, error.oldest) from None
     except FutureMoment as error:

@@ -135,7 +135,8 @@ async def prepare(data_dir: Path, options: argparse.Namespace) -> Facts:
             await session.execute("set statement_timeout = 0")
             await session.execute("vacuum analyze kubechronicle.log")  # as autovacuum does when it comes by
             found = (await session.fetch(_FACTS))[0]
-    return Facts(*found, options.objects)
+    revisions, objects, begins, ends, row_bytes, index_bytes = found
+    return Facts(revisions, objects, begins, ends, row_bytes, index_bytes, slots=options.objects)
 
 
 class Client:
