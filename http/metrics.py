@@ -14,6 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kubechronicle.http.authorization.attempts import AttemptFigures
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 # kube-apiserver's buckets for apiserver_request_duration_seconds, thinned to what a dashboard tells apart.
@@ -97,6 +99,8 @@ class Metrics:
             "apiserver_requested_deprecated_apis", "Deprecated APIs that have been requested.",
             ("group", "version", "resource", "subresource", "removed_release"), registry=self.registry,
         )  # fmt: skip
+        self.authorizations = AttemptFigures()
+        self.registry.register(self.authorizations)
         self._children: dict[tuple[object, ...], object] = {}
         self._of_requests: dict[tuple[_RequestLabels, int], tuple[Counter, Histogram, Histogram]] = {}
 

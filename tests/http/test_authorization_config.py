@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 import yaml
-from in_process import JOE, InProcess, open_server
+from in_process import ADMIN, JOE, InProcess, open_server
 from trio.testing import MockClock
 
 from kubechronicle.http.authorization.abac import parse_policies
@@ -318,17 +318,23 @@ async def test_a_bad_change_keeps_what_was(
         assert await joe_may(server)
 
 
-async def test_the_file_is_looked_after_while_the_server_runs(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_the_file_is_looked_after_while_the_server_runs(
+    autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "authorization.yaml"
     async with open_server(authorization=plan_of(file, NODE, RBAC), loops=True) as server:
+        chain, replaced = server.assembly.authorization.chain, trio.Event()
+        replace = chain.replace
+
+        def noting(authorizers: Any) -> None:
+            replace(authorizers)
+            replaced.set()
+
+        monkeypatch.setattr(chain, "replace", noting)
         assert not await joe_may(server)
         file.write_bytes(text(NODE, RBAC, ALLOW))
-        for _ in range(20):
-            if await joe_may(server):
-                break
-            await trio.sleep(1)
-        else:
-            pytest.fail("the change was not noticed")
+        await replaced.wait()
+        assert await joe_may(server)
 
 
 class Outside:
@@ -373,6 +379,8 @@ async def test_decisions_are_counted_by_who_made_them(autojump_clock: MockClock,
             assert await joe_may(server)
         labels = {"type": "AlwaysAllow", "name": "alwaysallow", "decision": "allowed"}
         assert await server.figure("apiserver_authorization_decisions_total", **labels) == 3
+        await server.ask("GET", "/api/v1/pods", token=ADMIN)
+        assert await server.figure("authorization_attempts_total", result="allowed") == 5  # with that for the namespace
         for type_ in ("RBAC", "AlwaysDeny"):
             labels = {"type": type_, "name": type_.lower(), "decision": "denied"}
             assert await server.figure("apiserver_authorization_decisions_total", **labels) is None
