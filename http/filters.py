@@ -253,8 +253,7 @@ async def _settled(services: Services, request: Request, unsettled: NotSeen | Un
         return services.authentication.authenticate(request, warnings)
 
     if isinstance(unsettled, Unanswered):
-        await unsettled.settle()
-        try:
+        try:  # from the beginning: answers are kept for who asks within decided
             return await decided(user)
         except NotSeen:
             pass

@@ -113,7 +113,8 @@ class _KeysWanted(Unanswered):
         self._provider, self._key = provider, key
 
     async def settle(self) -> None:
-        await self._provider.refresh()
+        if self._provider.may_refresh():
+            await self._provider.refresh()
         keep(self._key, True)
 
 
@@ -209,7 +210,7 @@ class JwtAuthenticators:
         signed_with = provider.key_of(token)
         if signed_with is None:
             wanted = (in_force, "keys", digest)
-            if kept(wanted) is None and provider.may_refresh():
+            if kept(wanted) is None:
                 raise _KeysWanted(provider, wanted)
             raise Refused("oidc: verify token: failed to verify signature: failed to verify id token signature")
         claims, ends = token.claims, token.ends
