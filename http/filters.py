@@ -18,7 +18,7 @@ from functools import partial
 import trio
 
 from kubechronicle.actors.questions import Unanswered, decided
-from kubechronicle.api import status
+from kubechronicle.api import durations, status
 from kubechronicle.api.field_errors import go_quote
 from kubechronicle.api.names import path_segment
 from kubechronicle.api.selectors import value_required
@@ -371,34 +371,11 @@ def _asked_timeout(context: Context, limit: float) -> float:
     text = context.query.get("timeout")
     if not text:
         return limit
-    seconds = parse_duration(text)
-    if seconds is None:
-        raise status.bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{text}"')
+    try:
+        seconds = durations.parse(text) / durations.SECOND
+    except ValueError as error:
+        raise status.bad_request(f"invalid timeout specified in the request URL - {error}") from None
     return min(seconds, limit) if seconds > 0 else limit
-
-
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def parse_duration(text: str) -> float | None:
-    """Seconds of a Go duration such as ``1m30s``; None if it is none."""
-    if text in ("0", "+0", "-0"):
-        return 0.0
-    sign, rest, total = 1.0, text, 0.0
-    if rest[:1] in ("+", "-"):
-        sign, rest = (-1.0 if rest[0] == "-" else 1.0), rest[1:]
-    if not rest:
-        return None
-    while rest:
-        digits = len(rest) - len(rest.lstrip("0123456789."))
-        unit_text = rest[digits:]
-        unit = next((unit for unit in ("ns", "us", "µs", "ms", "s", "m", "h") if unit_text.startswith(unit)), None)
-        number = rest[:digits]
-        if unit is None or not number.strip(".") or number.count(".") > 1:
-            return None
-        total += float(number) * _UNITS[unit]
-        rest = unit_text[len(unit) :]
-    return sign * total
 
 
 # Outermost first. The order is kube-apiserver's where both have the filter.

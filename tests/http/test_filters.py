@@ -28,7 +28,6 @@ from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected, User
 from kubechronicle.http.authorization.decision import AlwaysAllow, AlwaysDeny, AuthorizationChain
 from kubechronicle.http.context import Context
 from kubechronicle.http.exchange import close_iterator
-from kubechronicle.http.filters import parse_duration
 from kubechronicle.http.messages import BodyTooLarge, BufferedExchange, ClientDisconnected, Headers, Request, Response
 from kubechronicle.http.metrics import Metrics
 
@@ -337,16 +336,6 @@ async def test_a_watch_has_no_deadline(autojump_clock: MockClock) -> None:
         return await answered(request)
 
     assert (await ask(chain(handler), target="/api/v1/pods?watch=1&timeout=1s")).status == 200
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("0", 0.0), ("1s", 1.0), ("1.5s", 1.5), (".5s", 0.5), ("1.s", 1.0), ("1m30s", 90.0), ("-1s", -1.0), ("+1m", 60.0),
-     ("1us", 1e-6), ("1µs", 1e-6), ("10ns", 1e-8), ("1h1m1s1ms", 3661.001), ("", None), ("1", None), ("1d", None)],
-)  # fmt: skip
-def test_durations_are_gos(text: str, seconds: float | None) -> None:
-    found = parse_duration(text)
-    assert found == (seconds if seconds is None else pytest.approx(seconds))
 
 
 # -- bodies -----------------------------------------------------------------------------------------------------------
