@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubechronicle.actors.loops.authentication_trust import Trust
 from kubechronicle.http.authentication.anonymous import Anonymous
@@ -19,6 +20,10 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings import Settings
 from kubechronicle.ops.settings_types import Names
 
+if TYPE_CHECKING:
+    from kubechronicle.http.authentication.oidc.authenticator import JwtPlan
+    from kubechronicle.ops.jwt_issuers import JwtSettings
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetIn:
@@ -27,6 +32,7 @@ class LetIn:
     authenticators: Sequence[Authenticator] = ()
     static_tokens: Sequence[TokenAuthenticator] = ()
     token_webhook: TokenWebhook | None = None
+    jwt: JwtPlan | None = None
     anonymous: Anonymous = field(default_factory=Anonymous)
     proxy_headers: ProxyHeaders = STANDARD
     trust: Trust = field(default_factory=Trust)
@@ -36,6 +42,7 @@ class LetIn:
 def check(settings: Settings) -> None:
     """What can be found wrong without starting anything. OperatorError."""
     static_tokens(settings)
+    _jwt_settings(settings)
     proxy_headers(settings)
     token_webhook(settings)
     for flag in ("client-ca-file", "requestheader-client-ca-file", "root-ca-file"):
@@ -53,11 +60,16 @@ def let_in(settings: Settings, client_cas: Sequence[Path]) -> LetIn:
         clients = Authorities(client_cas)
     except (OSError, ValueError) as error:
         raise OperatorError(f"cannot use {' and '.join(map(str, client_cas))}: {error}") from None
+    jwt = _jwt_settings(settings)
+    anonymous = Anonymous(settings.anonymous_auth is None or bool(settings.anonymous_auth))
+    if jwt is not None and jwt.anonymous is not None:
+        anonymous = Anonymous(jwt.anonymous.enabled, jwt.anonymous.paths)
     plain = LetIn(
         authenticators=[ClientCertificates(clients.current)],
         static_tokens=static_tokens(settings),
         token_webhook=token_webhook(settings),
-        anonymous=Anonymous(settings.anonymous_auth is None or bool(settings.anonymous_auth)),
+        jwt=jwt.plan if jwt is not None else None,
+        anonymous=anonymous,
         trust=Trust(client_ca=lambda: clients.current().certificates),
         files=tuple(client_cas),
     )
@@ -83,6 +95,17 @@ def _with_proxy(plain: LetIn, settings: Settings, file: Path) -> LetIn:
         trust=trust,
         files=(*plain.files, file),
     )
+
+
+def _jwt_settings(settings: Settings) -> JwtSettings | None:
+    """None: no JWT of others is believed, nor may it be while the server runs. OperatorError."""
+    flags = [name for name in Settings.__dataclass_fields__ if name.startswith("oidc_")]
+    given = [name for name in flags if getattr(settings, name) is not None]
+    if not given and settings.authentication_config is None:
+        return None
+    from kubechronicle.ops.jwt_issuers import jwt_settings  # few servers need it
+
+    return jwt_settings(settings, given)
 
 
 def proxy_headers(settings: Settings) -> ProxyHeaders:

@@ -120,7 +120,9 @@ def _add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None
 def _load(given: argparse.Namespace) -> settings.Settings:
     values = vars(given)
     flags = {name: values[name] for name in settings.BY_NAME if values.get(name) is not None}
-    flags = {name: ",".join(value) if isinstance(value, list) else value for name, value in flags.items()}
+    for name, value in flags.items():
+        if isinstance(value, list) and not settings.BY_NAME[name].whole:
+            flags[name] = ",".join(value)
     loaded = settings.load(flags, config_file=Path(given.config) if given.config else None)
     klog.set_up(verbosity=loaded.v)
     return loaded

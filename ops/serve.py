@@ -156,6 +156,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         authenticators=let_in.authenticators,
         static_tokens=let_in.static_tokens,
         token_webhook=let_in.token_webhook,
+        jwt=let_in.jwt,
         anonymous=let_in.anonymous,
         proxy_headers=let_in.proxy_headers,
         trust=let_in.trust,
@@ -166,6 +167,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         root_ca=(settings.root_ca_file or settings.tls_cert_file or pki.ca_file).read_bytes(),
         admission_plugins=inputs.admission_plugins,
         registry=inputs.registry,
+        server=f"apiserver-{socket.gethostname()}",
     )
 
 

@@ -47,6 +47,16 @@ class Settings:
     service_account_max_token_expiration: types.Seconds
     service_account_extend_token_expiration: types.Switch
     api_audiences: types.Names | None
+    oidc_issuer_url: types.Text | None
+    oidc_client_id: types.Text | None
+    oidc_username_claim: types.Text | None
+    oidc_username_prefix: types.Text | None
+    oidc_groups_claim: types.Text | None
+    oidc_groups_prefix: types.Text | None
+    oidc_required_claim: types.WholePairs | None
+    oidc_signing_algs: types.Names | None
+    oidc_ca_file: types.ReadableFile | None
+    authentication_config: types.ReadableFile | None
     anonymous_auth: types.Switch | None
     requestheader_client_ca_file: types.ReadableFile | None
     requestheader_allowed_names: types.Names | None
@@ -82,9 +92,10 @@ CONTROLLERS_EMPTY = "controllers"  # the one flag whose empty value means someth
 
 
 def load(
-    flags: Mapping[str, str], *, config_file: Path | None = None, environment: Mapping[str, str] = os.environ
+    flags: Mapping[str, Any], *, config_file: Path | None = None, environment: Mapping[str, str] = os.environ
 ) -> Settings:
-    """The settings in force. ``flags``: what the command line gave, by name. OperatorError."""
+    """The settings in force. ``flags``: what the command line gave, texts by name, lists of them for whole
+    ones. OperatorError."""
     given: dict[str, tuple[Any, str]] = {}
     for flag in FLAGS:
         if flag.default:

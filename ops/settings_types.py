@@ -82,6 +82,13 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True)
+class WholePairs:
+    """Pairs KEY=VALUE, one a time it is given: a VALUE may have commas."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Switch:
     """Something that is on or off."""
 
@@ -245,6 +252,19 @@ def _pairs(value: Any, _: object) -> Pairs:
     return Pairs(tuple(runtime_config.parse(",".join(map(_text, parts))).items()))
 
 
+def _whole_pairs(value: Any, _: object) -> WholePairs:
+    """A text or a list of them, or in a config file a mapping, too."""
+    if isinstance(value, dict):
+        return WholePairs(tuple((_text(key), _truth(one)) for key, one in value.items()))
+    found: dict[str, str] = {}
+    for part in map(_text, value if isinstance(value, list) else [value]):
+        key, equals, text = part.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"must be KEY=VALUE, got {part!r}")
+        found[key.strip()] = text.strip()
+    return WholePairs(tuple(found.items()))
+
+
 def _truth(value: Any) -> str:
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else _text(value)
 
@@ -269,6 +289,7 @@ CONVERTERS: dict[Any, Callable[[Any, Any], Any]] = {
     Controllers: _controllers,
     Names: _names,
     Pairs: _pairs,
+    WholePairs: _whole_pairs,
 }
 
 

@@ -64,6 +64,51 @@ FLAGS = (
         "Default: --service-account-issuer.",
     ),
     Flag(
+        name="oidc-issuer-url", placeholder="URL", default="",
+        help="An OpenID provider whose ID tokens are believed, as it calls itself in them: an https URL. It is asked "
+        "for its keys at URL/.well-known/openid-configuration.",
+    ),
+    Flag(
+        name="oidc-client-id", placeholder="ID", default="",
+        help="Whom the provider's tokens must be for (their audience); needed with --oidc-issuer-url.",
+    ),
+    Flag(
+        name="oidc-username-claim", placeholder="CLAIM", default="",
+        help="The claim that is the user name. Default: sub. Of email, an address not verified is refused.",
+    ),
+    Flag(
+        name="oidc-username-prefix", placeholder="TEXT", default="",
+        help="What stands before the user name; - means nothing. Default: the issuer's URL and #, but nothing before "
+        "the claim email.",
+    ),
+    Flag(
+        name="oidc-groups-claim", placeholder="CLAIM", default="",
+        help="The claim that holds the user's groups, a text or a list of texts. Default: no groups.",
+    ),
+    Flag(
+        name="oidc-groups-prefix", placeholder="TEXT", default="",
+        help="What stands before each group.",
+    ),
+    Flag(
+        name="oidc-required-claim", placeholder="CLAIM=VALUE", default="", repeatable=True, whole=True,
+        help="A claim a token must have with this value; may be given several times.",
+    ),
+    Flag(
+        name="oidc-signing-algs", placeholder="LIST", default="", repeatable=True,
+        help="How tokens may be signed, comma-separated: RS256, RS384, RS512, ES256, ES384, ES512, PS256, PS384, "
+        "PS512. Default: RS256.",
+    ),
+    Flag(
+        name="oidc-ca-file", placeholder="FILE", default="",
+        help="Authorities (PEM) the provider's certificate must be from. Default: those the system trusts.",
+    ),
+    Flag(
+        name="authentication-config", placeholder="FILE", default="",
+        help="Whose JWTs are believed and which users they make, as a file (AuthenticationConfiguration, "
+        "apiserver.config.k8s.io), in place of --oidc-*; it may also say who comes without a credential, in place of "
+        "--anonymous-auth. It may change while the server runs.",
+    ),
+    Flag(
         name="anonymous-auth", placeholder="true|false", default="", switch=True,
         help="Let requests without a credential in, as system:anonymous. Default: true, or what the "
         "AuthenticationConfiguration says; only one of the two may say it.",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Flag:
     """One setting. ``default`` as an operator would write it, "" for none; ``placeholder`` is its value in --help.
 
-    ``repeatable``: given several times on the command line, its values count as one list. ``switch``: without a value
-    it means true."""
+    ``repeatable``: given several times on the command line, its values count as one list; ``whole``: which is not
+    comma-separated. ``switch``: without a value it means true."""
 
     name: str
     placeholder: str
@@ -18,6 +18,7 @@ class Flag:
     help: str
     environment: str = ""
     repeatable: bool = False
+    whole: bool = False
     switch: bool = False
 
     @property
