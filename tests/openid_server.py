@@ -1,0 +1,82 @@
+"""A provider that is served, and a whole server in this process that believes it: for tests of JWT issuers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+from in_process import Answer, InProcess
+from openid_provider import CLIENT_ID, OpenIdProvider
+
+from kubechronicle.http.authentication.oidc.authenticator import JwtAuthenticators, JwtPlan
+from kubechronicle.http.authentication.oidc.configuration import (
+    AuthenticationConfiguration,
+    ClaimMapping,
+    Issuer,
+    JWTAuthenticator,
+)
+from kubechronicle.http.authentication.oidc.validation import compile_configuration
+
+PATIENCE = 20.0
+REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+@dataclass
+class Served:
+    """A provider that can be asked: ``issuer`` is how configurations name it."""
+
+    provider: OpenIdProvider
+    ca: str
+
+    def config(self, **parts: Any) -> JWTAuthenticator:
+        """Configured plainly, but for these parts of it, or of its issuer."""
+        names = Issuer.__dataclass_fields__
+        issuer = {name: parts.pop(name) for name in list(parts) if name in names}
+        usual = {"url": self.provider.issuer, "audiences": (CLIENT_ID,), "certificate_authority": self.ca}
+        mappings: dict[str, Any] = {
+            "username": ClaimMapping(claim="sub", prefix="oidc:"),
+            "groups": ClaimMapping(claim="groups", prefix="oidc:"),
+        }
+        return JWTAuthenticator(**{"issuer": Issuer(**{**usual, **issuer}), **mappings, **parts})
+
+
+def jwt_plan(*configs: JWTAuthenticator, **options: Any) -> JwtPlan:
+    return JwtPlan(mappers=compile_configuration(AuthenticationConfiguration(jwt=configs)), **options)
+
+
+@dataclass
+class Server:
+    """A whole server, and who it says one is."""
+
+    inner: InProcess
+    jwt: JwtAuthenticators
+    outcomes: list[int] = field(default_factory=list)
+
+    async def ask(self, token: str) -> Answer:
+        with trio.fail_after(PATIENCE):
+            return await self.inner.ask("POST", REVIEW, {}, token=token)
+
+    async def user(self, token: str) -> dict[str, Any]:
+        """The userInfo of whoever shows this token."""
+        found = (await self.ask(token)).ok()
+        return dict(found["status"]["userInfo"])
+
+    async def refused(self, token: str) -> None:
+        """It is 401, and nothing more is told."""
+        answer = (await self.ask(token)).refused(401)
+        assert (answer["message"], answer["reason"]) == ("Unauthorized", "Unauthorized")
+        assert "details" not in answer
+
+    async def ready(self) -> None:
+        with trio.fail_after(PATIENCE):
+            await self.jwt.wait_ready()
+
+    async def figure(self, name: str, **labels: str) -> float | None:
+        return await self.inner.figure(f"apiserver_authentication_{name}", **labels)
+
+
+StartProvider = Callable[..., Awaitable[Served]]
+StartServer = Callable[..., AbstractAsyncContextManager[Server]]
