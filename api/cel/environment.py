@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kubechronicle.api.cel import optionals, parser, standard, validators
+from kubechronicle.api.cel.ast import Node
 from kubechronicle.api.cel.calls import ConstantError
 from kubechronicle.api.cel.checker import Scope, check
 from kubechronicle.api.cel.declarations import Library, Overload
@@ -66,6 +67,17 @@ class Environment:
             ChainMap(own, self._own_types) if own or types else self._own_types,  # type: ignore[arg-type]
         )
 
+    def check(self, expression: str) -> Node:
+        """Return the checked tree of an expression, which is not yet planned. CompileError as of `compile`."""
+        source = Source(expression)
+        tree = parser.parse(source, self._macros)
+        try:
+            check(tree, self._scope, source)
+            validators.validate(tree, source)
+        except RecursionError as error:
+            raise CompileError([too_deep()], expression) from error
+        return tree
+
     def compile(self, expression: str, result: Type | None = None) -> Program:
         """Return the program of an expression, whose type must be ``result`` if given (dyn fits any).
 
@@ -73,19 +85,28 @@ class Environment:
         if the expression is right, but a constant in it cannot be converted.
         """
         source = Source(expression)
-        tree = parser.parse(source, self._macros)
+        tree = self.checked(expression)
+        if result is not None and tree.type != result and tree.type.kind not in ("dyn", "any"):
+            raise CompileError([source.issue(0, f"must evaluate to {result}")], expression)
+        planner = Planner(self.types)
         try:
-            check(tree, self._scope, source)
-            validators.validate(tree, source)
-            if result is not None and tree.type != result and tree.type.kind not in ("dyn", "any"):
-                raise CompileError([source.issue(0, f"must evaluate to {result}")], expression)
-            planner = Planner(self.types)
             code = planner.plan(tree)
         except ConstantError as error:
             raise InstantiationError(str(error)) from error
         except RecursionError as error:
             raise CompileError([too_deep()], expression) from error
         return Program(expression, code.run, code.cost, planner.slots, tree.type, validators.paths_read(tree))
+
+    def checked(self, expression: str) -> Node:
+        """Return the checked tree of an expression. CompileError as of `compile`."""
+        source = Source(expression)
+        tree = parser.parse(source, self._macros)
+        try:
+            check(tree, self._scope, source)
+        except RecursionError as error:
+            raise CompileError([too_deep()], expression) from error
+        validators.validate(tree, source)
+        return tree
 
 
 @functools.cache
