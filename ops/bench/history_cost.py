@@ -45,7 +45,7 @@ async def report(data_dir: Path, revisions: int, objects: int) -> str:
             ((_, definition),) = await session.fetch(_INDEX)
         found: dict[tuple[Operation, bool], list[float]] = {}
         for turn in range(TURNS * 2):
-            indexed = turn % 2 == 0
+            indexed = turn % 4 in (0, 3)  # neither always goes first
             async with open_session(url) as session:
                 await session.execute("set statement_timeout = 0")
                 if indexed != bool(present := await session.fetch(_INDEX)):
@@ -59,10 +59,15 @@ async def report(data_dir: Path, revisions: int, objects: int) -> str:
                 await session.execute(f"set statement_timeout = 0; {definition}")
     lines = ["| change | without | with the index | difference |", "|---|---|---|---|"]
     for operation in Operation:
-        without, having = (statistics.median(found[operation, indexed]) for indexed in (False, True))
+        without, having = (_least(found[operation, indexed]) for indexed in (False, True))
         difference = f"{having - without:+.1f} µs ({(having / without - 1) * 100:+.1f} %)"
         lines.append(f"| {operation.name.lower()} | {without:.1f} µs | {having:.1f} µs | {difference} |")
     return "\n".join(lines)
+
+
+def _least(costs: Sequence[float]) -> float:
+    """The median of the lower half: what others do on the machine only ever adds."""
+    return statistics.median(sorted(costs)[: (len(costs) + 1) // 2])
 
 
 async def _turn(session: Session, prefix: str) -> dict[Operation, float]:
