@@ -43,6 +43,13 @@ _UNDERSTOOD: Final = frozenset(
 _ALTERNATIVE: Final = (x509.DNSName, x509.IPAddress, x509.RFC822Name, x509.UniformResourceIdentifier)
 
 
+# What pyca/cryptography raises for certificates, or parts of them, that are nonsense or unknown to it.
+UNREADABLE: Final = (
+    ValueError, TypeError, OverflowError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Bundle:
     """Authorities at one time. Compared by identity: another bundle, another decision."""
@@ -53,7 +60,10 @@ class Bundle:
     @classmethod
     def of(cls, pem: bytes) -> Bundle:
         """ValueError: no certificates, or none that can be read."""
-        return cls(pem, tuple(x509.load_pem_x509_certificates(pem)))
+        try:
+            return cls(pem, tuple(x509.load_pem_x509_certificates(pem)))
+        except UNREADABLE as error:
+            raise ValueError(str(error)) from None
 
 
 class Authorities:
@@ -130,14 +140,14 @@ def chain_to(
 
     try:
         return search([leaf]) if _usable(leaf, now) else None
-    except (ValueError, UnsupportedAlgorithm):  # an extension that can't be read
+    except UNREADABLE:
         return None
 
 
 def _signed(child: x509.Certificate, issuer: x509.Certificate) -> bool:
     try:
         child.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+    except (*UNREADABLE, InvalidSignature):
         return False
     return True
 

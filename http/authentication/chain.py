@@ -27,6 +27,7 @@ from kubechronicle.http.authentication.bearer import (
 from kubechronicle.http.authentication.figures import AuthenticationFigures
 from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, NoCredential, NotSeen, Rejected, User, authenticated
+from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.messages import Request
 
 if TYPE_CHECKING:
@@ -94,6 +95,9 @@ class AuthenticationChain:
         self._tokens = tuple(tokens)
         self._audiences = tuple(audiences)
         self.figures = figures if figures is not None else AuthenticationFigures()
+        for each in self._authenticators:
+            if isinstance(each, ClientCertificates):
+                each.remaining = self.figures.remaining
         self.figures.caches += [each.cache.figures for each in tokens if isinstance(each, HasCache)]
         self._users: dict[int, tuple[User, User]] = {}
         self._anonymous = anonymous if anonymous is not None else Anonymous()

@@ -20,6 +20,12 @@ SUCCESS, FAILURE, ERROR = "success", "failure", "error"
 BUCKETS: Final = tuple(0.001 * 2**power for power in range(15))
 DEFAULT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
+HOUR, DAY = 3600.0, 86400.0
+EXPIRATION_BUCKETS: Final = (
+    0.0, HOUR / 2, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 4 * DAY, 7 * DAY, 30 * DAY, 90 * DAY, 180 * DAY,
+    360 * DAY,
+)  # fmt: skip
+
 # Names told as they are; others are told by what they look like, so that clients can't make series.
 KNOWN_NAMES: Final = frozenset(
     {"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"}
@@ -71,11 +77,13 @@ class CacheFigures:
 
 
 class AuthenticationFigures(Collector):
-    """``caches``: those whose figures are told together; ``tokens``: uses of service account tokens, by name."""
+    """``caches``: those whose figures are told together; ``tokens``: uses of service account tokens, by name;
+    ``remaining``: for how long client certificates are still good when they are used."""
 
     def __init__(self) -> None:
         self.caches: list[CacheFigures] = []
         self.tokens: Counter[str] = Counter()
+        self.remaining = Durations(EXPIRATION_BUCKETS)
         self._attempts = {result: Durations(BUCKETS) for result in (SUCCESS, FAILURE, ERROR)}
         self._users: Counter[str] = Counter()
 
@@ -94,6 +102,10 @@ class AuthenticationFigures(Collector):
         yield _bare("authentication_attempts", "Counter of authenticated attempts.", "result", told)
         help_text = "Authentication duration in seconds broken out by result."
         yield _histogram("authentication_duration_seconds", help_text, "result", self._attempts)
+        help_text = "Distribution of the remaining lifetime on the certificate used to authenticate a request."
+        remaining = HistogramMetricFamily("apiserver_client_certificate_expiration_seconds", help_text)
+        remaining.add_metric([], buckets=self.remaining.buckets(), sum_value=self.remaining.total)
+        yield remaining
         for name, text in ACCOUNT_TOKENS.items():
             yield CounterMetricFamily(name, text, value=self.tokens[name])
         if self.caches:

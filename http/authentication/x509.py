@@ -18,7 +18,8 @@ from typing import Final
 from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from kubechronicle.http.authentication.authorities import Bundle, chain_to, validity
+from kubechronicle.http.authentication.authorities import UNREADABLE, Bundle, chain_to, validity
+from kubechronicle.http.authentication.figures import Durations
 from kubechronicle.http.authentication.user import CREDENTIAL_ID, Rejected, User
 from kubechronicle.http.messages import Request
 
@@ -41,10 +42,12 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a good certificate says. ``user`` None: nobody, though it is good; ``name``: the common name, or ""."""
+    """What a good certificate says. ``user`` None: nobody, though it is good; ``name``: the common name, or "";
+    ``ends``: when it expires, in seconds since the epoch."""
 
     name: str
     user: User | None
+    ends: float
 
 
 class VerifiedCertificates:
@@ -78,7 +81,7 @@ def _look(bundle: Bundle, der: bytes, intermediates: tuple[bytes, ...], now: flo
         others = [x509.load_der_x509_certificate(each) for each in intermediates]
         chain = chain_to(bundle.certificates, leaf, others, now)
         shown = _read(leaf, der) if chain is not None else None
-    except ValueError:
+    except UNREADABLE:
         chain = shown = None
     if chain is None or shown is None:
         return _Found(bundle, None, now, now + PAUSE)
@@ -88,6 +91,7 @@ def _look(bundle: Bundle, der: bytes, intermediates: tuple[bytes, ...], now: flo
 
 def _read(certificate: x509.Certificate, der: bytes) -> Shown:
     """ValueError: what can't be read."""
+    ends = validity(certificate)[1]
     subject = certificate.subject
     names = [name.value for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     groups = [name.value for name in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
@@ -95,19 +99,21 @@ def _read(certificate: x509.Certificate, der: bytes) -> Shown:
     name = names[-1] if names else ""
     texts = tuple(group for group in groups if isinstance(group, str))
     if not isinstance(name, str) or not name:
-        return Shown("", None)
+        return Shown("", None, ends)
     if len(uids) > 1 or not all(isinstance(uid, str) and uid for uid in uids):
-        return Shown(name, None)
+        return Shown(name, None, ends)
     extra = {CREDENTIAL_ID: (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)}
-    return Shown(name, User(name=name, uid=str(uids[0]) if uids else "", groups=texts, extra=extra))
+    return Shown(name, User(name=name, uid=str(uids[0]) if uids else "", groups=texts, extra=extra), ends)
 
 
 class ClientCertificates:
     """The authenticator. ``trusted``: the authorities for clients, as they are now; ``clock``: seconds since the
-    epoch."""
+    epoch; ``remaining`` is told for how long each certificate that is used is still good."""
 
     def __init__(self, trusted: Callable[[], Bundle], *, clock: Callable[[], float] = time.time) -> None:
         self._certificates = VerifiedCertificates(trusted, clock=clock)
+        self._clock = clock
+        self.remaining: Durations | None = None
 
     def authenticate(self, request: Request) -> User | None:
         """The certificate's user; None without a certificate. Rejected: it is no client's certificate in force, or says
@@ -118,4 +124,6 @@ class ClientCertificates:
         shown = self._certificates.shown(request)
         if shown is None or shown.user is None:
             raise Rejected
+        if self.remaining is not None:
+            self.remaining.add(shown.ends - self._clock())
         return shown.user

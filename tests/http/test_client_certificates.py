@@ -16,10 +16,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
+from prometheus_client import CollectorRegistry
 
 from kubechronicle.http.authentication import authorities as authorities_module
 from kubechronicle.http.authentication import x509 as module
 from kubechronicle.http.authentication.authorities import Authorities, Bundle, chain_to
+from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.user import CREDENTIAL_ID, Rejected, User
 from kubechronicle.http.authentication.x509 import CACHE_SIZE, UID, ClientCertificates
 from kubechronicle.http.messages import Request
@@ -266,3 +268,15 @@ def test_a_spoiled_file_leaves_the_former_authorities(
         Authorities([tmp_path / "none"])
 
 
+
+
+def test_how_long_certificates_are_still_good_is_told() -> None:
+    chain = AuthenticationChain([certificates()])
+    for days in (0.01, 0.6, 100):
+        chain.authenticate(asking(OURS.issue(JANE, end=days)))
+    registry = CollectorRegistry()
+    registry.register(chain.figures)
+    name = "apiserver_client_certificate_expiration_seconds"
+    ends = ("0.0", "1800.0", "86400.0", "+Inf")
+    told = {end: registry.get_sample_value(f"{name}_bucket", {"le": end}) for end in ends}
+    assert told == {"0.0": 0, "1800.0": 1, "86400.0": 2, "+Inf": 3}
