@@ -137,6 +137,7 @@ class Reads:
 
     def __init__(self, *, log: RevisionLog, views: Views, consistency: ConsistentRead, describe: Describe) -> None:
         self.views = views
+        self.log = log
         self.past = PastStates(log=log, views=views, describe=describe)
         self._views = views
         self._consistency = consistency
@@ -158,6 +159,10 @@ class Reads:
             await self._consistency.wait_applied(revision, trio.current_time() + FRESHNESS_TIMEOUT)
         except FutureRevision as error:
             raise status.too_large_resource_version(revision, error.current) from None
+
+    async def wait_newer(self, revision: int) -> None:
+        """Wait until the views hold more than the revision."""
+        await self._views.wait_applied(revision + 1)
 
     async def get(self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None) -> Entry | None:
         """The object, or None. ``revision`` None: consistent; otherwise not older than it (0: at once)."""

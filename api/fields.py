@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubechronicle.api import history_fields
+
 Object = Mapping[str, Any]
 Getter = Callable[[Object], str]
 
@@ -110,6 +112,11 @@ def _vocabulary(*names: str, refusal: str = _UNSUPPORTED, **renamed: str) -> Voc
 
 _INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
+_REVISION: Final = _vocabulary(
+    *history_fields.FIELDS,
+    refusal=f'"%s" is not a known field selector of revisions: there are {", ".join(history_fields.FIELDS)}',
+)
+
 VOCABULARIES: Final[Mapping[tuple[str, str, str], Vocabulary]] = {
     ("", "v1", "Pod"): Vocabulary(
         {name: name for name in (NAME, NAMESPACE, "status.podIPs", *(field for field, _ in SELECTABLE["pods"]))}
@@ -139,6 +146,8 @@ VOCABULARIES: Final[Mapping[tuple[str, str, str], Vocabulary]] = {
         "spec.driver",
         refusal="field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s",
     ),
+    ("history.kubechronicle.dev", "v1", "Revision"): _REVISION,
+    ("history.kubechronicle.dev", "v1", "ClusterRevision"): _REVISION,
 }
 """(group, version, kind) -> vocabulary of the kinds that have one of their own."""
 

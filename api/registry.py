@@ -271,6 +271,10 @@ def _builtin_types() -> tuple[ResourceType, ...]:
                     warning = legacy.warning(row.kind)
                     rt = _resource_type(group, legacy.version, row, preferred=preferred, warning=warning)
                     found.append(replace(rt, removed_release=f"1.{legacy.removed}"))
+    for group, versions in table.OWN_GROUPS.items():
+        for version, rows in versions.items():
+            own = (_resource_type(group, version, row, preferred=next(iter(versions))) for row in rows)
+            found += (replace(rt, message="", definition="") for rt in own)
     return tuple(found)
 
 

@@ -18,19 +18,19 @@ CACHE_CONTROL = ("cache-control", "no-cache, private")
 JSON_FORM = Representation(media_type=negotiate.JSON)
 
 
-def object_form(request: Request, context: Context) -> Representation:
-    """For an object or a list. StatusError 406."""
+def object_form(request: Request, context: Context, *, protobuf: bool = True) -> Representation:
+    """For an object or a list; ``protobuf``: whether the kind has such a form. StatusError 406."""
     accept = request.headers.get("accept")
     negotiate.check_route(accept, lists=context.info.verb in ("list", "watch"))
-    return _pretty(negotiate.resource(accept), request, context)
+    return _pretty(negotiate.resource(accept, protobuf=protobuf), request, context)
 
 
-def watch_form(request: Request, context: Context) -> Representation:
-    """For a watch. StatusError 406."""
+def watch_form(request: Request, context: Context, *, protobuf: bool = True) -> Representation:
+    """For a watch, likewise. StatusError 406."""
     accept = request.headers.get("accept")
     if request.websocket is None:
         negotiate.check_route(accept, lists=True)
-    return negotiate.watch(accept)
+    return negotiate.watch(accept, protobuf=protobuf)
 
 
 def discovery_form(request: Request, context: Context, *, aggregated: bool = True) -> Representation:

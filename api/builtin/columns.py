@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kubechronicle.api.builtin import columns_access, columns_config, columns_core, columns_nodes, columns_workloads
+from kubechronicle.api.builtin import (
+    columns_access,
+    columns_config,
+    columns_core,
+    columns_history,
+    columns_nodes,
+    columns_workloads,
+)
 from kubechronicle.api.builtin.printer import Printer
 
 PRINTERS: Final[Mapping[str, Printer]] = {
@@ -18,4 +25,5 @@ PRINTERS: Final[Mapping[str, Printer]] = {
     **columns_workloads.PRINTERS,
     **columns_config.PRINTERS,
     **columns_access.PRINTERS,
+    **columns_history.PRINTERS,
 }

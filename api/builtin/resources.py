@@ -233,6 +233,20 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
     },
 }
 
+HISTORY: Final = "history.kubechronicle.dev"
+READ_WATCH: Final = ("get", "list", "watch")
+
+OWN_GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
+    HISTORY: {
+        "v1": (
+            Row("clusterrevisions", "ClusterRevision", namespaced=False, short=("crev",), verbs=READ_WATCH,
+                stored=False),
+            Row("revisions", "Revision", short=("rev",), verbs=READ_WATCH, stored=False),
+        )
+    },
+}  # fmt: skip
+"""As GROUPS, of what kubechronicle has beside Kubernetes: kinds without a protobuf form."""
+
 STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     # The two Event APIs are two views of one stored resource, kept as the older of them.
     ("events.k8s.io", "events"): ("", "v1"),

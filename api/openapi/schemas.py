@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from kubechronicle.api.builtin.resources import OWN_GROUPS
 from kubechronicle.api.openapi import published
 from kubechronicle.api.openapi.operations import definition_of, list_definition_of
+from kubechronicle.api.openapi.own_kinds import OWN_KINDS
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.schema.types import META, definitions, presence, short_name
 
@@ -63,11 +65,17 @@ def custom_definitions(served: Iterable[ResourceType]) -> Schema:
             continue
         kinds = [{"group": rt.group, "kind": rt.kind, "version": rt.version}]
         lists = [{"group": rt.group, "kind": rt.list_kind, "version": rt.version}]
+        head = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": meta}
+        own = OWN_KINDS.get(rt.kind) if rt.group in OWN_GROUPS else None
+        if own is None:
+            described: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+        else:
+            described = {"description": own[0]}
         made[definition_of(rt)] = {
             "type": "object",
-            "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": meta},
+            "properties": {**head, **(own[1] if own is not None else {})},
             "x-kubernetes-group-version-kind": kinds,
-            "x-kubernetes-preserve-unknown-fields": True,
+            **described,
         }
         made[list_definition_of(rt)] = {
             "type": "object",

@@ -9,6 +9,7 @@ from kubechronicle.actors.reads import ObjectReads, Selection
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writes import Written
 from kubechronicle.api import deletion, options, pipeline, status
+from kubechronicle.api.builtin.resources import HISTORY
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.selectors import parse_field_selector, parse_label_selector
@@ -30,6 +31,7 @@ from kubechronicle.http.handlers.bodies import (
 from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.pod_subresources import bind
 from kubechronicle.http.handlers.reviews import REVIEWS, review
+from kubechronicle.http.handlers.revisions import reading_changes
 from kubechronicle.http.handlers.scale import scale
 from kubechronicle.http.handlers.token_request import request_token
 from kubechronicle.http.handlers.watch import Drain, storage_revision, watch
@@ -70,6 +72,8 @@ async def handle(resources: Resources, request: Request, context: Context) -> Re
         context.warnings.append(rt.warning)
         named = (rt.group, rt.version, rt.plural, info.subresource)
         resources.metrics.requested_deprecated(*named, rt.removed_release)
+    if rt.group == HISTORY:
+        resources = reading_changes(resources, context)
     if info.subresource == "scale":
         return await scale(resources, request, context, rt)
     if info.subresource == "binding" or (rt.resource == "bindings" and verb == "create"):
@@ -256,7 +260,7 @@ HANDLERS: dict[str, Handler] = {
 
 
 def _encoder(request: Request, context: Context, rt: ResourceType) -> Encoder:
-    form, include = object_form(request, context), context.query.get("includeObject")
+    form, include = object_form(request, context, protobuf=bool(rt.message)), context.query.get("includeObject")
     return Encoder(rt, form, include_object=include, then=context.at.time if context.at is not None else None)
 
 

@@ -71,7 +71,7 @@ async def watch(
     min_watch: float,
     drain: Drain,
 ) -> Response:
-    form = watch_form(request, context)
+    form = watch_form(request, context, protobuf=bool(rt.message))
     then = context.at.time if context.at is not None else None
     encoder = Encoder(rt, form, include_object=context.query.get("includeObject"), then=then)
     revision = None

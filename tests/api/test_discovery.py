@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api import discovery
+from kubechronicle.api.builtin.resources import OWN_GROUPS
 from kubechronicle.api.registry import builtin_registry
 
 REGISTRY = builtin_registry()
@@ -142,7 +143,9 @@ RECORDED = Path(__file__).parents[3] / "shared" / "facts"
 @pytest.mark.parametrize("root", ["api", "apis"])
 def test_aggregated_discovery_is_what_a_kube_apiserver_answers(root: Any) -> None:
     recorded = json.loads((RECORDED / f"discovery-{root}.json").read_bytes())
-    assert discovery.aggregated(REGISTRY, root, "v2") == recorded
+    ours = discovery.aggregated(REGISTRY, root, "v2")
+    ours["items"] = [group for group in ours["items"] if group["metadata"].get("name") not in OWN_GROUPS]
+    assert ours == recorded
 
 
 @pytest.mark.skipif(not RECORDED.exists(), reason="no recorded answers of a kube-apiserver here")
