@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kubechronicle.actors.reads import Listing, Reads, Selection, Watching, continued, too_old, watch_scope
 from kubechronicle.api import status
+from kubechronicle.api.moments import written
 from kubechronicle.api.paging import INCONSISTENT
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
@@ -33,6 +34,7 @@ class PastReads:
     async def get(self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None) -> Entry | None:
         at = self._at(revision)
         await self._present.wait_not_older(at)
+        await self._check_kept(rt, at)
         return await self._present.past.get(rt.resource, namespace, name, at)
 
     async def list(
@@ -49,8 +51,9 @@ class PastReads:
         if continue_token:
             read_at, after = continued(rt, selection, continue_token)
             at = at if read_at == INCONSISTENT else read_at
-        elif exact and revision:
-            at = revision
+        else:
+            at = revision if exact and revision else at
+            await self._check_kept(rt, at)
         paging = bool(continue_token)
         return await self._present.list_past(rt, selection, at, limit=limit, after=after, paging=paging)
 
@@ -59,6 +62,15 @@ class PastReads:
         if revision is not None and revision > self._moment.revision:
             raise status.too_large_resource_version(revision, self._moment.revision)
         return self._moment.revision
+
+    async def _check_kept(self, rt: ResourceType, revision: int) -> None:
+        """StatusError 410 that tells since when there is history of this resource, which may be kept for a shorter time
+        than that of others."""
+        mark = self._present.views.compacted_for(rt.resource)
+        if revision < mark:
+            oldest = await self._moment_of(mark)
+            since = f"{written(oldest.time)} (revision {mark})"
+            raise status.expired(f"history of {rt.resource} is kept no longer: the oldest moment there is is {since}")
 
     async def watch(
         self,

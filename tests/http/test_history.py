@@ -139,8 +139,17 @@ async def test_what_is_compacted_is_expired(story: Story) -> None:
     assert await server.names(story.at("c", MAPS)) == ["a", "b", "c"]
     store.compact(store.revision - 1, resource="configmaps")
     await server.get("/api/v1/namespaces/default")
-    assert (await server.ask("GET", story.at("red", MAPS))).refused(410)["reason"] == "Expired"
-    assert (await server.ask("GET", story.at("red", f"{MAPS}/a"))).refused(410)["reason"] == "Expired"
+    for path in (MAPS, f"{MAPS}/a", f"{MAPS}?limit=1"):
+        refused = (await server.ask("GET", story.at("red", path))).refused(410)
+        assert refused["reason"] == "Expired"
+        assert "history of configmaps is kept no longer: the oldest moment there is is 20" in refused["message"]
+        assert f"(revision {store.revision - 1})" in refused["message"]
+    assert (await server.ask("GET", story.at("red", f"{MAPS}?watch=1"))).refused(410)["reason"] == "Expired"
+    async with server.watch(story.at("red", f"{MAPS}?watch=1&resourceVersion={story.revision['red']}")) as watch:
+        event = await watch.next()
+        assert event is not None
+        assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+    assert await server.names(story.at("red", "/api/v1/namespaces")) == ["default", "other"]
 
 
 async def test_pages_stick_to_their_revision(story: Story) -> None:
