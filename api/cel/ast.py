@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 class Node:
-    """Any part of an expression."""
+    """Any part of an expression. ``depth``: how many operators and selections contain one another in it, as parsed."""
 
-    __slots__ = ("offset", "type")
+    __slots__ = ("depth", "offset", "type")
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
+        self.depth = 0
         self.type: Type = ERROR
 
 

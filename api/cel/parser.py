@@ -103,18 +103,17 @@ class _Parser(TokenStream):
         while True:
             kind = self.token.kind
             if kind in PRODUCTS:
-                binding, rule = 4, "calc"
+                binding = 4
             elif kind in SUMS:
-                binding, rule = 3, "calc"
+                binding = 3
             elif kind in RELATIONS:
-                binding, rule = 2, "relation"
+                binding = 2
             else:
                 break
             if binding < level:
                 break
-            self.enter(rule)
             operator = self.advance()
-            tree = self._call(operator.offset, _FUNCTIONS[kind], [tree, self._binary(binding + 1)])
+            tree = self._call(operator.offset, _FUNCTIONS[kind], [tree, self._binary(binding + 1)], own=1)
         depths["relation"], depths["calc"] = before
         if level <= 1 and self.token.kind == "&&":
             tree = self._logic("&&", tree, 2)
@@ -132,7 +131,7 @@ class _Parser(TokenStream):
         first = self._binary(0)
         self.closers.pop()
         self.match(":")
-        return self._call(operator.offset, "_?_:_", [condition, first, self._binary(-1)])
+        return self._call(operator.offset, "_?_:_", [condition, first, self._binary(-1)], own=1)
 
     def _logic(self, kind: str, first: Node, level: int) -> Node:
         terms = [first]
@@ -140,7 +139,7 @@ class _Parser(TokenStream):
         while self.token.kind == kind:
             self.advance()
             terms.append(self._binary(level))
-        return Call(offset, _FUNCTIONS[kind], terms)
+        return self.measured(Call(offset, _FUNCTIONS[kind], terms), terms, 0)
 
     def _operand(self) -> Node:
         """unary, member and primary: a chain of selections, calls and indexes behind a value."""
@@ -154,12 +153,9 @@ class _Parser(TokenStream):
             self.need_operand(unary=False)
         reader = self._readers.get(self.token.kind)
         tree = Literal(self.token.offset, None) if reader is None else reader()
-        depth = self.depths["member"]
         while self.token.kind in (".", "["):
-            self.enter("member")
             operator = self.advance()
             tree = self._selection(operator, tree) if operator.kind == "." else self._index(operator, tree)
-        self.depths["member"] = depth
         if times % 2 == 0:
             return tree
         return self._call(first.offset, "!_" if first.kind == "!" else "-_", [tree])
@@ -173,11 +169,12 @@ class _Parser(TokenStream):
             self.no_viable(dot)
         self.advance()
         if optional:
-            return Call(dot.offset, "_?._", [operand, Literal(name.offset, self._name(name))])
+            field = Literal(name.offset, self._name(name))
+            return self.measured(Call(dot.offset, "_?._", [operand, field]), [operand], 1)
         if self.token.kind == "(" and name.kind == IDENTIFIER:
             opening = self.advance()
-            return self._call(opening.offset, name.text, self._arguments(), operand)
-        return Select(dot.offset, operand, self._name(name))
+            return self._call(opening.offset, name.text, self._arguments(), operand, own=1)
+        return self.measured(Select(dot.offset, operand, self._name(name)), [operand], 1)
 
     def _index(self, bracket: Token, operand: Node) -> Node:
         optional = self.token.kind == "?"
@@ -187,7 +184,7 @@ class _Parser(TokenStream):
         index = self._binary(-1)
         self.closers.pop()
         self.match("]")
-        return self._call(bracket.offset, "_[?_]" if optional else "_[_]", [operand, index])
+        return self._call(bracket.offset, "_[?_]" if optional else "_[_]", [operand, index], own=1)
 
     def _constant(self) -> Node:
         token = self.advance()
@@ -269,7 +266,7 @@ class _Parser(TokenStream):
                 break
         self.closers.pop()
         self._close("}")
-        return StructNode(opening.offset, name, entries)
+        return self.measured(StructNode(opening.offset, name, entries), [entry.value for entry in entries], 0)
 
     def _list(self) -> Node:
         opening = self.advance()
@@ -286,7 +283,7 @@ class _Parser(TokenStream):
                 break
         self.closers.pop()
         self._close("]")
-        return ListNode(opening.offset, elements, frozenset(optional))
+        return self.measured(ListNode(opening.offset, elements, frozenset(optional)), elements, 0)
 
     def _map(self) -> Node:
         opening = self.advance()
@@ -305,7 +302,8 @@ class _Parser(TokenStream):
                 break
         self.closers.pop()
         self._close("}")
-        return MapNode(opening.offset, entries)
+        parts = [part for entry in entries for part in (entry.key, entry.value)]
+        return self.measured(MapNode(opening.offset, entries), parts, 0)
 
     def _comma(self, closer: str) -> bool:
         """Whether another element follows; a comma before the closer belongs to the closer."""
@@ -334,16 +332,18 @@ class _Parser(TokenStream):
         self.match(")")
         return arguments
 
-    def _call(self, offset: int, function: str, arguments: list[Node], target: Node | None = None) -> Node:
+    def _call(
+        self, offset: int, function: str, arguments: list[Node], target: Node | None = None, own: int = 0
+    ) -> Node:
         macro = self._macros.get((function, len(arguments), target is not None))
+        expanded: Node | None = None
         if macro is not None:
             try:
                 expanded = macro.expand(offset, target, arguments)
             except MacroError as error:
                 return self.error(error.offset, error.message)
-            if expanded is not None:
-                return expanded
-        return Call(offset, function, arguments, target)
+        node = expanded or Call(offset, function, arguments, target)
+        return self.measured(node, arguments if target is None else [target, *arguments], own)
 
     def _name(self, token: Token) -> str:
         if token.kind != ESCAPED:

@@ -5,6 +5,7 @@ What is done about an error is what ANTLR does, as far as it shows in a second m
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from kubechronicle.api.cel import lexer
@@ -43,7 +44,8 @@ class TokenStream:
         self.tokens = lexer.tokens(source, issues)
         self.at = 0
         self.token = self.tokens[0]
-        self.depths = {"expr": 0, "relation": 0, "calc": 0, "member": 0}
+        self.depths = {"expr": 0, "relation": 0, "calc": 0}
+        self._too_deep = False
         self.closers: list[str] = []
         self._quiet = False
         """After an error, until a token fits again: what follows from the first is not worth telling."""
@@ -54,6 +56,14 @@ class TokenStream:
         if depth > MAX_DEPTH:
             self.issues.append(too_deep())
             raise Stop
+
+    def measured(self, node: Node, parts: Iterable[Node], own: int) -> Node:
+        """Note how deep a node is. Beyond the bound that is an error, told once."""
+        node.depth = own + max((part.depth for part in parts), default=0)
+        if node.depth > MAX_DEPTH and not self._too_deep:
+            self._too_deep = True
+            self.issues.append(Issue(-1, -1, "max recursion depth exceeded"))
+        return node
 
     def peek(self) -> Token:
         return self.tokens[min(self.at + 1, len(self.tokens) - 1)]
@@ -137,7 +147,10 @@ class TokenStream:
         if token.kind in CONSTANTS:
             self._syntax(f"mismatched input {lexer.quoted(token)} expecting IDENTIFIER")
         else:
-            end = token.offset + (0 if token.kind == lexer.EOF else len(token.text))
-            text = self.source.text[start.offset : end].rstrip()
+            if token.kind == lexer.EOF and self.issues:  # what is no token is left out
+                text = start.text
+            else:
+                end = token.offset + (0 if token.kind == lexer.EOF else len(token.text))
+                text = self.source.text[start.offset : end]
             self._syntax(f"no viable alternative at input {lexer.quoted(Token('', text, 0))}")
         raise Stop
