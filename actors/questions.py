@@ -54,13 +54,14 @@ def kept(key: object) -> object | None:
     return answers.get(key) if answers is not None else None
 
 
-async def decided(decide: Callable[[], T]) -> T:
+async def decided(decide: Callable[[], T], unanswered: Unanswered | None = None) -> T:
     """What ``decide`` says once everything it asks is answered. Waits for nothing if nothing has to be asked.
-    StatusError 500: it never stops asking."""
-    try:
-        return decide()
-    except Unanswered as question:
-        unanswered = question
+    ``unanswered``: what it has asked already, where somebody has called it. StatusError 500: it never stops asking."""
+    if unanswered is None:
+        try:
+            return decide()
+        except Unanswered as question:
+            unanswered = question
     with _keeping():
         for _ in range(MAX_QUESTIONS):
             await unanswered.settle()

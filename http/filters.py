@@ -253,8 +253,8 @@ async def _settled(services: Services, request: Request, unsettled: NotSeen | Un
         return services.authentication.authenticate(request, warnings)
 
     if isinstance(unsettled, Unanswered):
-        try:  # from the beginning: answers are kept for who asks within decided
-            return await decided(user)
+        try:
+            return await decided(user, unsettled)
         except NotSeen:
             pass
     with trio.move_on_after(CATCH_UP):
@@ -318,8 +318,8 @@ def authorize(services: Services, following: Next) -> Next:
         started = time.perf_counter()
         try:
             verdict = chain.decide(context.user, info)
-        except Unanswered:
-            verdict = await decided(partial(chain.decide, context.user, info))
+        except Unanswered as question:
+            verdict = await decided(partial(chain.decide, context.user, info), question)
         figures.observe(verdict, time.perf_counter() - started)
         if verdict.decision is not Decision.ALLOW:
             if verdict.error:

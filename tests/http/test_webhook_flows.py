@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,10 +12,13 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from in_process import ADMIN, JOE, MAPS, InProcess, configmap, open_server
 from webhooks import Webhook, kubeconfig
 
-from kubechronicle.http.authorization.configuration import DENY, WebhookConfiguration, of_modes
+from kubechronicle.http.authorization.configuration import DENY, WebhookConfiguration, load, of_modes
 from kubechronicle.http.authorization.in_force import AuthorizationPlan
 from kubechronicle.http.messages import Request, Response
 
@@ -178,6 +183,68 @@ async def test_impersonation_asks_for_each_part_of_the_identity(wire: Any, tmp_p
         assert refused["message"].endswith(": the server is currently unable to handle the request")
 
 
+# -- several, from a file ---------------------------------------------------------------------------------------------
+
+
+def described(name: str, file: Path, *conditions: str, policy: str = "NoOpinion") -> dict[str, Any]:
+    """A webhook of an AuthorizationConfiguration."""
+    webhook = {
+        "connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": str(file)}, "timeout": "5s",
+        "subjectAccessReviewVersion": "v1", "failurePolicy": policy,
+        "matchConditionSubjectAccessReviewVersion": "v1",
+        "matchConditions": [{"expression": expression} for expression in conditions],
+    }  # fmt: skip
+    return {"type": "Webhook", "name": name, "webhook": webhook}
+
+
+def configuration(*authorizers: dict[str, Any]) -> bytes:
+    return json.dumps(
+        {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthorizationConfiguration", "authorizers": authorizers}
+    ).encode()
+
+
+async def test_several_webhooks_each_with_its_conditions(wire: Any, tmp_path: Path) -> None:
+    first, second = Webhook(lambda spec: {"denied": True, "reason": "not here"}), Webhook()
+    files = {}
+    for name, app in (("first", first), ("second", second)):
+        served = await wire(app)
+        files[name] = kubeconfig(tmp_path, served.server.port, served.authority.file, name)
+    vault = "has(request.resourceAttributes) && request.resourceAttributes.namespace == 'vault'"
+    guard = described("guard", files["first"], vault, policy=DENY)
+    rest = described("rest", files["second"], "request.user == 'joe'")
+    file = tmp_path / "authorization.json"
+    file.write_bytes(configuration(guard, rest))
+    plan = AuthorizationPlan(configured=load(file.read_bytes()), file=file, content=file.read_bytes())
+    async with open_server(authorization=plan, namespaces=("default", "vault")) as server:
+        maps = "/api/v1/namespaces/vault/configmaps"
+        await server.get(MAPS, token=JOE)
+        assert (verbs(first), verbs(second)) == ([], [("joe", "list", "configmaps")])
+        found = (await server.ask("GET", maps, token=JOE)).refused(403)
+        assert found["message"].endswith(": not here")
+        assert (len(first.reviews), len(second.reviews)) == (1, 1)
+        (await server.ask("GET", "/version", token="")).refused(403)  # nobody is asked about anonymous
+        assert (len(first.reviews), len(second.reviews)) == (1, 1)
+        excluded = "apiserver_authorization_match_condition_exclusions_total"
+        assert await server.figure(excluded, type="Webhook", name="rest") == 1
+        assert (
+            await server.figure(excluded, type="Webhook", name="guard") == 3
+        )  # once more after the other had answered
+        # A condition that fails counts as the policy says.
+        broken = described("guard", files["first"], "request.extra['none'][0] == 'x'", policy=DENY)
+        file.write_bytes(configuration(broken, rest))
+        assert server.assembly.authorization.file is not None
+        await server.assembly.authorization.file.look()
+        answer = await server.ask("GET", MAPS, token=JOE)
+        assert answer.status == 500
+        assert b"no such key" in answer.body
+        file.write_bytes(
+            configuration({**broken, "webhook": {**broken["webhook"], "failurePolicy": "NoOpinion"}}, rest)
+        )
+        await server.assembly.authorization.file.look()
+        await server.get(MAPS, token=JOE)
+        assert (len(first.reviews), len(second.reviews)) == (1, 2)  # a new one remembers nothing
+
+
 # -- writes -----------------------------------------------------------------------------------------------------------
 
 
@@ -224,6 +291,32 @@ async def test_who_may_not_escalate_holds_what_rbac_gives(wire: Any, tmp_path: P
         await server.post(BINDINGS, {**to("reader"), "subjects": [subject]})
         await server.post(ROLES, role("same", PODS), token=JOE)
         assert (await server.get(f"{ROLES}/reader"))["rules"] == [PODS]
+
+
+async def test_who_may_approve_certificates_is_asked_of_the_webhook(wire: Any, tmp_path: Path) -> None:
+    requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+
+    def answer(spec: dict[str, Any]) -> dict[str, Any]:
+        attributes = spec["resourceAttributes"]
+        return {"allowed": attributes["verb"] != "approve" or attributes.get("name") == "example.com/*"}
+
+    app = Webhook(answer)
+    condition = {"type": "Approved", "status": "True", "reason": "Good"}
+    async with asking(wire, tmp_path, app) as server:
+        for name, signer in (("a", "example.com/a"), ("b", "example.org/b")):
+            built = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+            signed = built.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+            text = base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
+            spec = {"request": text, "signerName": signer, "usages": ["client auth"]}
+            await server.post(requests, {"metadata": {"name": name}, "spec": spec})
+            body = {"status": {"conditions": [condition]}}
+            approved = await server.ask("PATCH", f"{requests}/{name}/approval", body, token=JOE, headers=MERGE)
+            assert approved.status == (200 if name == "a" else 403)
+        asked = [spec["resourceAttributes"] for spec in app.specs if spec["resourceAttributes"]["verb"] == "approve"]
+        assert [(one["resource"], one["name"]) for one in asked] == [
+            ("signers", "example.com/a"), ("signers", "example.com/*"),
+            ("signers", "example.org/b"), ("signers", "example.org/*"),
+        ]  # fmt: skip
 
 
 class Hesitant(Webhook):
