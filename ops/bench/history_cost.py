@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import orjson
@@ -18,8 +18,7 @@ from kubechronicle.ops.bench import history_log
 from kubechronicle.ops.embedded_postgres import embedded_postgres
 
 BATCH = 16  # changes at once, as of so many clients
-BATCHES = 250  # in a turn, of each operation
-TURNS = 8
+BATCHES = 1000  # of each operation on each log
 _INDEX = """
 select indexname, indexdef from pg_indexes where schemaname = 'kubechronicle' and tablename = 'log'
     and indexdef like '%create_revision%'
@@ -36,51 +35,52 @@ def cpu_seconds(pid: int) -> float:
 
 
 async def report(data_dir: Path, revisions: int, objects: int) -> str:
-    """On a log with so many revisions of so many objects, made if the directory has none. A table."""
+    """On two logs with so many revisions of so many objects, made if the directory has none: a table."""
     async with embedded_postgres(data_dir) as url:
-        await migrate(url)
-        async with open_session(url) as session:
-            if not (await session.fetch("select revision from kubechronicle.head"))[0][0]:
-                await history_log.fill(session, revisions=revisions, objects=objects, days=30)
-            ((_, definition),) = await session.fetch(_INDEX)
-        found: dict[tuple[Operation, bool], list[float]] = {}
-        for turn in range(TURNS * 2):
-            indexed = turn % 4 in (0, 3)  # neither always goes first
-            async with open_session(url) as session:
-                await session.execute("set statement_timeout = 0")
-                if indexed != bool(present := await session.fetch(_INDEX)):
-                    drop = f"drop index kubechronicle.{present[0][0]}" if present else definition
-                    await session.execute(drop)
-            async with open_session(url) as session:  # a new one: plans of before do not matter
-                for operation, cost in (await _turn(session, f"t{turn}")).items():
-                    found.setdefault((operation, indexed), []).append(cost)
-        async with open_session(url) as session:
-            if not await session.fetch(_INDEX):
-                await session.execute(f"set statement_timeout = 0; {definition}")
+        urls = {indexed: url.replace("?", f"_{'with' if indexed else 'without'}?", 1) for indexed in (True, False)}
+        for indexed, where in urls.items():
+            await _made(url, where, revisions, objects, indexed=indexed)
+        async with open_session(urls[True]) as having, open_session(urls[False]) as without:
+            found = await _measured({True: having, False: without})
     lines = ["| change | without | with the index | difference |", "|---|---|---|---|"]
     for operation in Operation:
-        without, having = (_least(found[operation, indexed]) for indexed in (False, True))
-        difference = f"{having - without:+.1f} µs ({(having / without - 1) * 100:+.1f} %)"
-        lines.append(f"| {operation.name.lower()} | {without:.1f} µs | {having:.1f} µs | {difference} |")
+        less, more = (statistics.median(found[operation, indexed]) for indexed in (False, True))
+        difference = f"{more - less:+.1f} µs ({(more / less - 1) * 100:+.1f} %)"
+        lines.append(f"| {operation.name.lower()} | {less:.1f} µs | {more:.1f} µs | {difference} |")
     return "\n".join(lines)
 
 
-def _least(costs: Sequence[float]) -> float:
-    """The median of the lower half: what others do on the machine only ever adds."""
-    return statistics.median(sorted(costs)[: (len(costs) + 1) // 2])
+async def _made(server: str, url: str, revisions: int, objects: int, *, indexed: bool) -> None:
+    """A database of its own with a log, with the index or without."""
+    name = url.partition("?")[0].rpartition("/")[2]
+    async with open_session(server) as session:
+        if await session.fetch("select from pg_database where datname = $1", name):
+            return
+        await session.execute(f"create database {name}")
+    await migrate(url)
+    async with open_session(url) as session:
+        await history_log.fill(session, revisions=revisions, objects=objects, days=30)
+        if not indexed:
+            await session.execute(f"drop index kubechronicle.{(await session.fetch(_INDEX))[0][0]}")
 
 
-async def _turn(session: Session, prefix: str) -> dict[Operation, float]:
-    """Create, update and delete; µs of CPU time of each change."""
-    revisions: dict[str, int] = {}
-    found: dict[Operation, float] = {}
+async def _measured(sessions: Mapping[bool, Session]) -> dict[tuple[Operation, bool], list[float]]:
+    """µs of CPU time of a change, of each batch, by the operation and whether there is the index. Batch by batch in
+    turn, so that what else the machine does is shared alike; neither is always the first."""
+    found: dict[tuple[Operation, bool], list[float]] = {}
+    revisions: dict[tuple[str, bool], int] = {}
+    prefix = uuid.uuid4().hex[:8]
     for operation in Operation:
-        before = cpu_seconds(session.backend_pid)
         for number in range(BATCHES):
             names = [f"{prefix}-{number:04}-{index:02}" for index in range(BATCH)]
-            answer = await _append(session, operation, names, [revisions.get(name, 0) for name in names])
-            revisions.update(zip(names, answer, strict=True))
-        found[operation] = (cpu_seconds(session.backend_pid) - before) / (BATCHES * BATCH) * 1e6
+            for indexed in (True, False) if number % 2 else (False, True):
+                session = sessions[indexed]
+                expected = [revisions.get((name, indexed), 0) for name in names]
+                before = cpu_seconds(session.backend_pid)
+                answer = await _append(session, operation, names, expected)
+                taken = (cpu_seconds(session.backend_pid) - before) / BATCH * 1e6
+                found.setdefault((operation, indexed), []).append(taken)
+                revisions.update({(name, indexed): revision for name, revision in zip(names, answer, strict=True)})
     return found
 
 
