@@ -21,10 +21,10 @@ from kubechronicle.actors import resource_actor
 from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor
 from kubechronicle.eventlog.memory import MemoryLog
-from kubechronicle.eventlog.records import Operation
+from kubechronicle.eventlog.records import Key, Operation
 from kubechronicle.ops.assembly import assemble
 
-CHILDREN = ("tail", "appender", "resource actors", "loops", "http")
+CHILDREN = ("tail", "appender", "resource actors", "outside", "loops", "http")
 
 
 class Injected(Exception):
@@ -110,12 +110,17 @@ async def write(server: InProcess, writer: int, told: Told, stop: Callable[[], b
         await trio.sleep(0.07 * (writer + 1))
 
 
+def is_ours(key: Key) -> bool:
+    """A ConfigMap of the test's, and not one the server makes for itself."""
+    return (key.resource, key.namespace) == ("configmaps", "default")
+
+
 def check(log: MemoryLog, told: list[Told]) -> None:
     rows = list(log.store.rows(after=0))
     assert [row.revision for row in rows] == list(range(1, len(rows) + 1))
     texts: dict[str, list[int]] = {}
     for row in rows:
-        if row.key.resource == "configmaps" and row.operation is not Operation.DELETE:
+        if is_ours(row.key) and row.operation is not Operation.DELETE:
             texts.setdefault(json.loads(row.body)["data"]["text"], []).append(row.revision)
     assert all(len(revisions) == 1 for revisions in texts.values()), "a write happened twice"
     for each in told:
@@ -157,7 +162,7 @@ async def test_a_child_dies_while_clients_write(autojump_clock: MockClock, victi
         check(log, told)
         # the views show what the log holds
         listed = await server.get(MAPS)
-        live = {key.name: row.revision for row in log.store.live() if (key := row.key).resource == "configmaps"}
+        live = {key.name: row.revision for row in log.store.live() if is_ours(key := row.key)}
         shown = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in listed["items"]}
         assert shown == live
         assert (await server.ask("GET", "/readyz")).status == 200
