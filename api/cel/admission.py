@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kubechronicle.api.cel import CompileError, Environment, base_environment
+from kubechronicle.api.cel.errors import InstantiationError
 from kubechronicle.api.cel.library import json_patch
 from kubechronicle.api.cel.library.authorization import AUTHORIZER, RESOURCE_CHECK
 from kubechronicle.api.cel.types import (
@@ -175,14 +176,19 @@ class Composition:
         self._variables: dict[str, Type] | None = {} if composed else None
 
     def problem(self, expression: str, wanted: tuple[Type, ...], offer: Offer) -> str:
-        """Return why the expression cannot be kept, empty if it can."""
+        """Return why the expression cannot be kept, empty if it can. InstantiationError as of `check`."""
         return self._compile(expression, wanted, offer)[0]
 
     def declare(self, name: str, expression: str, offer: Offer) -> str:
-        """Let expressions from now on name a variable; return why its expression cannot be kept, empty if it can."""
-        problem, kind = self._compile(expression, VARIABLE, offer)
-        if self._variables is not None:
-            self._variables[name] = _as_variable(kind)
+        """Let expressions from now on name a variable; return why its expression cannot be kept, empty if it can.
+
+        InstantiationError as of `check`."""
+        kind = DYN
+        try:
+            problem, kind = self._compile(expression, VARIABLE, offer)
+        finally:
+            if self._variables is not None:
+                self._variables[name] = _as_variable(kind)
         return problem
 
     def _compile(self, expression: str, wanted: tuple[Type, ...], offer: Offer) -> tuple[str, Type]:
@@ -193,17 +199,28 @@ class Composition:
 
 
 def check(expression: str, scope: Environment, wanted: tuple[Type, ...]) -> tuple[str, Type]:
-    """Return (why the expression cannot be kept, its type). ANY among the wanted types takes every type."""
+    """Return (why the expression cannot be kept, its type). ANY among the wanted types takes every type.
+
+    InstantiationError if a constant in it cannot be converted, which is told in another way."""
+    problem, found = compiled_type(expression, scope)
+    if isinstance(problem, str):
+        return problem, DYN
+    if ANY not in wanted and found not in wanted:
+        shown = type_text(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(type_text, wanted))}]"
+        return f"must evaluate to {shown} but got {type_text(found)}", found
+    if problem is not None:
+        raise problem
+    return "", found
+
+
+def compiled_type(expression: str, scope: Environment) -> tuple[str | InstantiationError | None, Type]:
+    """Return (what is wrong with the expression, its type): that no program can be made of it comes last."""
     try:
-        found = scope.compile(expression).result_type
+        return None, scope.compile(expression).result_type
+    except InstantiationError as problem:
+        return problem, scope.check(expression).type
     except CompileError as problem:
         return f"compilation failed: {problem}", DYN
-    if ANY in wanted or found in wanted:
-        return "", found
-    if len(wanted) == 1:
-        return f"must evaluate to {type_text(wanted[0])} but got {type_text(found)}", found
-    listed = " ".join(map(type_text, wanted))
-    return f"must evaluate to one of [{listed}] but got {type_text(found)}", found
 
 
 def type_text(of: Type) -> str:

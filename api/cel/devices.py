@@ -11,14 +11,15 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel import CompileError, Environment, Program, base_environment
-from kubechronicle.api.cel.admission import type_text
+from kubechronicle.api.cel import Environment, Program, base_environment
+from kubechronicle.api.cel.admission import compiled_type, type_text
 from kubechronicle.api.cel.ast import Comprehension, Ident, ListNode, Literal, Node
+from kubechronicle.api.cel.cost_estimate import Path, estimate
 from kubechronicle.api.cel.declarations import Library
-from kubechronicle.api.cel.library import amounts, semantic_version
+from kubechronicle.api.cel.library import amounts, estimates, semantic_version
 from kubechronicle.api.cel.library.amounts import QUANTITY
 from kubechronicle.api.cel.macros import UNUSED, Macro, MacroError
-from kubechronicle.api.cel.types import ANY, BOOL, STRING, Type, map_of, object_type
+from kubechronicle.api.cel.types import ANY, BOOL, STRING, map_of, object_type
 
 MAX_COST: Final = 1_000_000
 """What evaluating a selector for one device may cost (resource.k8s.io: CELSelectorExpressionMaxCost)."""
@@ -56,14 +57,47 @@ def environment() -> Environment:
 
 @functools.lru_cache(maxsize=1024)
 def problem(expression: str) -> str:
-    """Return why a selector cannot be kept, empty if it can."""
-    try:
-        found: Type = environment().compile(expression).result_type
-    except CompileError as error:
-        return f"compilation failed: {error}"
-    if found in (BOOL, ANY):
-        return ""
-    return f"must evaluate to bool or the unknown type, not {type_text(found)}"
+    """Return why a selector cannot be kept, empty if it can. InstantiationError if a constant cannot be converted."""
+    wrong, found = compiled_type(expression, environment())
+    if isinstance(wrong, str):
+        return wrong
+    if found not in (BOOL, ANY):
+        return f"must evaluate to bool or the unknown type, not {type_text(found)}"
+    if wrong is not None:
+        raise wrong
+    return ""
+
+
+def worst_cost(expression: str) -> int:
+    """Return what a selector that compiles costs at worst. One that may cost more than MAX_COST is not kept."""
+    return estimate(environment().check(expression), _size, estimates.estimate).most
+
+
+_MOST_NAMES: Final = 32
+_DOMAIN: Final = 63
+_NAME: Final = 32
+_ATTRIBUTE: Final = 64
+_ALL: Final = frozenset(("@values", "@items"))
+
+
+def _size(path: Path) -> int | None:
+    """The limits of ResourceSlices: characters of texts, entries of maps."""
+    if path[:1] != ("device",):
+        return None
+    if len(path) < 3:
+        return {(): 0, ("driver",): _DOMAIN, ("allowMultipleAllocations",): 1}.get(path[1:], _MOST_NAMES)
+    if path[1] not in ("attributes", "capacity"):
+        return None
+    domain, *name = path[2:]
+    if not name:
+        return _DOMAIN if domain == "@keys" else _MOST_NAMES if domain in _ALL else None
+    if domain not in _ALL or len(name) > 1:
+        return None
+    if name[0] == "@keys":
+        return _NAME
+    if path[1] == "attributes":
+        return _ATTRIBUTE
+    return 0 if name[0] in _ALL else None
 
 
 class _Domains(dict[str, Any]):

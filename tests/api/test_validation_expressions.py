@@ -165,6 +165,24 @@ def test_devices(path: str, spec: dict[str, Any], field: str) -> None:
     assert found == [(f"{field}.cel.expression", f'Invalid value: "device.nope": {NO_FIELD}')]
 
 
+def test_what_is_said_of_programs_that_cannot_be_made() -> None:
+    problem = "Internal error: program instantiation failed: type conversion error from 'string' to 'int'"
+    body = policy(validations=[{"expression": "int('x') == 1"}, {"expression": "int('x')"}])
+    assert refusal(ADMISSION + "validatingadmissionpolicies", body) == [
+        ("spec.validations[0].expression", problem),
+        ("spec.validations[1].expression", f"Invalid value: \"int('x')\": {NOT_BOOL} int"),
+    ]
+
+
+def test_selectors_that_may_cost_too_much() -> None:
+    expression = "true"
+    for name in "abcdefg":
+        expression = f"[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all({name}, {expression} && device.driver == 'x')"
+    spec = {"selectors": [{"cel": {"expression": expression}}]}
+    found = refusal("resource.k8s.io/v1/deviceclasses", {"spec": spec})
+    assert found == [("spec.selectors[0].cel.expression", "Forbidden: too complex, exceeds cost limit")]
+
+
 def test_the_language_is_loaded_with_the_first_expression() -> None:
     root = Path(validation_expressions.__file__).resolve().parents[2]
     code = "import sys; import kubechronicle.api.registry; print('re2' in sys.modules)"

@@ -1,0 +1,47 @@
+"""From how much to how much: sizes and costs that are known only within bounds, of 64 unsigned bits, never overflowing.
+
+Source: cel-go ``checker/cost.go`` (SizeEstimate, CostEstimate).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+MOST: Final = 2**64 - 1
+
+
+class Span(NamedTuple):
+    """At least ``least``, at most ``most``."""
+
+    least: int
+    most: int
+
+    def plus(self, other: Span) -> Span:
+        return Span(min(self.least + other.least, MOST), min(self.most + other.most, MOST))
+
+    def times(self, other: Span) -> Span:
+        return Span(min(self.least * other.least, MOST), min(self.most * other.most, MOST))
+
+    def scaled(self, factor: float) -> Span:
+        """Return it times a factor, rounded up."""
+        return Span(_scaled(self.least, factor), _scaled(self.most, factor))
+
+    def union(self, other: Span) -> Span:
+        return Span(min(self.least, other.least), max(self.most, other.most))
+
+
+def _scaled(number: int, factor: float) -> int:
+    product = float(number) * factor
+    return MOST if product >= float(2**64) else math.ceil(product)
+
+
+def exactly(number: int) -> Span:
+    return Span(number, number)
+
+
+UNKNOWN: Final = Span(0, MOST)
+NOTHING: Final = exactly(0)
+ONE: Final = exactly(1)
+EMPTY: Final = Span(MOST, 0)
+"""What a union begins with."""
