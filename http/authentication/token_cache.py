@@ -1,10 +1,10 @@
-"""What was found out about tokens at some cost, remembered for a while (k8s.io/apiserver, authentication/token/cache).
+"""What somebody outside said of tokens, remembered for a while (k8s.io/apiserver, authentication/token/cache).
 
-kube-apiserver wraps all that know tokens in one cache of 10 seconds. Here only what is expensive is cached, each apart:
-the webhook's answers (--authentication-token-webhook-cache-ttl), the verification of JWTs of other issuers. A service
-account's token, a bootstrap token, and one of the file are looked up in full for each request: that costs a few
-microseconds, and so a deleted account, Pod, Secret or Node counts from the next request on, as no cache could promise.
-(What never changes of a service account's token, its signature, is remembered in service_accounts.py.)
+kube-apiserver wraps all that know tokens in one cache of 10 seconds. Here only what has to be asked for outside is
+cached, the webhook's answers (--authentication-token-webhook-cache-ttl). A service account's token, a bootstrap token,
+and one of the file are looked up in full for each request: that costs a few microseconds, and so a deleted account,
+Pod, Secret or Node counts from the next request on, as no cache could promise. (What never changes of a JWT, its
+signature, is remembered by those that verify it, for as long as its key is believed.)
 
 Keys are authentication codes (BLAKE2b's) of the audiences asked for and the token, with a random secret of this
 process: the cache holds no tokens, and nobody outside can find two tokens of one key.
@@ -22,15 +22,12 @@ from typing import Final
 
 import trio
 
-from kubechronicle.http.authentication.chain import Identified, TokenAuthenticator
+from kubechronicle.http.authentication.chain import Identified
 from kubechronicle.http.authentication.figures import CacheFigures
 from kubechronicle.http.authentication.user import NotSeen, Rejected
 
 # Answers kept: 5,000 nodes' and 10,000 namespaces' twice over, as in kube-apiserver.
 SIZE: Final = 32 * 1024
-SUCCESS_TTL: Final = 10.0
-FAILURE_TTL: Final = 0.0
-"""Seconds: kube-apiserver's for its cache of all tokens."""
 # Seconds until an answer that is not to be kept is forgotten if nobody who waited for it comes for it.
 ABANDONED: Final = 30.0
 
@@ -65,9 +62,8 @@ class TokenCache:
     all; ``clock``: seconds, never going back."""
 
     def __init__(
-        self, *, success: float = SUCCESS_TTL, failure: float = FAILURE_TTL,
-        clock: Callable[[], float] = time.monotonic, size: int = SIZE,
-    ) -> None:  # fmt: skip
+        self, *, success: float, failure: float, clock: Callable[[], float] = time.monotonic, size: int = SIZE
+    ) -> None:
         self.figures = CacheFigures()
         self._success, self._failure = success, failure
         self._clock, self._size = clock, size
@@ -144,29 +140,3 @@ class TokenCache:
             self.figures.fetched(good)
             del self._flights[key]
             flight.done.set()
-
-
-class Cached:
-    """A token authenticator whose verdicts are cached: one that decides by itself, but at some cost."""
-
-    def __init__(self, authenticator: TokenAuthenticator, cache: TokenCache) -> None:
-        self._authenticator = authenticator
-        self.cache = cache
-
-    def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
-        """As of TokenAuthenticator."""
-        key = self.cache.key(token, audiences)
-        known = self.cache.look(key)
-        if known is None:
-            answer: Answer
-            try:
-                answer = self._authenticator.user_of(token, audiences)
-            except Rejected as error:
-                answer = error
-            self.cache.figures.fetched(not isinstance(answer, Rejected))
-            self.cache.keep(key, answer)
-        else:
-            answer = known[0]
-        if isinstance(answer, Rejected):
-            raise type(answer)(answer.why)  # anew: a raised exception holds the frames it came through
-        return answer

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import orjson
 from cryptography import x509
@@ -33,9 +33,9 @@ from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
 from kubechronicle.http.authentication.chain import AuthenticationChain, Identified
 from kubechronicle.http.authentication.request_header import STANDARD, AuthenticatingProxy
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer, ServiceAccountTokens
-from kubechronicle.http.authentication.token_cache import Cached, TokenCache
 from kubechronicle.http.authentication.token_file import StaticTokens
 from kubechronicle.http.authentication.user import User
+from kubechronicle.http.authentication.webhook import WebhookTokens
 from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.authorization.decision import AuthorizationChain, Privileged
 from kubechronicle.http.authorization.node import NodeAuthorizer
@@ -43,6 +43,7 @@ from kubechronicle.http.authorization.rbac import GROUP, RbacAuthorizer
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.outgoing.client import Client
 from kubechronicle.http.request_info import Query, resolve
 from kubechronicle.ops.bench.rules import least
 
@@ -143,24 +144,25 @@ class Authority:
         return builder.sign(self._key, hashes.SHA256())
 
 
-class Elsewhere:
-    """Somebody who takes long to say whose a token is, and so is cached."""
-
-    def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
-        return Identified(User(name="jane"))
-
-
 def prepare() -> tuple[filters.Services, list[Case]]:
     """The server's parts, and requests that are let in and allowed."""
     views, clients, proxies = policy(), Authority("clients"), Authority("proxies")
     key = jws.signing_key(ec.generate_private_key(ec.SECP256R1()))
     issuer = ServiceAccountIssuer(issuers=(ISSUER,), signing=key, verifying=(key.verifying,), audiences=(ISSUER,))
     listed = {hashlib.sha256(b"a-static-token").digest(): User(name="jane", uid="1", groups=("developers",))}
+    now = int(time.time())
+    claims = {
+        "iss": ISSUER, "aud": [ISSUER], "sub": ACCOUNT, "exp": now + 3600, "iat": now, "nbf": now, "jti": "one",
+        "kubernetes.io": {"namespace": _space(42), "serviceaccount": {"name": "robot", "uid": ACCOUNT_UID}},
+    }  # fmt: skip
+    foreign = key.sign({**claims, "iss": "https://login.example.com", "sub": "jane"})
+    webhook = WebhookTokens(cast(Client, None), ttl=3600)  # that has answered, and need not be asked
+    webhook.cache.keep(webhook.cache.key(foreign, issuer.audiences), Identified(User(name="jane"), issuer.audiences))
     authentication = AuthenticationChain(
         [AuthenticatingProxy(proxies.current, STANDARD), ClientCertificates(clients.current)],
         [
             StaticTokens(listed), ServiceAccountTokens(issuer, views), BootstrapTokens(views),
-            Cached(Elsewhere(), TokenCache(success=3600)),
+            webhook,
         ],
         audiences=issuer.audiences,
     )  # fmt: skip
@@ -170,11 +172,6 @@ def prepare() -> tuple[filters.Services, list[Case]]:
         authorization=AuthorizationChain([Privileged(), NodeAuthorizer(views), RbacAuthorizer(views)]),
         is_served=lambda info: True,
     )
-    now = int(time.time())
-    claims = {
-        "iss": ISSUER, "aud": [ISSUER], "sub": ACCOUNT, "exp": now + 3600, "iat": now, "nbf": now, "jti": "one",
-        "kubernetes.io": {"namespace": _space(42), "serviceaccount": {"name": "robot", "uid": ACCOUNT_UID}},
-    }  # fmt: skip
 
     def bearer(token: str) -> dict[str, str]:
         return {"authorization": f"Bearer {token}"}
@@ -185,7 +182,7 @@ def prepare() -> tuple[filters.Services, list[Case]]:
         ("authenticating proxy", told, proxies.client("front")),
         ("token of the file", bearer("a-static-token"), None),
         ("service account token", bearer(key.sign(claims)), None),
-        ("cached token", bearer(key.sign({**claims, "iss": "https://login.example.com", "sub": "jane"})), None),
+        ("cached token", bearer(foreign), None),
     ]
 
 

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.http.authentication.chain import AuthenticationChain, Identified
-from kubechronicle.http.authentication.token_cache import Answer, Cached, NoAnswer, TokenCache
+from kubechronicle.http.authentication.token_cache import Answer, NoAnswer, TokenCache
 from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 
 JANE = Identified(User(name="jane"))
-
-
-class Verifier:
-    """A costly authenticator that knows one token."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.refusal: Rejected | None = None
-
-    def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
-        self.asked += 1
-        if self.refusal is not None:
-            raise self.refusal
-        return JANE if token == "good" else None
 
 
 class Clock:
@@ -36,59 +23,58 @@ class Clock:
         return self.now
 
 
-def test_successes_are_kept_for_their_time() -> None:
-    clock, inner = Clock(), Verifier()
-    cached = Cached(inner, TokenCache(clock=clock))
-    for _ in range(3):
-        assert cached.user_of("good", ("a",)) is JANE
-    assert inner.asked == 1
-    assert cached.user_of("good", ("a", "b")) is JANE
-    assert cached.user_of("good", ("ab",)) is JANE
-    assert inner.asked == 3
-    clock.now += 9.9
-    cached.user_of("good", ("a",))
-    assert inner.asked == 3
-    clock.now += 0.2
-    cached.user_of("good", ("a",))
-    assert inner.asked == 4
+def cache_of(success: float = 10, failure: float = 0, **options: Any) -> TokenCache:
+    return TokenCache(success=success, failure=failure, **options)
 
 
-def test_failures_are_not_kept_unless_asked_for() -> None:
-    inner = Verifier()
-    cached = Cached(inner, TokenCache())
-    for _ in range(2):
-        assert cached.user_of("bad", ()) is None
-    assert inner.asked == 2
-    cached = Cached(inner, TokenCache(failure=10))
-    for _ in range(2):
-        assert cached.user_of("bad", ()) is None
-    inner.refusal = Rejected("expired")
-    for _ in range(2):
-        with pytest.raises(Rejected, match="expired"):
-            cached.user_of("worse", ())
-    assert inner.asked == 4
-    inner.refusal = NotSeen("may come yet")
-    for _ in range(2):
-        with pytest.raises(NotSeen):
-            cached.user_of("other", ())
-    assert inner.asked == 6
+def test_answers_are_kept_for_the_time_of_their_kind() -> None:
+    clock = Clock()
+    cache = cache_of(10, 5, clock=clock)
+    answers: list[Answer] = [JANE, None, Rejected("no"), NoAnswer("nobody there"), NotSeen("may come yet")]
+    keys = [cache.key(f"token{number}", ("a",)) for number in range(len(answers))]
+    for key, answer in zip(keys, answers, strict=True):
+        assert cache.look(key) is None
+        cache.keep(key, answer)
+    assert [cache.look(key) for key in keys] == [(JANE,), (None,), (answers[2],), None, None]
+    clock.now += 5.1
+    assert [cache.look(key) for key in keys] == [(JANE,), None, None, None, None]
+    clock.now += 5
+    assert [cache.look(key) for key in keys] == [None] * 5
+
+
+def test_without_a_time_an_answer_is_for_those_who_wait() -> None:
+    clock = Clock()
+    cache = cache_of(0, clock=clock)
+    key = cache.key("t", ())
+    cache.keep(key, JANE)
+    assert cache.look(key) is None
+    cache.keep(key, JANE, takers=2)
+    assert [cache.look(key) for _ in range(3)] == [(JANE,), (JANE,), None]
+    cache.keep(key, JANE, takers=2)
+    clock.now += 31
+    assert cache.look(key) is None
 
 
 def test_the_cache_is_bounded_and_holds_no_tokens() -> None:
-    inner = Verifier()
-    cache = TokenCache(failure=10, size=2)
-    cached = Cached(inner, cache)
-    for token in ("one", "two", "one", "three"):
-        cached.user_of(token, ())
-    assert inner.asked == 3
-    cached.user_of("one", ())  # used last but one
-    assert inner.asked == 3
-    cached.user_of("two", ())
-    assert inner.asked == 4
+    cache = cache_of(size=2)
+    one, two, three = (cache.key(token, ()) for token in ("one", "two", "three"))
+    for key in (one, two):
+        cache.keep(key, JANE)
+    assert cache.look(one)
+    cache.keep(three, JANE)
+    assert (cache.look(one), cache.look(two), cache.look(three)) == ((JANE,), None, (JANE,))
     assert len(cache._kept) == 2
     assert not any(b"one" in key for key in cache._kept)
-    assert cache.key("a", ("b",)) == cache.key("a", ("b",)) != TokenCache().key("a", ("b",))
-    assert len({cache.key(*each) for each in (("a", ("b",)), ("ab", ()), ("a", ("b", "")), ("a\ud800", ()))}) == 4
+
+
+def test_keys_tell_tokens_and_audiences_apart_and_servers() -> None:
+    cache = cache_of()
+    assert cache.key("a", ("b",)) == cache.key("a", ["b"]) != cache_of().key("a", ("b",))
+    asked = [("a", ("b",)), ("ab", ()), ("a", ("b", "")), ("a\ud800", ()), ("b", ("a",)), ("1:a", ()), ("", ("a",))]
+    assert len({cache.key(*each) for each in asked}) == len(asked)
+    for number in range(1000):
+        cache.key("a", (str(number),))
+    assert len(cache._begun) <= 64
 
 
 async def asked(cache: TokenCache, answers: list[Answer], *, tasks: int = 3, wait: float = 1) -> tuple[int, list[str]]:
@@ -114,7 +100,7 @@ async def asked(cache: TokenCache, answers: list[Answer], *, tasks: int = 3, wai
 
 @pytest.mark.parametrize("answer", [JANE, None, Rejected("no"), NoAnswer("nobody there"), NotSeen("late")])
 async def test_all_who_ask_at_once_share_one_question(autojump_clock: MockClock, answer: Answer) -> None:
-    for cache in (TokenCache(), TokenCache(success=0), TokenCache(success=5, failure=5)):
+    for cache in (cache_of(), cache_of(0), cache_of(5, 5)):
         assert await asked(cache, [answer]) == (1, [type(answer).__name__] * 3)
         keeps = cache._success if isinstance(answer, Identified) else cache._failure
         if not keeps or isinstance(answer, NoAnswer | NotSeen):
@@ -126,7 +112,7 @@ async def test_all_who_ask_at_once_share_one_question(autojump_clock: MockClock,
 
 
 async def test_who_is_cancelled_leaves_the_question_to_the_next(autojump_clock: MockClock) -> None:
-    cache = TokenCache()
+    cache = cache_of()
     key, asking = cache.key("t", ()), []
 
     async def question() -> Answer:
@@ -152,18 +138,34 @@ async def test_who_is_cancelled_leaves_the_question_to_the_next(autojump_clock: 
     assert cache.figures.fetches == {"ok": 1, "error": 1}
 
 
+class Remembering:
+    """A token authenticator with a cache, and somebody outside who knows every token."""
+
+    def __init__(self) -> None:
+        self.cache = cache_of()
+
+    def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
+        key = self.cache.key(token, audiences)
+        known = self.cache.look(key)
+        if known is None:
+            self.cache.keep(key, JANE)
+        return JANE
+
+
 def test_figures_of_all_caches_are_told_together() -> None:
-    caches = [Cached(Verifier(), TokenCache()) for _ in range(2)]
-    chain = AuthenticationChain(tokens=caches)
+    chain = AuthenticationChain(tokens=[Remembering()])
+    other = Remembering()
+    chain.figures.caches.append(other.cache.figures)
     for _ in range(3):
         chain.authenticate_token("good")
+        other.user_of("good", ())
     told = {
         (sample.name, *sample.labels.values()): sample.value
         for metric in chain.figures.collect()
         for sample in metric.samples
     }
-    assert told["authentication_token_cache_request_total", "hit"] == 2
-    assert told["authentication_token_cache_request_total", "miss"] == 1
-    assert told["authentication_token_cache_fetch_total", "ok"] == 1
+    assert told["authentication_token_cache_request_total", "hit"] == 4
+    assert told["authentication_token_cache_request_total", "miss"] == 2
+    assert told["authentication_token_cache_fetch_total", "ok"] == 0
     assert told["authentication_token_cache_active_fetch_count", "in_flight"] == 0
-    assert told["authentication_token_cache_request_duration_seconds_count", "hit"] == 2
+    assert told["authentication_token_cache_request_duration_seconds_count", "hit"] == 4
