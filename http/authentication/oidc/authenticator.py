@@ -11,11 +11,11 @@ then, or for good if one cannot be, the one before stays.
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -39,14 +39,14 @@ from kubechronicle.http.outgoing.client import Client, Outgoing
 from kubechronicle.http.outgoing.peer import Peer
 from kubechronicle.http.reloading import NotYet, ReloadedFile, ReloadFigures, Unusable
 
-log = logging.getLogger(__name__)
-
 # Tokens remembered by their digest: one per client process, about 1 KB each.
 CACHE_SIZE: Final = 8192
 # Seconds for which groups are believed that are kept outside the token (kube-apiserver remembers any token so long).
 OUTSIDE_TTL: Final = 10.0
 # Seconds in which all providers of a new configuration must answer (UpdateAuthenticationConfigTimeout).
 UPDATE_TIMEOUT: Final = 60.0
+# What is kept about a token while somebody is asked: whether keys were fetched, a claim, when it was first looked at.
+KEYS, CLAIM, BEGAN = "keys", "claim", "began"
 # Connections to one provider at once.
 MAX_CONNECTIONS: Final = 4
 
@@ -105,33 +105,56 @@ class _InForce:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
-class _KeysWanted(Unanswered):
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Under what an answer about a token is kept for the request that shows it: ``what`` was asked."""
+
+    in_force: _InForce
+    digest: bytes
+    what: str
+
+
+class _Question(Unanswered):
+    """``asked``: what; ``began``: when the token was first looked at."""
+
+    def __init__(self, asked: _Asked, began: float) -> None:
+        super().__init__()
+        self._asked, self._began = asked, began
+
+    async def settle(self) -> None:
+        keep(replace(self._asked, what=BEGAN), self._began)
+        keep(self._asked, await self._answer())
+
+    @abstractmethod
+    async def _answer(self) -> object: ...
+
+
+class _KeysWanted(_Question):
     """No key known signed the token: perhaps one the provider has now."""
 
-    def __init__(self, provider: Provider, key: object) -> None:
-        super().__init__()
-        self._provider, self._key = provider, key
+    def __init__(self, asked: _Asked, began: float, provider: Provider) -> None:
+        super().__init__(asked, began)
+        self._provider = provider
 
-    async def settle(self) -> None:
+    async def _answer(self) -> object:
         if self._provider.may_refresh():
             await self._provider.refresh()
-        keep(self._key, True)
+        return True
 
 
-class _ClaimWanted(Unanswered):
+class _ClaimWanted(_Question):
     """The token's groups are kept elsewhere."""
 
-    def __init__(self, resolver: Resolver, source: tuple[str, str], key: object, now: float) -> None:
-        super().__init__()
-        self._resolver, self._source, self._key, self._now = resolver, source, key, now
+    def __init__(self, asked: _Asked, began: float, resolver: Resolver, source: tuple[str, str], now: float) -> None:
+        super().__init__(asked, began)
+        self._resolver, self._source, self._now = resolver, source, now
 
-    async def settle(self) -> None:
-        answer: object
+    async def _answer(self) -> object:
+        """(the claim's value,), or Refused."""
         try:
-            answer = (await self._resolver.resolve(*self._source, now=self._now),)
+            return (await self._resolver.resolve(*self._source, now=self._now),)
         except Refused as refused:
-            answer = refused
-        keep(self._key, answer)
+            return refused
 
 
 class JwtAuthenticators:
@@ -178,20 +201,21 @@ class JwtAuthenticators:
         if parsed is None or issuer is None:
             return None
         url = issuer.provider.issuer
-        started = time.perf_counter()
+        began = kept(_Asked(in_force, digest, BEGAN))
+        began = began if isinstance(began, float) else time.perf_counter()
         try:
-            found = self._judge(in_force, issuer, parsed, digest)
+            found = self._judge(in_force, issuer, parsed, digest, began)
         except Refused as refused:
-            self.figures.authenticated(url, time.perf_counter() - started, success=False)
+            self.figures.authenticated(url, time.perf_counter() - began, success=False)
             self._refusals.refused(url, str(refused))
             raise Rejected(str(refused)) from None
-        self.figures.authenticated(url, time.perf_counter() - started, success=True)
+        self.figures.authenticated(url, time.perf_counter() - began, success=True)
         in_force.remembered[digest] = found
         if len(in_force.remembered) > CACHE_SIZE:
             in_force.remembered.popitem(last=False)
         return found.identified
 
-    def _judge(self, in_force: _InForce, issuer: _Issuer, token: Token, digest: bytes) -> _Remembered:
+    def _judge(self, in_force: _InForce, issuer: _Issuer, token: Token, digest: bytes, began: float) -> _Remembered:
         """Refused, Unanswered."""
         provider = issuer.provider
         if not provider.ready:
@@ -209,17 +233,17 @@ class JwtAuthenticators:
             raise Refused(f"oidc: verify token: {refused}") from None
         signed_with = provider.key_of(token)
         if signed_with is None:
-            wanted = (in_force, "keys", digest)
-            if kept(wanted) is None:
-                raise _KeysWanted(provider, wanted)
+            asked = _Asked(in_force, digest, KEYS)
+            if kept(asked) is None:
+                raise _KeysWanted(asked, began, provider)
             raise Refused("oidc: verify token: failed to verify signature: failed to verify id token signature")
         claims, ends = token.claims, token.ends
         source = tokens.source_of(claims, issuer.resolver.claim) if issuer.resolver is not None else None
         if issuer.resolver is not None and source is not None:
-            wanted = (in_force, "claim", digest)
-            answer = kept(wanted)
+            asked = _Asked(in_force, digest, CLAIM)
+            answer = kept(asked)
             if answer is None:
-                raise _ClaimWanted(issuer.resolver, source, wanted, now)
+                raise _ClaimWanted(asked, began, issuer.resolver, source, now)
             if isinstance(answer, Refused):
                 raise Refused(f"oidc: could not expand distributed claims: {answer}")
             assert isinstance(answer, tuple)
