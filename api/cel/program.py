@@ -33,29 +33,28 @@ class Program:
         self._slots: Context = [None] * slots
 
     def evaluate(self, variables: Mapping[str, Any], budget: int = PER_CALL_LIMIT) -> Any:
-        """Return the value. EvaluationError if it fails, CostExceeded if it costs more than ``budget``."""
-        context: Context = [variables, self._cost, budget, *self._slots]
-        try:
-            value = self._run(context)
-        except EvaluationError:
-            if context[1] > budget:
-                raise CostExceeded from None
-            raise
-        except (AttributeError, TypeError) as error:  # a variable that is not of the type it was declared with
-            raise EvaluationError("no such overload") from error
-        if context[1] > budget:
-            raise CostExceeded
-        return value
+        """Return the value. EvaluationError if it fails, CostExceeded if it costs more than ``budget``.
+
+        The value may be part of a variable or of the program: whoever changes it copies it first.
+        """
+        return self._evaluated([variables, self._cost, budget, *self._slots])
 
     def evaluate_with_cost(self, variables: Mapping[str, Any], budget: int = PER_CALL_LIMIT) -> tuple[Any, int]:
         """Return (value, what it cost). Errors as of `evaluate`."""
         context: Context = [variables, self._cost, budget, *self._slots]
+        return self._evaluated(context), context[1]
+
+    def _evaluated(self, context: Context) -> Any:
         try:
             value = self._run(context)
         except EvaluationError:
-            if context[1] > budget:
+            if context[1] > context[2]:
                 raise CostExceeded from None
             raise
-        if context[1] > budget:
+        except RecursionError as error:  # values nested deeper than Python goes
+            raise EvaluationError("expression recursion limit exceeded") from error
+        except (AttributeError, TypeError) as error:  # a variable that is not of the type it was declared with
+            raise EvaluationError("no such overload") from error
+        if context[1] > context[2]:
             raise CostExceeded
-        return value, context[1]
+        return value
