@@ -8,10 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import trio
 
+from kubechronicle.eventlog import postgres_rows as rows
+from kubechronicle.eventlog import postgres_sql as sql
 from kubechronicle.eventlog.errors import BeforeHistory, Compacted, FutureMoment, FutureRevision
 from kubechronicle.eventlog.memory import MemoryLog, MemoryStore
-from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Transaction, Who
+from kubechronicle.eventlog.postgres import open_session
+from kubechronicle.eventlog.records import Batch, Change, Key, Moment, Operation, Record, Transaction, Who
 
 TICK = timedelta(microseconds=1)
 
@@ -119,3 +123,27 @@ class TestPostgresLog(MomentContract):
 
     async def compact(self, log: Any, revision: int) -> None:
         await log.compact(revision)
+
+    async def test_a_time_means_the_same_revision_also_while_one_is_appended(self, log: Any, database: str) -> None:
+        """Who appends stamps first and commits then: whoever asks about the time between waits for the commit."""
+        await put(log, "x")
+        body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"y"}}'
+        change = Change(
+            key=Key("configmaps", "a", "y"), uid="y", expected=0, operation=Operation.CREATE, body=body
+        )  # fmt: skip
+        batch = Batch(id=uuid.uuid4(), transactions=(Transaction(changes=(change,), who=Who(user="u")),))
+        async with open_session(database) as appending, open_session(database) as looking:
+            await appending.execute("begin")
+            stamped = (await appending.fetch(sql.APPEND, *rows.batch_arguments(batch)))[0]["committed_at"]
+            found: list[Moment] = []
+
+            async def ask() -> None:
+                found.append(await log.revision_at(stamped + TICK))
+
+            with trio.fail_after(30):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(ask)
+                    while not (await looking.fetch("select from pg_locks where not granted")):
+                        assert not found
+                    await appending.execute("commit")
+        assert found == [(2, stamped + TICK)]
