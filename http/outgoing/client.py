@@ -42,6 +42,8 @@ IDLE: Final = 90.0
 
 AGENT: Final = "kubechronicle"
 JSON: Final = "application/json"
+# What httpx lets through: a pool that was closed meanwhile, sockets, host names that can't be one.
+UNUSABLE: Final = (trio.ClosedResourceError, OSError, ValueError)
 RESET: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
 
 
@@ -85,6 +87,8 @@ class Client:
         self._outgoing = outgoing
         self._max_answer = max_answer
         self._max_connections = max_connections
+        # Who waits for a connection waits here: httpx looks through all that wait whenever one of them moves.
+        self._slots = trio.Semaphore(max_connections)
         self._version: tuple[object, ...] | None = None
         self._credentials: Credentials | None = None
         self._loading = trio.Lock()
@@ -110,7 +114,8 @@ class Client:
         limit = self.timeout if timeout is None else timeout
         try:
             with trio.fail_after(limit):
-                return await self._ask(method, target, body, headers or {})
+                async with self._slots:
+                    return await self._ask(method, target, body, headers or {})
         except trio.TooSlowError:
             raise _failed(method, target, "no answer within the time-out", timed_out=True) from None
 
@@ -130,7 +135,7 @@ class Client:
                 response = await pool.transport.handle_async_request(request)
                 async with aclosing(response):
                     return await self._read(method, target, response)
-            except (httpx.HTTPError, httpx.InvalidURL, trio.ClosedResourceError) as error:
+            except (*UNUSABLE, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
                 raise _failed(method, target, _reason(error), transient=_is_broken(error)) from None
 
     async def _read(self, method: str, target: str, response: httpx.Response) -> Answer:

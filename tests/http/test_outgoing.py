@@ -231,7 +231,8 @@ async def test_nobody_there_and_no_such_name(outgoing: Outgoing, authority: Any)
     assert str(error).endswith('/x": connect: connection refused')
     assert not error.transient
     assert not error.timed_out
-    assert await failing(outgoing.client(Peer(url="https://nobody.invalid")).ask())
+    for name in ("nobody.invalid", "a..b", "x" * 70, "[::1%eth0]"):
+        assert await failing(outgoing.client(Peer(url=f"https://{name}:1/")).ask())
 
 
 async def test_an_answer_that_does_not_come_or_never_ends(wire: Any, outgoing: Outgoing) -> None:
