@@ -194,8 +194,8 @@ class BufferedExchange:
 class Request:
     """One request. `path` is percent-decoded, `raw_path` and `query_string` are as received (without the `?`).
 
-    peer_certificate: DER of the client's certificate. TLS has verified its chain against all authorities and its dates
-    when it was presented; see tls.py for what happens to others. None without a certificate. peer_intermediates: DER
+    peer_certificate: DER of the client's certificate. TLS has verified its chain against all authorities together, but
+    no dates; see tls.py for what happens to others. None without a certificate. peer_intermediates: DER
     of what the client sent along with it.
     draining: set when the server is about to stop: long answers (watches) should end soon.
     """

@@ -6,11 +6,12 @@ Lives here: everything that touches `ssl`. Not here: HTTP, deadlines (connection
 the CPU of `trio.SSLStream` for each small send, and the client's certificate is at hand.
 
 Client certificates: asked for, not required. One that leads to none of the authorities (for clients, or for the
-authenticating proxy), has expired, or is not meant for clients fails the handshake with a TLS alert. (kube-apiserver
-lets the handshake pass and answers 401 instead; Python's `ssl` cannot ask for a certificate without verifying it.
-Either way it authenticates nobody.) Which of the authorities it leads to, and whether they and its dates still hold,
-authenticators look at for each request (authentication/authorities.py). Sessions are not resumed: a resumed session
-would carry a certificate over without looking at its dates or at a changed CA.
+authenticating proxy), or is not meant for clients, fails the handshake with a TLS alert. (kube-apiserver lets the
+handshake pass and answers 401 instead; Python's `ssl` cannot ask for a certificate without verifying it. Either way it
+authenticates nobody.) Which of the authorities it leads to, and whether they and all dates hold, authenticators look at
+for each request (authentication/authorities.py): whoever comes with an expired certificate is told 401, as
+kube-apiserver tells it, and may show a token instead. Sessions are not resumed: a resumed session would carry a
+certificate over without looking at a changed CA.
 
 Invariant: bytes reach OpenSSL in order and whole. A send that ended half-way (cancelled, failed) leaves the stream
 broken, because OpenSSL must be given the same bytes again and nobody has them any more.
@@ -43,6 +44,9 @@ YIELD_AFTER = 4 * WRITE
 RELOAD_INTERVAL = 0.1
 """Seconds between two looks at the certificate files: cheap for a burst of connections, and as good as at once."""
 
+NO_CHECK_TIME = 0x200000
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not name."""
+
 # What a connection that is gone raises, by the way it went.
 _GONE = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ETIMEDOUT, errno.ENOTCONN, errno.EBADF,
                    errno.EHOSTUNREACH, errno.ENETUNREACH})  # fmt: skip
@@ -73,7 +77,7 @@ def server_context(files: TLSFiles) -> ssl.SSLContext:
     if files.client_cas:
         context.verify_mode = ssl.CERT_OPTIONAL
         # Whoever trusts an intermediate authority need not trust the one above it (as Go's verification).
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | NO_CHECK_TIME
         for file in files.client_cas:
             context.load_verify_locations(file)
     return context

@@ -45,7 +45,8 @@ ANONYMOUS_USER = User(name=ANONYMOUS, groups=(GROUP_UNAUTHENTICATED,))
 
 
 def authenticated(user: User) -> User:
-    """The user with system:authenticated among its groups, as every authenticated request has it."""
-    if GROUP_AUTHENTICATED in user.groups or GROUP_UNAUTHENTICATED in user.groups:
+    """The user with system:authenticated among its groups, as every authenticated request has it. Whom a proxy or
+    webhook calls anonymous stays it."""
+    if user.name == ANONYMOUS or GROUP_AUTHENTICATED in user.groups or GROUP_UNAUTHENTICATED in user.groups:
         return user
     return User(name=user.name, uid=user.uid, groups=(*user.groups, GROUP_AUTHENTICATED), extra=user.extra)
