@@ -73,7 +73,7 @@ class Pattern:
 
     def _iterate(self, text: str) -> Iterator[str]:
         end = -1
-        for match in self._compiled.finditer(text):
+        for match in self._compiled.finditer(text.encode(errors="replace").decode()):
             # As in Go, an empty match right behind another match is none.
             if match.end() > match.start() or match.start() != end:
                 yield match.group()

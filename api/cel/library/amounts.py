@@ -59,7 +59,7 @@ class Amount:
         """Return the value as a 64-bit integer; None if Kubernetes finds it not to be one without effort."""
         if not self.small or self.scale < 0:
             return None
-        if self.scale == 0:
+        if self.scale == 0 or not self.number:
             return self.number
         if self.scale > _MOST_DIGITS:
             return None
@@ -125,31 +125,37 @@ def _power_of_ten(power: int) -> float:
 def parse(text: str) -> Amount:
     """Return the amount. QuantityError if it is none."""
     found = _PARTS.match(text)
-    if not text or found is None or (found[5] and not found[5][-1].isdigit()):
+    if not text or found is None:
         raise QuantityError(SYNTAX_ERROR)
     sign, whole, fraction, letters, power = found.groups()
     fraction = fraction or ""
     whole = whole.lstrip("0")
     base, exponent = _suffix(letters, power)
-    if not whole and not fraction and not found[2]:
-        raise QuantityError(NUMBER_ERROR)
     digits = len(whole or "0") + len(fraction)
     number = int(whole + fraction or "0") * (-1 if sign == "-" else 1)
     if base == 10:
         scale = exponent - len(fraction)
         if digits <= _MOST_DIGITS and scale >= _SCALE_MIN:
             return Amount(number, scale, small=True)
+        _check_digits(found[2] or fraction)
         return _rounded(number, scale)
     value = number << exponent
     room = 15 - digits - int(exponent * 3 / 10) - 1
     if not fraction and room >= 0:
         return Amount(value, 0, small=True)
+    _check_digits(found[2] or fraction)
     return _capped(_rounded(value, -len(fraction)))
+
+
+def _check_digits(digits: str) -> None:
+    # "Mi" is 0 as long as it is small; only what takes a decimal must have digits.
+    if not digits:
+        raise QuantityError(NUMBER_ERROR)
 
 
 def _suffix(letters: str, power: str) -> tuple[int, int]:
     if power:
-        if letters not in ("e", "E") or len(power) > 10:
+        if letters not in ("e", "E") or len(power) > 10 or not power[-1].isdigit():
             raise QuantityError(SUFFIX_ERROR)
         return 10, int(power)
     if letters in _DECIMAL:
