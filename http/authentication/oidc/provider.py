@@ -142,13 +142,18 @@ class Provider:
         self._changed.set()
 
     async def refresh(self) -> None:
-        """Fetch the keys, or wait for it if that is being done. What goes wrong is told in the log."""
-        if not self._keys_url:
+        """Fetch the keys, or wait for it if that is being done: in a task of its own, because others may wait when who
+        began is gone. What goes wrong is told in the log."""
+        nursery = self._client.outgoing.nursery
+        if not self._keys_url or nursery is None:
             return
-        if self._fetching is not None:
-            await self._fetching.wait()
-            return
-        self._fetching = done = trio.Event()
+        done = self._fetching
+        if done is None:
+            done = self._fetching = trio.Event()
+            nursery.start_soon(self._fetch_for_all, done)
+        await done.wait()
+
+    async def _fetch_for_all(self, done: trio.Event) -> None:
         try:
             await self._try(self._fetch)
         finally:

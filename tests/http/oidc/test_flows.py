@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from openid_provider import Key, OpenIdProvider
 from openid_server import PATIENCE, Served, StartProvider, StartServer, jwt_plan
 
@@ -165,6 +166,33 @@ async def test_many_wait_for_one_fetch(provider: StartProvider, believing: Start
             gate.set()
         assert len(seen) == 20
         assert served.provider.asked[KEYS] == 2
+
+
+async def test_who_leaves_takes_nobody_along(provider: StartProvider, believing: StartServer) -> None:
+    """The first to see a new key goes away while it is fetched; who waits for the same keys gets in all the same."""
+    served = await provider()
+    async with believing(jwt_plan(served.config())) as server, trio.open_nursery() as nursery:
+        served.provider.keys.append(Key("ES256"))
+        gate = served.provider.held[KEYS] = trio.Event()
+        impatient = trio.CancelScope()
+
+        async def leave() -> None:
+            with impatient:
+                await server.ask(served.provider.token(sub="impatient"))
+
+        async def stay() -> None:
+            assert (await server.user(served.provider.token(sub="patient")))["username"] == "oidc:patient"
+
+        nursery.start_soon(leave)
+        with trio.fail_after(PATIENCE):
+            while served.provider.asked[KEYS] < 2:
+                await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(stay)
+        await trio.testing.wait_all_tasks_blocked()
+        impatient.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        gate.set()
+    assert served.provider.asked[KEYS] == 2
 
 
 async def test_strange_keys_do_not_make_us_hammer_the_provider(provider: StartProvider, believing: StartServer) -> None:
