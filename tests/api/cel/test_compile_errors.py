@@ -280,7 +280,7 @@ _PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(_PIECES, max_size=12).map("".join) | st.text(max_size=12))
 def test_mangled_input_gives_an_answer(text: str) -> None:
     """Whatever is written: a program or a CompileError; and the program a value or an EvaluationError."""

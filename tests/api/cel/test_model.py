@@ -154,7 +154,7 @@ def floating(operator: str, left: float, right: float) -> float:
 ENVIRONMENT = base_environment().extend(variables=VARIABLES)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     CONDITIONS | NUMBERS,
     st.fixed_dictionaries(
