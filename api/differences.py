@@ -137,7 +137,7 @@ def _objects(before: Object, after: Object, path: tuple[str | int, ...], field: 
         if here in BOOKKEEPING:
             continue
         old, new = before.get(name, _MISSING), after.get(name, _MISSING)
-        yield from _values(old, new, here, _named(field, name))
+        yield from _values(old, new, here, field_below(field, name))
 
 
 def _values(old: Any, new: Any, path: tuple[str | int, ...], field: str) -> Iterator[Difference]:
@@ -162,7 +162,8 @@ def same(old: Any, new: Any) -> bool:
     return isinstance(old, bool) is isinstance(new, bool) and bool(old == new)
 
 
-def _named(field: str, name: str) -> str:
+def field_below(field: str, name: str) -> str:
+    """The path of a member."""
     if not _PLAIN(name):
         return f"{field}[{name}]"
     return f"{field}.{name}" if field else name
@@ -171,16 +172,16 @@ def _named(field: str, name: str) -> str:
 def _lists(before: list[Any], after: list[Any], path: tuple[str | int, ...], field: str) -> Iterator[Difference]:
     if same(before, after):
         return
-    keys = _keys_of(before, after)
+    keys = naming_of(before, after)
     if keys is None:
         yield from _unnamed(before, after, path, field)
         return
-    old_names, new_names = ([_key(item, keys) for item in items] for items in (before, after))
+    old_names, new_names = ([called(item, keys) for item in items] for items in (before, after))
     kept = [name for name in old_names if name in set(new_names)]
     if kept != [name for name in new_names if name in set(old_names)]:
         yield Difference("replace", path, field, before, after)  # in another order
         return
-    labels = {_key(item, keys): f"{field}{_label(item, keys)}" for item in (*before, *after)}
+    labels = {called(item, keys): f"{field}{item_label(item, keys)}" for item in (*before, *after)}
     for index in range(len(before) - 1, -1, -1):
         if old_names[index] not in new_names:
             yield Difference("remove", (*path, index), labels[old_names[index]], before[index])
@@ -212,13 +213,14 @@ def _unnamed(before: list[Any], after: list[Any], path: tuple[str | int, ...], f
         yield Difference("add", (*path, start + index), f"{field}[{start + index}]", None, news[index])
 
 
-def _keys_of(before: list[Any], after: list[Any]) -> tuple[str, ...] | None:
+def naming_of(before: list[Any], after: list[Any]) -> tuple[str, ...] | None:
+    """The fields by which the items of two lists are told apart; None: by their place."""
     items = [*before, *after]
     if not all(isinstance(item, dict) for item in items):
         return None
     for keys in NAMING:
         if all(_names(item, keys) for item in items) and all(
-            len({_key(item, keys) for item in one}) == len(one) for one in (before, after)
+            len({called(item, keys) for item in one}) == len(one) for one in (before, after)
         ):
             return keys
     return None
@@ -228,9 +230,11 @@ def _names(item: Object, keys: tuple[str, ...]) -> bool:
     return all(isinstance(item.get(key), str | int) and not isinstance(item[key], bool) for key in keys)
 
 
-def _key(item: Object, keys: tuple[str, ...]) -> tuple[str, ...]:
+def called(item: Object, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """What an item is called by these fields."""
     return tuple(str(item[key]) for key in keys)
 
 
-def _label(item: Object, keys: tuple[str, ...]) -> str:
+def item_label(item: Object, keys: tuple[str, ...]) -> str:
+    """As paths have it: ``[name=web]``."""
     return "[" + ",".join(f"{key}={item[key]}" for key in keys) + "]"
