@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zoneinfo
 from typing import Any
 
 import pytest
@@ -265,9 +266,9 @@ GIVES: list[tuple[str, Any]] = [
     ("string(timestamp('0001-01-01T00:00:00Z'))", "0001-01-01T00:00:00Z"),
     ("[t.getFullYear(), t.getMonth(), t.getDate(), t.getDayOfMonth(), t.getDayOfWeek()]", [2024, 1, 29, 28, 4]),
     ("[t.getDayOfYear(), t.getHours(), t.getMinutes(), t.getSeconds(), t.getMilliseconds()]", [59, 12, 34, 56, 789]),
-    ("[t.getHours('+02:00'), t.getHours('-02:30'), t.getHours('Asia/Kolkata'), t.getHours('UTC')]", [14, 10, 18, 12]),
+    ("[t.getHours('+02:00'), t.getHours('-02:30'), t.getHours('UTC'), t.getHours('')]", [14, 10, 12, 12]),
     ("[t.getMinutes('-02:30'), t.getDate('23:00'), t.getMonth('23:00')]", [4, 1, 2]),
-    ("[t.getMilliseconds('+01:00'), t.getDayOfWeek('+12:00'), t.getSeconds('US/Central')]", [789, 5, 56]),
+    ("[t.getMilliseconds('+01:00'), t.getDayOfWeek('+12:00')]", [789, 5]),
     ("[span.getHours(), span.getMinutes(), span.getSeconds(), span.getMilliseconds()]", [1, 83, 5025, 5025500]),
     ("string(span) + string(duration('-1.5h')) + string(duration('1ns'))", "5025.5s-5400s0.000000001s"),
     ("duration('1h2m3s4ms5us6ns') == duration('3723.004005006s')", True),
@@ -282,6 +283,12 @@ def test_gives(environment: Environment, expression: str, value: Any) -> None:
     found = environment.compile(expression).evaluate(VALUES)
     assert found == value
     assert type_name(found) == type_name(value) or isinstance(found, ObjectValue)
+
+
+@pytest.mark.skipif(not zoneinfo.available_timezones(), reason="this machine knows no time zones")
+def test_named_time_zones(environment: Environment) -> None:
+    hours = environment.compile("['Asia/Kolkata', 'America/New_York', 'Europe/Berlin'].map(zone, t.getHours(zone))")
+    assert hours.evaluate(VALUES) == [18, 7, 13]
 
 
 FAILS: list[tuple[str, str]] = [
