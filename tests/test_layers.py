@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,18 +31,27 @@ def files(folder: str) -> list[Path]:
     return [path for path in sorted((ROOT / folder).rglob("*.py")) if "__pycache__" not in path.parts]
 
 
-def imported(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of everything a file imports, relative imports made absolute."""
+@cache
+def read(path: Path) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
+    """Of a file: line and dotted name of everything it imports, relative imports made absolute; lines with an async
+    function or an await."""
     here = [PACKAGE, *path.relative_to(ROOT).with_suffix("").parts]
+    imports: list[tuple[int, str]] = []
+    waits: list[int] = []
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
+            imports += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(here[: -node.level]) if node.level else ""
             module = ".".join(part for part in (base, node.module or "") if part)
-            for alias in node.names:
-                yield node.lineno, f"{module}.{alias.name}"
+            imports += [(node.lineno, f"{module}.{alias.name}") for alias in node.names]
+        elif isinstance(node, ast.AsyncFunctionDef | ast.Await):
+            waits.append(node.lineno)
+    return tuple(imports), tuple(waits)
+
+
+def imported(path: Path) -> tuple[tuple[int, str], ...]:
+    return read(path)[0]
 
 
 @pytest.mark.parametrize("folder", sorted(MAY_IMPORT))
@@ -87,8 +96,7 @@ def test_api_does_nothing_but_compute() -> None:
     for path in files("api"):
         wrong += [f"{path.relative_to(ROOT)}:{line} imports {name}" for line, name in imported(path)
                   if name.split(".")[0] in forbidden]  # fmt: skip
-        wrong += [f"{path.relative_to(ROOT)}:{node.lineno} is async" for node in ast.walk(ast.parse(path.read_text()))
-                  if isinstance(node, ast.AsyncFunctionDef | ast.Await)]  # fmt: skip
+        wrong += [f"{path.relative_to(ROOT)}:{line} is async" for line in read(path)[1]]
     assert not wrong, "\n".join(wrong)
 
 
