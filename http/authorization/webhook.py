@@ -197,7 +197,7 @@ class _Question(Unanswered):
 
 def _key_of(user: User, info: RequestInfo) -> tuple[object, ...]:
     """All that is told: two requests that look the same to the webhook are one."""
-    extra = tuple(sorted(user.extra.items())) if user.extra else ()
+    extra = tuple((name, tuple(values)) for name, values in sorted(user.extra.items())) if user.extra else ()
     if not info.is_resource:
         return (user.name, user.uid, user.groups, extra, info.verb, info.path)
     return (
