@@ -41,7 +41,7 @@ WRITE = 64 * 1024
 does not allow partial writes), so what is sent is always cut at the same places: every WRITE bytes from its start."""
 YIELD_AFTER = 4 * WRITE
 """Bytes sent without ever waiting, after which other tasks get their turn."""
-RELOAD_INTERVAL = 0.1
+RELOAD_INTERVAL = 0.01
 """Seconds between two looks at the certificate files: cheap for a burst of connections, and as good as at once."""
 
 NO_CHECK_TIME = 0x200000

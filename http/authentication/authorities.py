@@ -25,8 +25,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
 log = logging.getLogger(__name__)
 
-# Seconds between two looks at the files: as good as at once for whoever replaces one, and two system calls.
-LOOK_INTERVAL = 0.1
+# Seconds between two looks at the files: as good as at once for whoever replaces one, and nothing to most requests.
+LOOK_INTERVAL = 0.01
 # Certificates in a chain, and signatures checked to find it (Go's maxChainSignatureChecks).
 MAX_CHAIN: Final = 8
 MAX_SIGNATURES: Final = 100

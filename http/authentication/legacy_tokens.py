@@ -79,6 +79,9 @@ class TokenUses:
             return
         if self._used is not None and self._used(token.namespace, token.secret, secret.uid):
             token.told = day.isoformat()
+            kind = "generated" if token.generated else "manual"
+            where = {"secret": f"{token.namespace}/{token.secret}", "kind": kind}
+            log.info("Token kept in a Secret is used", extra={**where, "invalid": INVALID_SINCE in secret.labels})
 
     def of_pod(self, subject: str, warn_after: float, now: float, *, told: bool) -> bool:
         """A pod's token that lasts longer than asked for is used, good for ``warn_after`` (seconds since the epoch);

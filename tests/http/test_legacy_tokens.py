@@ -56,7 +56,10 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-async def test_the_day_of_the_last_use_is_noted_once(autojump_clock: MockClock) -> None:
+async def test_the_day_of_the_last_use_is_noted_once(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     async with open_server(loops=True) as server:
         token = await kept(server)
         assert await label(server) is None
@@ -76,6 +79,8 @@ async def test_the_day_of_the_last_use_is_noted_once(autojump_clock: MockClock) 
         assert await server.figure("serviceaccount_legacy_tokens_total") == 5
         assert await server.figure("serviceaccount_legacy_manual_token_uses_total") == 5
         assert await server.figure("serviceaccount_legacy_auto_token_uses_total") == 0
+    assert [record.__dict__["kind"] for record in caplog.records if "Secret is used" in record.message] == ["manual"]
+    assert token not in caplog.text
 
 
 async def test_an_old_day_is_replaced(autojump_clock: MockClock) -> None:
