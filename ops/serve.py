@@ -10,6 +10,7 @@ Service `kubernetes`, watches end, answers under way finish, Postgres stops, exi
 from __future__ import annotations
 
 import errno
+import gc
 import ipaddress
 import logging
 import os
@@ -100,6 +101,7 @@ async def serve(settings: Settings) -> None:
                     nursery.start_soon(_renew_certificates, pki, names)
                     await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
                     stop.assembly = assembly
+                    gc.freeze()  # what was loaded stays: looking through it for cycles took a second, every so often
                     command = f"kubectl --kubeconfig {_short(kubeconfig)} get namespaces"
                     print(f"kubechronicle is ready at {inputs.place.url}; try: {command}", flush=True)
         signals.cancel_scope.cancel()

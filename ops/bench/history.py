@@ -32,7 +32,7 @@ import trio
 
 from kubechronicle.eventlog.postgres import migrate, open_session
 from kubechronicle.ops.bench import history_cost, history_log
-from kubechronicle.ops.bench.processes import ServerProcess, running
+from kubechronicle.ops.bench.processes import ServerProcess, cpu_seconds, descendants, running
 from kubechronicle.ops.embedded_postgres import embedded_postgres
 
 _FACTS = """
@@ -162,8 +162,16 @@ class Client:
         return took, body
 
 
-def measure(client: Client, case: Case, facts: Facts, options: argparse.Namespace) -> str:
+def cpu_ms(server: ServerProcess) -> tuple[float, float]:
+    """CPU time used so far by the server, and by its Postgres."""
+    postmaster = server.embedded_postgres()
+    postgres = descendants(postmaster) if postmaster is not None else []
+    return cpu_seconds(server.processes()) * 1000, cpu_seconds(postgres) * 1000
+
+
+def measure(server: ServerProcess, client: Client, case: Case, facts: Facts, options: argparse.Namespace) -> str:
     """A row of the report."""
+    before = cpu_ms(server)
     choice = random.Random(f"{options.seed} {case.title}")
     times, size = [], 0
     for _ in range(options.rounds):
@@ -173,12 +181,13 @@ def measure(client: Client, case: Case, facts: Facts, options: argparse.Namespac
         size = max(size, len(body))
         if "watch=1" not in path and not case.check(json.loads(body)):
             raise SystemExit(f"{path}: not what was expected: {body[:200]!r}")
+    cpu = [(after - earlier) / options.rounds for earlier, after in zip(before, cpu_ms(server), strict=True)]
     ordered = sorted(times)
     p99 = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
     median = statistics.median(times)
     bar = f"{case.bar:.0f} ms" if case.bar else ""
     missed = " **missed**" if case.bar and median > case.bar else ""
-    figures = f"{times[0]:.1f} ms | {median:.1f} ms{missed} | {p99:.1f} ms"
+    figures = f"{cpu[0]:.1f} + {cpu[1]:.1f} ms | {times[0]:.1f} ms | {median:.1f} ms{missed} | {p99:.1f} ms"
     return f"| {case.title} | {figures} | {bar} | {size / 1024:,.0f} KiB |"
 
 
@@ -206,11 +215,13 @@ def main(given: Sequence[str] | None = None) -> int:
         )
         with running(ServerProcess(data_dir, arguments=["--controllers", ""])) as server:
             print(f"The server was ready after {server.ready_after:.1f} s.\n")
-            print("| look | first | median | p99 | bar | answer |\n|---|---|---|---|---|---|")
+            print(
+                "| look | CPU: server + Postgres | first | median | p99 | bar | answer |\n|---|---|---|---|---|---|---|"
+            )
             client = Client(server)
             client.timed("/api/v1/namespaces")
             for case in CASES:
-                print(measure(client, case, facts, options), flush=True)
+                print(measure(server, client, case, facts, options), flush=True)
     return 0
 
 
