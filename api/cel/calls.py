@@ -15,7 +15,7 @@ from kubechronicle.api.cel.equality import equal
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
 from kubechronicle.api.cel.patterns import PatternError, compiled
 from kubechronicle.api.cel.types import Type
-from kubechronicle.api.cel.values import INT_MAX, INT_MIN, OptionalValue, type_name
+from kubechronicle.api.cel.values import INT_MAX, INT_MIN, PLAIN, OptionalValue, type_name
 
 MAX_ITEMS: Final = 1_000_000
 """Elements of a list that an expression puts together: doubling a list costs little, but memory."""
@@ -47,7 +47,19 @@ _Candidate = tuple[Sequence[Callable[[Any], bool] | None], Overload]
 
 
 def _dispatch(name: str, candidates: Sequence[_Candidate]) -> Callable[[Sequence[Any]], Overload]:
+    """What finds the overload for values; what it found for values of the same Python types is remembered."""
+    known: dict[tuple[type, ...], Overload] = {}
+
     def choose(values: Sequence[Any]) -> Overload:
+        kinds = tuple(map(type, values))
+        found = known.get(kinds)
+        if found is None:
+            found = search(values)
+            if PLAIN.issuperset(kinds):
+                known[kinds] = found
+        return found
+
+    def search(values: Sequence[Any]) -> Overload:
         for guards, overload in candidates:
             for guard, value in zip(guards, values, strict=True):
                 if guard is not None and not guard(value):

@@ -145,6 +145,8 @@ _NAMES: Final[dict[type, str]] = {
     TypeValue: "type",
     OptionalValue: "optional_type",
 }
+PLAIN: Final = frozenset(_NAMES)
+"""Python types whose values all are of one CEL type."""
 _BASES: Final = ((str, "string"), (int, "int"), (float, "double"), (dict, "map"), (list, "list"), (tuple, "list"))
 
 
