@@ -10,6 +10,11 @@ from typing import Final, NamedTuple
 
 SOURCE_NAME: Final = "<input>"
 
+MAX_ISSUES: Final = 100
+"""Issues told of one expression; of more there is only the number."""
+MAX_SHOWN: Final = 16_384
+"""Bytes of a line that is shown."""
+
 _WIDE_FROM: Final = 0x80
 """cel-go draws a full-width dot and caret under characters that take more than one byte."""
 
@@ -24,22 +29,29 @@ class Issue(NamedTuple):
     def display(self, lines: Sequence[str]) -> str:
         """Return cel-go's three lines: where and what, the line of source, and a caret under the place."""
         text = f"ERROR: {SOURCE_NAME}:{self.line}:{self.column + 1}: {self.message}"
-        if not 0 < self.line <= len(lines):
+        if not 0 < self.line <= len(lines) or len(lines[self.line - 1].encode(errors="replace")) > MAX_SHOWN:
             return text
         source = lines[self.line - 1].replace("\t", " ")
         dots = "".join("\uff0e" if ord(mark) >= _WIDE_FROM else "." for mark in source[: self.column])
         wide = self.column < len(source) and ord(source[self.column]) >= _WIDE_FROM
-        dots += "." * (self.column - len(source[: self.column]))
         return f"{text}\n | {source}\n | {dots}{chr(0xFF3E) if wide else '^'}"
 
 
 class CompileError(Exception):
-    """An expression that cannot be compiled. ``issues`` in order of place; ``str()`` is cel-go's text of them all."""
+    """An expression that cannot be compiled. ``issues`` in order of place; ``str()`` is cel-go's text of them all.
+
+    Both have MAX_ISSUES at most, the first found.
+    """
 
     def __init__(self, issues: Iterable[Issue], source: str) -> None:
-        self.issues: tuple[Issue, ...] = tuple(sorted(issues, key=lambda issue: (issue.line, issue.column)))
+        found = list(issues)
+        told = sorted(found[:MAX_ISSUES], key=lambda issue: (issue.line, issue.column))
+        self.issues: tuple[Issue, ...] = tuple(told)
         lines = source.split("\n")
-        super().__init__("\n".join(issue.display(lines) for issue in self.issues))
+        shown = [issue.display(lines) for issue in told]
+        if len(found) > MAX_ISSUES:
+            shown.append(f"{len(found) - MAX_ISSUES} more errors were truncated")
+        super().__init__("\n".join(shown))
 
 
 class InstantiationError(CompileError):

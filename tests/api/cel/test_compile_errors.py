@@ -203,6 +203,14 @@ def test_the_text_shows_each_place(environment: Environment) -> None:
     )
 
 
+def test_the_text_of_many_errors_is_bounded(environment: Environment) -> None:
+    with pytest.raises(CompileError) as raised:
+        environment.compile("[" + "x, " * 30_000 + "]")
+    assert len(raised.value.issues) == 100
+    assert str(raised.value).endswith("(in container '')\n29900 more errors were truncated")
+    assert len(str(raised.value)) < 10_000
+
+
 @pytest.mark.parametrize("result", [BOOL, STRING])
 def test_the_result_s_type(environment: Environment, result: Type) -> None:
     assert environment.compile("d.x", result=result).result_type == DYN
