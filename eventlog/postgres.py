@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import asyncpg
 import trio
@@ -84,10 +84,16 @@ def _by_sqlstate(table: dict[str, Any], sqlstate: str) -> Any:
     return next((table[sqlstate[:length]] for length in (5, 3, 2) if sqlstate[:length] in table), None)
 
 
+# Classes of errors whose detail shows what is in the row: a Secret, maybe, and errors go to the log.
+ROW_ERRORS: Final = ("22", "23")
+
+
 def _translated(error: Exception) -> LogError:
     """What an error of asyncpg or of the network means."""
     if isinstance(error, asyncpg.PostgresError):
         sqlstate = error.sqlstate or ""
+        if sqlstate[:2] in ROW_ERRORS:
+            error.detail = None
         kind: type[LogError] = _by_sqlstate(_SQLSTATES, sqlstate) or LogError
         mending = _by_sqlstate(_MENDING, sqlstate)
         return kind(f"Postgres: {error} ({sqlstate})" + (f"; {mending}" if mending else ""))
