@@ -80,8 +80,11 @@ class FormatError(Exception):
         self.node = node
 
 
-def interpolate(text: str, count: int, write: Writer) -> str:
-    """Return the text with every clause replaced by what ``write`` makes of the argument; there are ``count``."""
+def interpolate(text: str, count: int, write: Writer, *, end_first: bool = False) -> str:
+    """Return the text with every clause replaced by what ``write`` makes of the argument; there are ``count``.
+
+    FormatError tells what is wrong first; with ``end_first`` that is a missing clause at the end, before a missing
+    argument."""
     parts: list[str] = []
     place = argument = length = 0
     while (start := text.find("%", place)) >= 0:
@@ -90,7 +93,7 @@ def interpolate(text: str, count: int, write: Writer) -> str:
             parts.append("%")
             place = start + 2
             continue
-        if argument >= count:
+        if argument >= count and not (end_first and start + 1 == len(text)):
             raise FormatError(f"index {argument} out of range")
         clause, precision, place = _clause(text, start + 1)
         try:
@@ -239,7 +242,7 @@ def check_call(call: Call) -> tuple[Node, str] | None:
         return ""
 
     try:
-        interpolate(target.value, len(listed.elements), check)
+        interpolate(target.value, len(listed.elements), check, end_first=True)
     except FormatError as problem:
         return problem.node or call, str(problem)
     if len(listed.elements) > used:

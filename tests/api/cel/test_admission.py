@@ -65,6 +65,8 @@ def test_can_be_kept(expression: str, wanted: tuple[Type, ...], offer: Offer) ->
         ("duration('x') > duration('1s')", CONDITION, Offer(), "invalid duration argument"),
         ("'%d'.format(['x']) == ''", CONDITION, Offer(), "decimal clause can only be used on integers"),
         ("'%d'.format([1, 2]) == ''", CONDITION, Offer(), "too many arguments supplied to string.format"),
+        ("'%'.format([]) == ''", CONDITION, Offer(), "unexpected end of string"),
+        ("'%s'.format([]) == ''", CONDITION, Offer(), "index 0 out of range"),
         ("[1, 'a'] == []", CONDITION, Offer(), "expected type 'int' but found 'string'"),
     ],
 )  # fmt: skip
