@@ -73,7 +73,7 @@ class _Checker:
         self._scope = scope
         self._source = source
         self._issues: list[Issue] = []
-        self._bindings: Bindings = {}
+        self._bindings = Bindings()
         self._seen: list[Node] = []
         self._locals: list[dict[str, Type]] = []
         self._fresh = 0

@@ -5,12 +5,40 @@ Source: cel-go ``checker/types.go``. What parameters stand for is a dict that gr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kubechronicle.api.cel.types import DYN, NULL, Type
 
-Bindings = dict[Type, Type]
-"""Type parameter -> what it stands for, which may be or contain another parameter."""
+
+class Bindings(dict[Type, Type]):
+    """Type parameter -> what it stands for, which may be or contain another parameter.
+
+    What was bound in a comparison that failed is taken back: `bind` notes what was there before.
+    """
+
+    __slots__ = ("_before",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before: list[tuple[Type, Type | None]] = []
+
+    def bind(self, parameter: Type, to: Type) -> None:
+        self._before.append((parameter, self.get(parameter)))
+        self[parameter] = to
+
+    def settle(self, agreed: bool) -> bool:
+        """End a comparison: keep what it bound, or take it back. Returns ``agreed``."""
+        before = self._before
+        if before:
+            if not agreed:
+                for parameter, was in reversed(before):
+                    if was is None:
+                        del self[parameter]
+                    else:
+                        self[parameter] = was
+            before.clear()
+        return agreed
+
 
 _NULLABLE = frozenset({"opaque", "struct", "any", "duration", "timestamp"})
 _CONTAINERS = frozenset({"opaque", "list", "map"})
@@ -33,23 +61,15 @@ def assignable(bindings: Bindings, target: Type, value: Type) -> bool:
     """Return whether the types agree; ``bindings`` then know what that takes, and are as before if not."""
     if target is value and target.kind != "param":
         return True
-    tried = dict(bindings)
-    if not _assignable(tried, target, value):
-        return False
-    bindings.update(tried)
-    return True
+    return bindings.settle(_assignable(bindings, target, value))
 
 
 def all_assignable(bindings: Bindings, targets: Sequence[Type], values: Sequence[Type]) -> bool:
     """The same for each pair, in order. Lists of different length do not agree."""
     if len(targets) != len(values):
         return False
-    tried = dict(bindings)
-    for target, value in zip(targets, values, strict=True):
-        if not _assignable(tried, target, value):
-            return False
-    bindings.update(tried)
-    return True
+    agreed = all(_assignable(bindings, target, value) for target, value in zip(targets, values, strict=True))
+    return bindings.settle(agreed)
 
 
 def _assignable(bindings: Bindings, first: Type, second: Type) -> bool:
@@ -88,11 +108,11 @@ def _substitutes(bindings: Bindings, other: Type, parameter: Type) -> tuple[bool
         if _assignable(bindings, other, bound):
             general = most_general(other, bound)
             if _absent(bindings, parameter, general):
-                bindings[parameter] = general
+                bindings.bind(parameter, general)
             return True, True
         return False, True
     if _absent(bindings, parameter, other):
-        bindings[parameter] = other
+        bindings.bind(parameter, other)
         return True, False
     return False, False
 
@@ -128,7 +148,7 @@ def _less_specific(first: Type, second: Type) -> bool:
     return first == second
 
 
-def substitute(bindings: Bindings, of: Type, to_dyn: bool = False) -> Type:
+def substitute(bindings: Mapping[Type, Type], of: Type, to_dyn: bool = False) -> Type:
     """Return a type with its parameters replaced by what they stand for; ``to_dyn``: by dyn where nothing is known."""
     bound = bindings.get(of) if of.kind == "param" else None
     if bound is not None:

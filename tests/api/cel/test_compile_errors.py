@@ -258,6 +258,8 @@ def test_depth_is_bounded(environment: Environment, expression: str, message: st
         "{'a': " * 200 + "1" + "}" * 200,
         "d" + ".x" * 200,
         "b" + " && b" * 2000,
+        " && ".join(["i == 1"] * 5000),
+        "[" + "[], " * 5000 + "]",
         "-" * 2000 + "1",
         "l.map(x0, " * 60 + "1" + ")" * 60,
     ],
