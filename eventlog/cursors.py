@@ -39,6 +39,10 @@ class ReadHistory(Protocol):
     ) -> list[tuple[Record, Record | None]]: ...
 
 
+HISTORY_RANGE = 200_000
+"""Revisions looked through at once: where few of them are in scope, such as in a small namespace, it takes 0.1 s."""
+
+
 class Cursor(Protocol):
     """What a watch reads from; see WatchCursor."""
 
@@ -163,10 +167,12 @@ class WatchCursor:
 async def read_events(
     views: Views, resource: str, *, after: int, until: int, namespace: str, name: str
 ) -> tuple[list[Event], int]:
-    """The next chunk of events from the log, and the revision up to which they are all. Compacted, LogUnavailable."""
+    """The next chunk of events from the log, perhaps none, and the revision up to which they are all. Compacted,
+    LogUnavailable."""
     read = views.read_history
     if read is None:
         raise LogUnavailable("the views are not connected to a log yet")
+    until = min(until, after + HISTORY_RANGE)
     rows = await read(resource, after=after, until=until, limit=HISTORY_CHUNK, namespace=namespace, name=name)
     describe = views.describe_record
     found = [

@@ -339,6 +339,10 @@ def _readings(assembly: Assembly) -> Iterable[Reading]:
         "kubechronicle_view_event_bytes", "Bytes of the recent events held in memory.", False, "resource",
         {name: float(one.event_bytes) for name, one in statistics.items()},
     )  # fmt: skip
+    yield Reading(
+        "kubechronicle_past_list_bytes", "Bytes of lists of the past held in memory.", False, "",
+        {"": float(assembly.store.reads.past.bytes_held)},
+    )  # fmt: skip
     decided = assembly.actors.statistics()
     yield Reading(
         "kubechronicle_actor_decisions", "Commits decided by resource actors.", True, "resource",

@@ -355,3 +355,19 @@ async def test_ending_one_cursor_leaves_the_others_asleep() -> None:
         await wait_all_tasks_blocked()
         assert [event.revision for event in answers["kept"]] == [1]
         assert [event.revision for event in await ended.next_batch()] == [1]
+
+
+async def test_history_is_looked_through_in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many revisions concern others, no single look at the log goes through them all."""
+    monkeypatch.setattr(cursors, "HISTORY_RANGE", 10)
+    store = MemoryStore()
+    commit(store, put(Key("pods", "a", "x"), expected=0))
+    for number in range(2, 52):
+        commit(store, put(Key("pods", "b", "y"), expected=number - 1 if number > 2 else 0))
+    commit(store, put(Key("pods", "a", "x"), expected=1))
+    log = MemoryLog(store)
+    async with open_stack(log) as stack:
+        cursor = stack.views.watch("pods", after=0, namespace="a")
+        assert [event.revision for event in await cursor.next_batch()] == [1]
+        assert [event.revision for event in await cursor.next_batch()] == [52]
+    assert log.calls["read_resource"] == 6
