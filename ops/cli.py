@@ -1,4 +1,5 @@
-"""The command line: `kubechronicle serve | migrate | verify | compact | kubeconfig | convert | version`.
+"""The command line: `kubechronicle serve | migrate | verify | compact | kubeconfig | convert | version`, and the
+questions of ops/chronicle (`log`, `who`, `restore`, …), which kubectl knows as `kubectl chronicle …`.
 
 Exit codes: 0 done (or stopped by a signal as asked), 1 it failed or verify found edited history, 2 the operator can
 mend it, with one line on stderr that says how. Flags come from the table in settings.py.
@@ -20,6 +21,7 @@ from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
 from kubechronicle.ops import logging as klog
 from kubechronicle.ops import settings, settings_types
+from kubechronicle.ops.chronicle.questions import QUESTIONS
 from kubechronicle.ops.errors import OperatorError
 
 log = logging.getLogger(__name__)
@@ -39,7 +41,8 @@ class _Parser(argparse.ArgumentParser):
             flag = unknown[1].partition("=")[0]
             raise OperatorError(f"unknown flag {flag}{settings.suggestion(flag)}")
         if "invalid choice" in message or "required: COMMAND" in message:
-            raise OperatorError(f"name a command: {', '.join(COMMANDS)}; `kubechronicle --help` tells what they do")
+            names = ", ".join((*COMMANDS, *QUESTIONS))
+            raise OperatorError(f"name a command: {names}; `kubechronicle --help` tells what they do")
         raise OperatorError(message)
 
 
@@ -52,13 +55,20 @@ def make_parser() -> argparse.ArgumentParser:
     for name, (summary, add_flags, _) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         add_flags(command)
+    for name, summary in QUESTIONS.items():
+        commands.add_parser(name, help=summary, add_help=False)  # main leaves these to ops/chronicle
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; never raises but for a bug."""
     try:
-        given = make_parser().parse_args(_with_dashed_values(sys.argv[1:] if argv is None else argv))
+        argv = sys.argv[1:] if argv is None else argv
+        if argv and argv[0] in QUESTIONS:
+            from kubechronicle.ops.chronicle import commands
+
+            return commands.run(argv[0], argv[1:])
+        given = make_parser().parse_args(_with_dashed_values(argv))
         _, _, run = COMMANDS[given.command]
         return run(given)
     except (*EXPECTED, SupervisorGaveUp, LogError, BaseExceptionGroup) as error:

@@ -1,0 +1,10 @@
+"""The commands of this folder: name and summary. The module of a command has its name; see commands.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+QUESTIONS: Final[Mapping[str, str]] = {
+    "log": "What happened to an object, a kind or a namespace, field by field.",
+}
