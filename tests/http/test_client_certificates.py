@@ -199,9 +199,9 @@ def test_crossed_signatures_are_followed_within_bounds() -> None:
     many = [CA("many", parent=OTHER) for _ in range(12)]
     for one in many:
         one.certificate = many[0].sign([(CN, "many")], one.key, authority=True, usage=None)
-    started = time.perf_counter()
+    started = time.process_time()
     assert not found(many[3].client("jane"), *many)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize("key", [rsa.generate_private_key(65537, 2048), ed25519.Ed25519PrivateKey.generate()])
