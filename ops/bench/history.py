@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -92,6 +92,8 @@ def _items(count: int) -> Callable[[object], bool]:
     return lambda answer: isinstance(answer, dict) and len(answer.get("items") or answer.get("rows") or ()) == count
 
 
+HISTORY = "/apis/history.kubechronicle.dev/v1"
+CHANGES = f"{HISTORY}/revisions"
 DEPLOYMENTS = "/apis/apps/v1/deployments"
 CASES = (
     Case("get an object at a revision", 5, lambda facts, choice: _at(_object(facts, choice), facts, choice)),
@@ -103,7 +105,32 @@ CASES = (
     Case("first page of 500 of all pods", 0, partial(_at, "/api/v1/pods?limit=500"), _items(500)),
     Case("list 1,000 deployments, looked at before", 0, lambda facts, _: f"/history/at/{facts.slots + 1}{DEPLOYMENTS}"),
     Case("a watch's replay of a day of deployments", 0, lambda facts, choice: _day(facts, choice)),
+    Case("an object's timeline, with differences", 20, lambda facts, choice: _timeline(facts, choice)),
+    Case("who deleted a pod", 50, lambda facts, choice: _deleted(facts, choice)),
+    Case("the last 50 changes of a user", 0, lambda facts, choice: _user(facts, choice)),
+    Case("all changes of an hour", 1000, lambda facts, choice: _hour(facts, choice)),
 )
+
+
+def _timeline(facts: Facts, choice: random.Random) -> str:
+    name = _object(facts, choice).rpartition("/")[2]
+    selector = f"object.kind=Node,object.name={name}"
+    return f"{HISTORY}/clusterrevisions?content=diff&limit=500&fieldSelector={quote(selector)}"
+
+
+def _deleted(facts: Facts, choice: random.Random) -> str:
+    namespace = f"team-{choice.randrange(500):03}"
+    return f"{HISTORY}/namespaces/{namespace}/revisions?limit=1&fieldSelector=object.kind%3DPod,operation%3DDelete"
+
+
+def _user(facts: Facts, choice: random.Random) -> str:
+    return f"{CHANGES}?limit=50&fieldSelector=who.username%3Duser-{choice.randrange(17)}"
+
+
+def _hour(facts: Facts, choice: random.Random) -> str:
+    begins = facts.begins + (facts.ends - facts.begins) * choice.uniform(0.2, 0.9)
+    selector = f"time.from={begins.isoformat()},time.to={(begins + timedelta(hours=1)).isoformat()}"
+    return f"{CHANGES}?limit=5000&fieldSelector={quote(selector)}"
 
 
 def _day(facts: Facts, choice: random.Random) -> str:
