@@ -62,13 +62,8 @@ def _asked(asking: Session) -> changes.Asked:
     if given.by:
         fields["who.username"] = given.by
     if given.field:
-        fields["changed"] = field_path(given.field)
+        fields["changed"] = session.field_path(given.field)
     return changes.Asked(scopes, fields, limit=given.limit)
-
-
-def field_path(text: str) -> str:
-    """A path as history knows it: also written as a JSONPath, {.spec.replicas} or $.spec.replicas."""
-    return text.strip().removeprefix("{").removesuffix("}").removeprefix("$").removeprefix(".")
 
 
 def _print(asking: Session, found: Iterable[Object], asked: changes.Asked) -> None:
@@ -87,7 +82,7 @@ def _print(asking: Session, found: Iterable[Object], asked: changes.Asked) -> No
 
 
 def _entries(asking: Session, found: Iterable[Object]) -> int:
-    now, count, field = asking.client.now(), 0, field_path(asking.given.field)
+    now, count, field = asking.client.now(), 0, session.field_path(asking.given.field) if asking.given.field else ""
     for count, revision in enumerate(found, 1):
         if count > 1:
             asking.screen.line()

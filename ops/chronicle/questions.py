@@ -7,4 +7,6 @@ from typing import Final
 
 QUESTIONS: Final[Mapping[str, str]] = {
     "log": "What happened to an object, a kind or a namespace, field by field.",
+    "blame": "An object's YAML, with who last set each line.",
+    "who": "Who created, deleted or changed an object, or set a field of it.",
 }

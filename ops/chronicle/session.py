@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kubechronicle.api.field_values import canonical
 from kubechronicle.ops.chronicle import kubeconfig
 from kubechronicle.ops.chronicle.client import Client
 from kubechronicle.ops.chronicle.kinds import Kind, Kinds
@@ -83,6 +84,14 @@ def subject(session: Session, words: Sequence[str], kinds: Kinds, *, named: bool
         raise OperatorError(f"which {kind.singular or kind.plural}? {HOW}")
     everywhere = getattr(session.given, "all_namespaces", False)
     return Subject(kind, session.namespace if kind.namespaced and not everywhere else "", name)
+
+
+def field_path(text: str) -> str:
+    """A path as history writes it. OperatorError."""
+    try:
+        return canonical(text)
+    except ValueError as error:
+        raise OperatorError(str(error)) from None
 
 
 def add_subject(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
