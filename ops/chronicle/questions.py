@@ -8,5 +8,7 @@ from typing import Final
 QUESTIONS: Final[Mapping[str, str]] = {
     "log": "What happened to an object, a kind or a namespace, field by field.",
     "blame": "An object's YAML, with who last set each line.",
+    "diff": "What differs between two moments, as YAML.",
     "who": "Who created, deleted or changed an object, or set a field of it.",
+    "between": "Everything that changed between two moments.",
 }

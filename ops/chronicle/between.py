@@ -1,0 +1,124 @@
+"""`between T1 T2`: everything that changed after one moment, up to another; grouped and counted."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.history import changed_cell, object_cell
+from kubechronicle.ops.chronicle import changes, kubeconfig, output, telling
+from kubechronicle.ops.chronicle.client import Object
+from kubechronicle.ops.chronicle.output import Progress, Screen, shown_time
+from kubechronicle.ops.chronicle.session import Session
+
+EXAMPLES: Final = """\
+  kubectl chronicle between 2h now                           who has been at work in the last two hours
+  kubectl chronicle between 2h 1h --by kind
+  kubectl chronicle between 1d now -n shop --by object --verbose
+  kubectl chronicle between 2026-11-21T02:00Z 2026-11-21T03:00Z --user 'system:serviceaccount:ci:*' -o json
+"""
+GROUPS: Final[Mapping[str, Callable[[Object], str]]] = {
+    "user": telling.user,
+    "kind": lambda each: _kind(each),
+    "namespace": lambda each: each["object"].get("namespace") or "(cluster)",
+    "object": lambda each: _object(each),
+}
+OPERATIONS: Final = (("Create", "created"), ("Update", "changed"), ("Delete", "deleted"))
+
+
+def _kind(revision: Object) -> str:
+    return object_cell(revision).partition("/")[0]
+
+
+def _object(revision: Object) -> str:
+    namespace = revision["object"].get("namespace")
+    return object_cell(revision) + (f" -n {namespace}" if namespace else "")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("since", metavar="T1", help="2h, a time, a revision")
+    parser.add_argument("until", metavar="T2", help="likewise, or now")
+    parser.add_argument("--by", choices=tuple(GROUPS), default="user", help="what to group by (default user)")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="the whole cluster, as without --namespace")
+    parser.add_argument("--user", metavar="NAME", default="", dest="only", help="only what they did; NAME* for many")
+    parser.add_argument("-v", "--verbose", action="store_true", help="every change, a line each")
+    output.add_flags(parser)
+    kubeconfig.add_flags(parser)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Exit code 0, also if nothing changed."""
+    asking = Session.of(given)
+    namespace = "" if given.all_namespaces else given.namespace
+    fields = changes.bounds(asking.client, given.since, given.until)
+    if given.only:
+        fields["who.username"] = given.only
+    asked = changes.Asked(changes.scopes_in(namespace), fields, content="", oldest_first=True)
+    found = []
+    with Progress("reading") as progress:
+        for revision in changes.changes(asking.client, asked):
+            found.append(revision)
+            progress.step(shown_time(revision.get("time", "")))
+    for complaint in asked.complaints:
+        asking.screen.note(f"not looked at: {complaint}")
+    groups = grouped(found, GROUPS[given.by])
+    if asking.screen.format == "text":
+        _print(asking.screen, groups, len(found), verbose=given.verbose)
+    else:
+        asking.screen.document(_document(groups, given))
+    return 0
+
+
+def grouped(found: Sequence[Object], by: Callable[[Object], str]) -> dict[str, list[Object]]:
+    """Those with most changes first."""
+    groups: dict[str, list[Object]] = {}
+    for revision in found:
+        groups.setdefault(by(revision), []).append(revision)
+    return dict(sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])))
+
+
+def _counts(revisions: Sequence[Object]) -> Counter[str]:
+    return Counter(revision["operation"] for revision in revisions)
+
+
+def _print(screen: Screen, groups: Mapping[str, Sequence[Object]], total: int, *, verbose: bool) -> None:
+    wide = max(map(len, groups), default=0)
+    digits = len(str(total))
+    for name, revisions in groups.items():
+        counts = _counts(revisions)
+        told = ", ".join(f"{counts[operation]} {word}" for operation, word in OPERATIONS if counts[operation])
+        line = f"{screen.paint(f'{name:<{wide}}', 'who')}  {len(revisions):>{digits}}  {told}"
+        screen.line(line)
+        for revision in revisions if verbose else ():
+            verb = (revision.get("request") or {}).get("verb") or revision["operation"].lower()
+            screen.line(
+                "  " + screen.paint(revision["metadata"]["name"], "revision")
+                + f"  {shown_time(revision.get('time', ''))}  {verb} {_object(revision)}"
+                + screen.paint(f"  by {telling.user(revision)}", "dim") + f"  {_changed(revision)}"
+            )  # fmt: skip
+    screen.line(f"{total} change{'' if total == 1 else 's'}" if total else "Nothing changed.")
+
+
+def _changed(revision: Object) -> str:
+    """What of it fits on the line; of Secrets which fields alone."""
+    if revision["object"].get("kind") == "Secret" and revision.get("changed"):
+        return ", ".join(revision["changed"])
+    return changed_cell(revision)
+
+
+def _document(groups: Mapping[str, Sequence[Object]], given: argparse.Namespace) -> Object:
+    found: list[Any] = []
+    for name, revisions in groups.items():
+        counts = _counts(revisions)
+        entry: Object = {given.by: name, "changes": len(revisions)}
+        entry |= {word: counts[operation] for operation, word in OPERATIONS}
+        if given.verbose:
+            entry["revisions"] = [
+                {key: value for key, value in each.items() if key != "summary"}
+                if each["object"].get("kind") == "Secret" else each
+                for each in revisions
+            ]  # fmt: skip
+        found.append(entry)
+    return {"by": given.by, "groups": found, "changes": sum(map(len, groups.values()))}
