@@ -65,9 +65,12 @@ async def handle(resources: Resources, request: Request, context: Context) -> Re
     """Answer a request whose path names a resource of a served group-version. StatusError 404, 405."""
     info = context.info
     rt = resources.store.registry.lookup(info.group, info.version, info.resource)
-    if rt is None or len(info.parts) > 3 or (info.namespace and not rt.namespaced and info.resource != "namespaces"):
+    if rt is None or len(info.parts) > 3 or (info.namespace and not _may_be_below(info, rt)):
         raise status.path_not_found()
     verb = _verb(request.method, info, rt)
+    if verb != info.verb:
+        # Authorized was something else: the old verbs in paths (/proxy/…, /watch/… before a subresource) lead nowhere.
+        raise status.path_not_found()
     if rt.warning and rt.subresources.get(info.subresource, rt).kind == rt.kind:
         context.warnings.append(rt.warning)
         named = (rt.group, rt.version, rt.plural, info.subresource)
@@ -83,6 +86,12 @@ async def handle(resources: Resources, request: Request, context: Context) -> Re
     if info.subresource == "token":
         return await request_token(resources, request, context, rt)
     return await HANDLERS[verb](resources, request, context, rt)
+
+
+def _may_be_below(info: RequestInfo, rt: ResourceType) -> bool:
+    """Whether there is something of the kind below a namespace: of what lives in none, only the namespace itself. What
+    was authorized by rights in a namespace must not be outside of it."""
+    return rt.namespaced or (rt.resource == "namespaces" and info.name == info.namespace)
 
 
 def _verb(method: str, info: RequestInfo, rt: ResourceType) -> str:
