@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,9 +63,12 @@ func startWatches(ctx context.Context, kubeconfig string, seconds int) (*plainWa
 		if list.GroupVersion == "v1" {
 			base = "/api/v1"
 		}
+		// events.k8s.io serves the events of the core group a second time, and the history every change of every object.
+		if list.GroupVersion == "events.k8s.io/v1" || strings.HasPrefix(list.GroupVersion, "history.kubechronicle.dev/") {
+			continue
+		}
 		for _, resource := range list.APIResources {
-			// events.k8s.io serves the events of the core group a second time.
-			if !slices.Contains(resource.Verbs, "watch") || list.GroupVersion == "events.k8s.io/v1" {
+			if !slices.Contains(resource.Verbs, "watch") {
 				continue
 			}
 			w.all = append(w.all, &plainWatch{path: base + "/" + resource.Name, last: w.from})
