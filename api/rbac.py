@@ -13,7 +13,7 @@ A rule is the product of its lists; ``*`` stands for every verb, group or resour
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.field_errors import go_quote
@@ -21,6 +21,12 @@ from kubechronicle.api.field_errors import go_quote
 Rule = Mapping[str, Any]
 
 ALL: Final = "*"
+# Smallest rules that those of one subject, or of one role to be written, are taken apart into: whoever may write roles
+# chooses how long the lists are whose product that is.
+MAX_TAKEN_APART: Final = 1 << 14
+# Items of a list from which on it is looked up and not through, and of one that is too long to be shown.
+LONG: Final = 64
+SHOWN: Final = 10
 
 
 # -- one rule ---------------------------------------------------------------------------------------------------------
@@ -34,7 +40,7 @@ def permits_resource(rule: Rule, verb: str, group: str, resource: str, subresour
     return (
         _has(rule.get("verbs"), verb)
         and _has(rule.get("apiGroups"), group)
-        and any(each in wanted for each in rule.get("resources") or ())
+        and _has_any(rule.get("resources") or (), wanted)
         and (not names or name in names)
     )
 
@@ -44,8 +50,22 @@ def permits_path(rule: Rule, verb: str, path: str) -> bool:
     return _has(rule.get("verbs"), verb) and any(_matches(each, path) for each in rule.get("nonResourceURLs") or ())
 
 
-def _has(listed: Sequence[str] | None, value: str) -> bool:
+def indexed(rule: Rule) -> Rule:
+    """The rule with long lists in a form, still in order, in which they are looked up at once."""
+    if all(len(values or ()) <= LONG for values in rule.values()):
+        return rule
+    return {name: values if len(values or ()) <= LONG else dict.fromkeys(values) for name, values in rule.items()}
+
+
+def _has(listed: Collection[str] | None, value: str) -> bool:
     return listed is not None and (value in listed or ALL in listed)
+
+
+def _has_any(listed: Collection[str], values: Iterable[str]) -> bool:
+    for value in values:  # noqa: SIM110 - every decision about many rules comes by here
+        if value in listed:
+            return True
+    return False
 
 
 def _matches(pattern: str, path: str) -> bool:
@@ -59,17 +79,25 @@ Names = set[str] | None
 
 
 class Grants:
-    """All rules that hold for one subject in one place. ``add`` only widens."""
+    """All rules that hold for one subject in one place. ``add`` only widens. ``size``: smallest rules taken apart; what
+    would make them too many is kept as it is written, and looked at one by one."""
 
-    __slots__ = ("_paths", "_prefixes", "_resources")
+    __slots__ = ("_paths", "_prefixes", "_resources", "_whole", "size")
 
     def __init__(self) -> None:
+        self.size = 0
+        self._whole: list[Rule] = []
         self._resources: dict[tuple[str, str], dict[str, Names]] = {}  # (group, resource) -> verb -> names
         self._paths: dict[str, set[str]] = {}  # path -> verbs
         self._prefixes: dict[str, set[str]] = {}
 
     def add(self, rules: Iterable[Rule]) -> None:
         for rule in rules:
+            size = _size(rule)
+            if self.size + size > MAX_TAKEN_APART:
+                self._whole.append(rule)
+                continue
+            self.size += size
             verbs = rule.get("verbs") or ()
             for path in rule.get("nonResourceURLs") or ():
                 table, key = (self._prefixes, path.rstrip(ALL)) if path.endswith(ALL) else (self._paths, path)
@@ -79,12 +107,14 @@ class Grants:
                 for resource in rule.get("resources") or ():
                     held = self._resources.setdefault((group, resource), {})
                     for verb in verbs:
-                        before = held.get(verb, ())
-                        held[verb] = None if before is None or not names else {*before, *names}
+                        if not names:
+                            held[verb] = None
+                        elif (before := held.setdefault(verb, set())) is not None:
+                            before.update(names)
 
     def permit_resource(self, verb: str, group: str, resource: str, subresource: str, name: str) -> bool:
         """As permits_resource, of all rules together."""
-        if not self._resources:
+        if not self._resources and not self._whole:
             return False
         wanted = (f"{resource}/{subresource}", ALL, f"*/{subresource}") if subresource else (resource, ALL)
         for each in wanted:
@@ -92,16 +122,32 @@ class Grants:
                 verbs = self._resources.get((place, each))
                 if verbs is not None and (_permitted(verbs, verb, name) or _permitted(verbs, ALL, name)):
                     return True
-        return False
+        return any(permits_resource(rule, verb, group, resource, subresource, name) for rule in self._whole)
 
     def permit_path(self, verb: str, path: str) -> bool:
         """As permits_path, of all rules together."""
         verbs = self._paths.get(path)
         if verbs is not None and (verb in verbs or ALL in verbs):
             return True
-        return any(
-            path.startswith(prefix) and (verb in verbs or ALL in verbs) for prefix, verbs in self._prefixes.items()
-        )
+        if any(path.startswith(prefix) and (verb in verbs or ALL in verbs) for prefix, verbs in self._prefixes.items()):
+            return True
+        return any(permits_path(rule, verb, path) for rule in self._whole)
+
+    def hold(self, small: Rule) -> bool:
+        """Whether one of the smallest rules gives no more than these. Wildcards in it are words as any other: only the
+        same wildcard holds them."""
+        verb = small["verbs"][0]
+        if "nonResourceURLs" in small:
+            return self.permit_path(verb, small["nonResourceURLs"][0])
+        group, resource, names = small["apiGroups"][0], small["resources"][0], small.get("resourceNames")
+        _, slash, subresource = resource.partition("/")
+        for each in (resource, ALL, f"*/{subresource}") if slash else (resource, ALL):
+            for place in (group, ALL):
+                verbs = self._resources.get((place, each), {})
+                for held in (verbs.get(verb, ()), verbs.get(ALL, ())):
+                    if held is None or (names and names[0] in held):
+                        return True
+        return any(_covers(rule, small) for rule in self._whole)
 
 
 def _permitted(verbs: Mapping[str, Names], verb: str, name: str) -> bool:
@@ -113,8 +159,29 @@ def _permitted(verbs: Mapping[str, Names], verb: str, name: str) -> bool:
 
 
 def not_covered(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """Return what of ``wanted``, taken apart into its smallest rules, no single rule of ``held`` covers."""
-    return [small for rule in wanted for small in _taken_apart(rule) if not any(_covers(each, small) for each in held)]
+    """Return what of ``wanted``, taken apart into its smallest rules, no single rule of ``held`` covers. A rule that is
+    too large to be taken apart, and that no single one covers as a whole, counts as missing, and is shown in part."""
+    grants = Grants()
+    grants.add(held)
+    missing: list[Rule] = []
+    room = MAX_TAKEN_APART
+    for rule in wanted:
+        if any(_covers(each, rule) for each in held):
+            continue
+        distinct = {name: list(dict.fromkeys(values or ())) for name, values in rule.items()}
+        room -= _size(distinct)
+        if room < 0:
+            missing.append({name: values[:SHOWN] for name, values in distinct.items()})
+        else:
+            missing += [small for small in _taken_apart(distinct) if not grants.hold(small)]
+    return missing
+
+
+def _size(rule: Rule) -> int:
+    """Into how many of the smallest rules it can be taken apart."""
+    verbs, names = len(rule.get("verbs") or ()), len(rule.get("resourceNames") or ()) or 1
+    resources = len(rule.get("apiGroups") or ()) * len(rule.get("resources") or ())
+    return verbs * (resources * names + len(rule.get("nonResourceURLs") or ()))
 
 
 def _taken_apart(rule: Rule) -> list[Rule]:
@@ -131,42 +198,45 @@ def _taken_apart(rule: Rule) -> list[Rule]:
     ]
 
 
-def _covers(held: Rule, small: Rule) -> bool:
-    names, wanted = held.get("resourceNames"), small.get("resourceNames")
+def _covers(held: Rule, wanted: Rule) -> bool:
+    names, of = held.get("resourceNames"), wanted.get("resourceNames")
     return (
-        all(_has(held.get("verbs"), verb) for verb in small["verbs"])
-        and all(_has(held.get("apiGroups"), group) for group in small.get("apiGroups") or ())
-        and all(_covers_resource(held.get("resources") or (), each) for each in small.get("resources") or ())
-        and all(_covers_path(held.get("nonResourceURLs") or (), each) for each in small.get("nonResourceURLs") or ())
-        and (not names or (bool(wanted) and all(name in names for name in wanted or ())))
+        _has_all(held.get("verbs") or (), wanted.get("verbs") or ())
+        and _has_all(held.get("apiGroups") or (), wanted.get("apiGroups") or ())
+        and all(_covers_resource(held.get("resources") or (), each) for each in wanted.get("resources") or ())
+        and all(_covers_path(held.get("nonResourceURLs") or (), each) for each in wanted.get("nonResourceURLs") or ())
+        and (not names or (bool(of) and all(name in names for name in of or ())))
     )
 
 
-def _covers_resource(held: Sequence[str], resource: str) -> bool:
+def _has_all(listed: Collection[str], values: Iterable[str]) -> bool:
+    return ALL in listed or all(value in listed for value in values)
+
+
+def _covers_resource(held: Collection[str], resource: str) -> bool:
     if ALL in held or resource in held:
         return True
     _, slash, subresource = resource.partition("/")
     return bool(slash) and f"*/{subresource}" in held
 
 
-def _covers_path(held: Sequence[str], path: str) -> bool:
+def _covers_path(held: Iterable[str], path: str) -> bool:
     return any(_matches(each, path) for each in held)
 
 
 def describe(rules: Iterable[Rule]) -> list[str]:
     """Return rules as refusals show them, those that differ in their verbs alone made one:
     ``{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}``."""
-    merged: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    merged: dict[tuple[tuple[str, ...], ...], dict[str, None]] = {}
     apart: list[tuple[tuple[tuple[str, ...], ...], list[str]]] = []  # of paths, which are not made one
     for rule in rules:
         key = tuple(tuple(rule.get(name) or ()) for name, _ in _SHOWN)
         if rule.get("nonResourceURLs"):
             apart.append((key, list(rule["verbs"])))
             continue
-        verbs = merged.setdefault(key, [])
-        verbs += [verb for verb in rule["verbs"] if verb not in verbs]
+        merged.setdefault(key, {}).update(dict.fromkeys(rule["verbs"]))
     found = []
-    for key, verbs in [*merged.items(), *apart]:
+    for key, verbs in [*((key, list(verbs)) for key, verbs in merged.items()), *apart]:
         parts = [f"{title}:{_listed(each)}" for (_, title), each in zip(_SHOWN, key, strict=True) if each]
         found.append("{" + ", ".join([*parts, f"Verbs:{_listed(verbs)}"]) + "}")
     return sorted(set(found))

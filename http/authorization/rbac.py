@@ -26,8 +26,11 @@ from kubechronicle.http.authorization.following import Followed
 from kubechronicle.http.request_info import RequestInfo
 
 GROUP = "rbac.authorization.k8s.io"
-# (user, groups, namespace) whose rules are kept put together: beyond these they are put together again each time.
+# (user, groups, namespace) whose rules are kept put together, and roughly the bytes of all that: beyond these it begins
+# anew. Reviews ask about any user in any namespace, so that long names must not fill the memory either.
 GRANTS_KEPT = 10_000
+MAX_KEPT = 256 << 20
+_BYTES_A_RULE = 200
 
 RoleName = tuple[str, str]
 """(namespace, name); no namespace: a cluster role."""
@@ -59,6 +62,7 @@ class RbacAuthorizer:
         self._bound: defaultdict[tuple[str, str], dict[str, dict[tuple[str, int], Bound]]] = defaultdict(dict)
         self._grants: dict[tuple[str, tuple[str, ...], str], Grants] = {}
         self._refusals: dict[tuple[str, tuple[str, ...], str], str] = {}
+        self._kept = 0
         self._followed = [
             Followed(views[f"clusterroles.{GROUP}"], self._role),
             Followed(views[f"roles.{GROUP}"], self._role),
@@ -121,8 +125,7 @@ class RbacAuthorizer:
             found = Grants()
             for bound in self._bound_in(user, namespace):
                 found.add(self._roles.get(bound.role, ()))
-            if len(self._grants) >= GRANTS_KEPT:
-                self._grants.clear()
+            self._make_room(key, found.size * _BYTES_A_RULE)
             self._grants[key] = found
         return found
 
@@ -147,8 +150,7 @@ class RbacAuthorizer:
         found = self._refusals.get(key)
         if found is None:
             found = self._missing_roles(user, namespace)
-            if len(self._refusals) >= GRANTS_KEPT:
-                self._refusals.clear()
+            self._make_room(key, len(found))
             self._refusals[key] = found
         return found
 
@@ -166,14 +168,25 @@ class RbacAuthorizer:
     def _catch_up(self) -> None:
         for followed in self._followed:
             if followed.catch_up():
-                self._grants.clear()
-                self._refusals.clear()
+                self._forget()
+
+    def _make_room(self, key: tuple[str, tuple[str, ...], str], size: int) -> None:
+        """For what is to be kept under the key, of so many bytes."""
+        name, groups, namespace = key
+        self._kept += size + len(name) + len(namespace) + sum(map(len, groups))
+        if self._kept > MAX_KEPT or max(len(self._grants), len(self._refusals)) >= GRANTS_KEPT:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._grants.clear()
+        self._refusals.clear()
+        self._kept = 0
 
     def _role(self, namespace: str, name: str, entry: Entry | None) -> None:
         if entry is None:
             self._roles.pop((namespace, name), None)
         else:
-            self._roles[(namespace, name)] = entry.object().get("rules") or []
+            self._roles[(namespace, name)] = [rbac.indexed(rule) for rule in entry.object().get("rules") or ()]
 
     def _binding(self, namespace: str, name: str, entry: Entry | None) -> None:
         for key, position in self._bindings.pop((namespace, name), ()):

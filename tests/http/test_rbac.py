@@ -13,6 +13,7 @@ from view_objects import Object, ViewObjects
 from kubechronicle.api import rbac
 from kubechronicle.eventlog.records import Key
 from kubechronicle.http.authentication.user import User
+from kubechronicle.http.authorization import rbac as authorizers
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.authorization.rbac import GROUP, RbacAuthorizer
 from kubechronicle.http.request_info import RequestInfo
@@ -270,3 +271,15 @@ RULES = [{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}]
 )
 def test_what_is_not_covered(held: list[Object], wanted: list[Object], missing: list[str]) -> None:
     assert rbac.describe(rbac.not_covered(held, wanted)) == missing
+
+
+def test_reviews_of_long_names_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorizers, "MAX_KEPT", 1 << 20)
+    cluster = Cluster()
+    authorizer = RbacAuthorizer(cluster.views)
+    for number in range(40):
+        long = f"{number}" + "x" * 100_000
+        assert authorizer.decide(USERS[0], replace(POD, namespace=long)).decision is Decision.NO_OPINION
+        assert authorizer.decide(User(name="a", groups=(long,)), POD).decision is Decision.NO_OPINION
+    kept = {id(text): len(text) for key in (*authorizer._grants, *authorizer._refusals) for text in (*key[1], key[2])}
+    assert sum(kept.values()) <= 1 << 20
