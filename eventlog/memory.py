@@ -160,7 +160,8 @@ class MemoryStore:
     # Reading
 
     def head(self) -> Head:
-        return Head(revision=self.revision, compacted=self.compacted, compacted_of=dict(self.compacted_of))
+        own = {resource: mark for resource, mark in self.compacted_of.items() if mark > self.compacted}
+        return Head(revision=self.revision, compacted=self.compacted, compacted_of=own)
 
     def current(self, key: Key) -> Record | None:
         rows = self._history.get(key)
@@ -188,6 +189,14 @@ class MemoryStore:
             (row, self.at(row.key, row.previous_revision) if row.previous_revision else None)
             for row in islice(rows, limit)
         ]
+
+    def density(self, query: DensityQuery) -> list[Count]:
+        first, last = query.edges[0], query.edges[-1]
+        between = [row for row in self._rows if first <= row.committed_at < last and query.covers(row.revision)]
+        if between and between[-1].revision - between[0].revision >= query.limit:
+            raise TooMany(between[-1].revision - between[0].revision + 1, query.limit)
+        rows = (replace(row, who=self.who[row.revision]) for row in between)
+        return counted(filter(query.changes.matches, rows), query)
 
     def check_complete(self, after: int) -> None:
         """Compacted if any row above ``after`` is gone, of whichever resource."""
@@ -354,6 +363,10 @@ class MemoryLog:
     async def changes(self, query: ChangeQuery, *, limit: int) -> list[tuple[Record, Record | None]]:
         await self._enter("changes")
         return self.store.changes(query, limit)
+
+    async def density(self, query: DensityQuery) -> list[Count]:
+        await self._enter("density")
+        return self.store.density(query)
 
     async def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:
         await self._enter("load")

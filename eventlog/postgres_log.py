@@ -115,7 +115,7 @@ class PostgresLog:
     # Reading
 
     async def head(self) -> Head:
-        return rows.head((await self._pool.fetch(sql.HEAD))[0], await self._short_resources())
+        return rows.head((await self._pool.fetch(sql.HEAD))[0])
 
     async def read(self, *, after: int, limit: int) -> list[Record]:
         head, found = await self._found(sql.READ, after, limit)
@@ -149,6 +149,15 @@ class PostgresLog:
             for row in found
         ]
 
+    async def density(self, query: density.DensityQuery) -> list[density.Count]:
+        edges = [row[0] for row in await self._pool.fetch(density.EDGES, list(query.edges))]
+        query = replace(query, changes=density.within(query.changes, edges))
+        matching = query.changes.until - query.changes.after
+        if matching > query.limit:
+            raise TooMany(matching, query.limit)
+        statement, arguments = density.statement(query, edges, await self._short_resources())
+        return [density.Count(*row) for row in await self._pool.fetch(statement, *arguments)] if matching > 0 else []
+
     async def get_at(self, key: Key, *, revision: int) -> Record | None:
         statement = sql.get_at(await self._class_of(key.resource))
         head, found = await self._found(statement, key.resource, key.namespace, key.name, revision)
@@ -174,9 +183,8 @@ class PostgresLog:
     ) -> int:
         statement = sql.count_at(await self._class_of(resource), namespace=bool(namespace))
         scope = [namespace] if namespace else []
-        short = await self._short_resources()
         answer = (await self._pool.fetch(statement, resource, revision, *(after or ("", "")), *scope))[0]
-        self._check_within(resource, revision, rows.head(answer, short))
+        self._check_within(resource, revision, rows.head(answer))
         return int(answer["objects"])
 
     async def revision_at(self, when: datetime | timedelta) -> Moment:
@@ -190,22 +198,22 @@ class PostgresLog:
 
     async def moment_of(self, revision: int) -> Moment:
         answer = (await self._pool.fetch(sql.MOMENT_OF, revision))[0]
-        head = rows.head(answer, await self._short_resources())
+        head = rows.head(answer)
         if revision > head.revision:
             raise FutureRevision(revision, head.revision)
-        if revision < max(head.compacted, 1):
+        if revision < max(head.oldest, 1):
             raise BeforeHistory(await self._oldest())
         return Moment(revision, answer["committed_at"])
 
     async def _oldest(self) -> Moment | None:
         head = await self.head()
-        return await self.moment_of(max(head.compacted, 1)) if head.revision else None
+        return await self.moment_of(max(head.oldest, 1)) if head.revision else None
 
     async def load(self) -> AsyncGenerator[tuple[Head, Sequence[Record]], None]:
         short = await self._short_resources()
         async with self._pool.session() as session, session.snapshot():
             await session.execute(sql.LOCK_LOG)
-            head = rows.head((await session.fetch(sql.HEAD))[0], short)
+            head = rows.head((await session.fetch(sql.HEAD))[0])
             empty = True
             for statement in sql.LOAD.values():
                 async with aclosing(session.rows(statement, list(short), chunk=LOAD_CHUNK)) as chunks:
@@ -250,9 +258,8 @@ class PostgresLog:
 
     async def _found(self, statement: str, *arguments: object) -> tuple[Head, list[Row]]:
         """The head and the rows found in one snapshot with it."""
-        short = await self._short_resources()
         answer = await self._pool.fetch(statement, *arguments)
-        return rows.head(answer[0], short), [row for row in answer if row[_AFTER_HEAD] is not None]
+        return rows.head(answer[0]), [row for row in answer if row[_AFTER_HEAD] is not None]
 
     async def _short_resources(self) -> tuple[str, ...]:
         if self._short is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -165,8 +167,13 @@ def record(row: Any, at: int) -> Record:
     )
 
 
-def head(row: Any, short: Sequence[str]) -> Head:
-    """From the HEAD_COLUMNS of a row. ``short``: the resources of the class 'short'."""
-    revision, compacted_long, compacted_short = row[:3]
-    of = dict.fromkeys(short, compacted_short) if compacted_short > compacted_long else {}
-    return Head(revision=revision, compacted=compacted_long, compacted_of=of)
+def head(row: Any) -> Head:
+    """From the HEAD_COLUMNS of a row."""
+    revision, compacted, compacted_of = row[:3]
+    return Head(revision=revision, compacted=compacted, compacted_of=_marks(compacted_of))
+
+
+@lru_cache(maxsize=16)
+def _marks(text: str) -> Mapping[str, int]:
+    """They change every few minutes and come with every read."""
+    return MappingProxyType(orjson.loads(text))

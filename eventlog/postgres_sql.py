@@ -8,7 +8,7 @@ are planned for.
 
 from __future__ import annotations
 
-HEAD_COLUMNS = "h.revision as head, h.compacted_long, h.compacted_short"
+HEAD_COLUMNS = "h.revision as head, h.compacted_long, h.compacted_of"
 RECORD_COLUMNS = (
     "revision, resource, namespace, name, uid, create_revision, version, previous_revision, operation, object,"
     " committed_at"

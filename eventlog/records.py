@@ -137,12 +137,17 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The newest revision; the revision at or below which history may be gone, for the server as a whole
-    (``compacted``) and for resources with a shorter retention (``compacted_of``, by group-resource)."""
+    """The newest revision; the revision at or below which history may be gone: for resources with a retention of their
+    own (``compacted_of``, by group-resource), and for all others (``compacted``)."""
 
     revision: int
     compacted: int
     compacted_of: Mapping[str, int] = field(default_factory=dict)
 
     def compacted_for(self, resource: str) -> int:
-        return max(self.compacted, self.compacted_of.get(resource, 0))
+        return self.compacted_of.get(resource, self.compacted)
+
+    @property
+    def oldest(self) -> int:
+        """Below it there is no history of any resource."""
+        return min([self.compacted, *self.compacted_of.values()])

@@ -1,28 +1,33 @@
 """Forgetting history: moving the compacted marks, dropping partitions with their survivors copied forward, making new
 ones ahead.
 
-Partitions go by retention class: resources of the class 'short' (events, leases) are many and soon worthless, the
-others are kept long. To compact is to move a mark: below it a read or watch is answered 410 Gone. What lies below it is
-dropped when a whole partition does, in steps that leave a consistent log wherever they are interrupted:
+Each resource has a policy: how old a change may become, and how many there may be. To compact is to move the resource's
+mark: below it a read or watch is answered 410 Gone. Rows are stored by retention class: resources of the class 'short'
+(events, leases) are many and soon worthless, the others are kept long. What lies below the marks of all resources of a
+class is dropped when a whole partition does, in steps that leave a consistent log wherever they are interrupted:
 
     copy_forward    one transaction: the newest row of each object there to ``kept``, all digests to ``tombstones``
     detach          DETACH PARTITION … CONCURRENTLY: waits for readers, nobody waits for it
     drop            nobody can see the table any more
 
-Invariant: an object as of any revision at or above its class's mark is found in the log or in ``kept``.
+Invariant: an object as of any revision at or above its resource's mark is found in the log or in ``kept``.
 Nothing here runs on the appender's connection, and only one server does it at a time (an advisory lock).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import orjson
+
+from kubechronicle.eventlog import postgres_rows as rows
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable
 from kubechronicle.eventlog.postgres_listener import CHANNEL, NOTIFY
 from kubechronicle.eventlog.postgres_session import ConnectionLost, Session
+from kubechronicle.eventlog.postgres_sql import FIRST_REVISION_SINCE
 from kubechronicle.eventlog.records import Head
 
 ADVISORY_LOCK = 0x6B637274  # "kcrt"
@@ -35,18 +40,23 @@ LARGEST_SPAN = 20_000_000  # a partition of some 30 GB is still copied and dropp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """How long the history of a class of resources is kept; ``max_age`` None: for ever. Objects that exist are kept
-    however old they are. Which resources are of which class is data: the table resource_classes."""
+    """How long the history of a resource is kept: whichever of the two ends first. ``resource``: a group-resource, or
+    OTHERS for all that have no policy of their own. ``max_age`` None: for ever; ``max_changes`` None: however many.
+    Objects that exist are kept however old they are."""
 
-    retention_class: str
-    max_age: timedelta | None
+    resource: str
+    max_age: timedelta | None = None
+    max_changes: int | None = None
 
 
+OTHERS = "*"
 DEFAULT_POLICIES = (
+    # what the cluster looked like at any moment of the last year
+    RetentionPolicy(resource=OTHERS, max_age=timedelta(days=365)),
     # events expire after an hour and a lease's history is a heartbeat: a day is for looking into last night's incident
-    RetentionPolicy(retention_class="short", max_age=timedelta(days=1)),
-    # everything else: what the cluster looked like at any moment of the last year
-    RetentionPolicy(retention_class="long", max_age=timedelta(days=365)),
+    RetentionPolicy(resource="events", max_age=timedelta(days=1)),
+    RetentionPolicy(resource="events.events.k8s.io", max_age=timedelta(days=1)),
+    RetentionPolicy(resource="leases.coordination.k8s.io", max_age=timedelta(days=1)),
 )
 
 
@@ -55,30 +65,20 @@ class Retained:
     """What one application of the policies did. ``busy``: another server was at it, so nothing."""
 
     busy: bool = False
-    compacted: tuple[tuple[str, int], ...] = ()  # (class, its mark now), where the mark moved
+    compacted: tuple[tuple[str, int], ...] = ()  # (resource or OTHERS, its mark now), where the mark moved
     dropped: tuple[str, ...] = ()  # names of partitions
     made: tuple[str, ...] = ()  # classes that got a new partition
     batches_pruned: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    table: str
-    until: int  # the first revision above it
-    detaching: bool
-
-
-_MARK = {
-    # $1: the mark. least(): never above what exists
-    name: f"update kubechronicle.head set compacted_{name} = least($1, revision)"
-    f" where compacted_{name} < least($1, revision) returning compacted_{name}"
-    for name in ("long", "short")
-}
-_COMPACT = (
-    "update kubechronicle.head set compacted_long = $1, compacted_short = greatest(compacted_short, $1)"
-    " where revision >= $1 and compacted_long < $1 returning revision"
-)
-_MARKS = "select revision, compacted_long, compacted_short from kubechronicle.head"
+CLASSES = ("short", "long")
+_RESOURCE_CLASSES = "select resource, class from kubechronicle.resource_classes"
+_MOVE = "select kubechronicle.move_marks($1, $2::jsonb)"
+_MARKS = "select revision, compacted_long, compacted_of from kubechronicle.head"
+# $1 resource, $2 how many changes: the newest that is one too many.
+_COUNTED = """
+select revision from kubechronicle.log_{} where resource = $1 order by revision desc offset $2::bigint limit 1
+"""
 _PARTITIONS = """
 select c.relname::text as name, i.inhdetachpending as detaching,
     (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \\(''(\\d+)''\\)'))[1]::bigint as until
@@ -117,43 +117,103 @@ def next_span(*, revisions: int | None, seconds: float | None, max_age: timedelt
 
 
 async def compact(session: Session, revision: int) -> Head:
-    """Move the marks of all classes to the revision, and drop what can be. Compacted, FutureRevision as in etcd."""
-    moved = await session.fetch(_COMPACT, revision)
-    head, long, short = (await session.fetch(_MARKS))[0]
-    if not moved:
-        if revision > head:
-            raise FutureRevision(revision, head)
-        raise Compacted(revision, long)
-    await session.fetch(NOTIFY, CHANNEL, str(head))  # so that other servers hear of the mark at once
+    """Move the marks of all resources to the revision, and drop what can be. Compacted, FutureRevision as in etcd."""
+    head = await marks(session)
+    if revision > head.revision:
+        raise FutureRevision(revision, head.revision)
+    if revision <= head.oldest:
+        raise Compacted(revision, head.oldest)
+    await session.fetch(_MOVE, revision, orjson.dumps(dict.fromkeys(head.compacted_of, revision)).decode())
+    await session.fetch(NOTIFY, CHANNEL, str(head.revision))  # so that other servers hear of the marks at once
+    head = await marks(session)
     async with _only_one(session) as alone:
         if alone:
-            await _drop(session, "long", until=long)
-            await _drop(session, "short", until=short)
-    return Head(revision=head, compacted=long)
+            classes = await _classes(session)
+            for retention_class in CLASSES:
+                await _drop(session, retention_class, until=_class_mark(head, retention_class, classes))
+    return head
 
 
 async def retain(session: Session, policies: Sequence[RetentionPolicy], *, now: datetime | None = None) -> Retained:
-    """Apply the policies once. ``now``: by default the database's clock, which also stamps the rows."""
+    """Apply the policies once. ``now``: by default the database's clock, which also stamps the rows. Marks never go
+    back: where servers have different policies, the shortest counts."""
     async with _only_one(session) as alone:
         if not alone:
             return Retained(busy=True)
-        compacted: list[tuple[str, int]] = []
-        dropped: list[str] = []
-        made: list[str] = []
-        for policy in policies:  # first, since dropping may have to be left for next time
-            if await make_ahead(session, policy):
-                made.append(policy.retention_class)
-        for policy in policies:
-            if mark := await _mark_by_age(session, policy, now):
-                compacted.append((policy.retention_class, mark))
-        head, long, short = (await session.fetch(_MARKS))[0]
+        classes = await _classes(session)
+        made = [  # first, since dropping may have to be left for next time
+            retention_class
+            for retention_class in CLASSES
+            if await make_ahead(session, retention_class, _class_age(policies, retention_class, classes))
+        ]
+        before = await marks(session)
+        wanted = await wanted_marks(session, policies, now=now)
+        rest = wanted.pop(OTHERS, 0)
+        await session.fetch(_MOVE, rest, orjson.dumps(wanted).decode())
+        head = await marks(session)
+        compacted = [(OTHERS, head.compacted)] if head.compacted != before.compacted else []
+        compacted += [(name, mark) for name, mark in head.compacted_of.items() if mark != before.compacted_for(name)]
         if compacted:
-            await session.fetch(NOTIFY, CHANNEL, str(head))
-        for policy in policies:
-            until = long if policy.retention_class == "long" else max(long, short)
-            dropped += await _drop(session, policy.retention_class, until=until)
+            await session.fetch(NOTIFY, CHANNEL, str(head.revision))
+        dropped: list[str] = []
+        for retention_class in CLASSES:
+            until = _class_mark(head, retention_class, classes)
+            dropped += await _drop(session, retention_class, until=until)
         pruned = await _prune(session)
     return Retained(compacted=tuple(compacted), dropped=tuple(dropped), made=tuple(made), batches_pruned=pruned)
+
+
+async def marks(session: Session) -> Head:
+    return rows.head((await session.fetch(_MARKS))[0])
+
+
+async def wanted_marks(
+    session: Session, policies: Sequence[RetentionPolicy], *, now: datetime | None = None
+) -> dict[str, int]:
+    """The mark each policy asks for now, by resource; 0 for none. The state as of the mark itself can still be read, so
+    it is the last revision that is too old, or the newest change that is one too many."""
+    clock: datetime = now or (await session.fetch("select clock_timestamp()"))[0][0]
+    classes = await _classes(session)
+    by_age: dict[timedelta, int] = {}
+    found: dict[str, int] = {}
+    for policy in policies:
+        mark = 0
+        if policy.max_age is not None:
+            if policy.max_age not in by_age:
+                since = await session.fetch(FIRST_REVISION_SINCE, clock - policy.max_age)
+                by_age[policy.max_age] = since[0][0] - 1
+            mark = by_age[policy.max_age]
+        if policy.max_changes is not None:
+            statement = _COUNTED.format(classes.get(policy.resource, "long"))
+            mark = max([mark, *(row[0] for row in await session.fetch(statement, policy.resource, policy.max_changes))])
+        found[policy.resource] = mark
+    return found
+
+
+async def _classes(session: Session) -> dict[str, str]:
+    return {row["resource"]: row["class"] for row in await session.fetch(_RESOURCE_CLASSES)}
+
+
+def _class_mark(head: Head, retention_class: str, classes: Mapping[str, str]) -> int:
+    """Up to where no resource of the class has history any more."""
+    if retention_class == "long":
+        own = [mark for name, mark in head.compacted_of.items() if classes.get(name, "long") == "long"]
+        return min([head.compacted, *own])
+    return min(head.compacted_for(name) for name, its_class in classes.items() if its_class == retention_class)
+
+
+def _class_age(
+    policies: Sequence[RetentionPolicy], retention_class: str, classes: Mapping[str, str]
+) -> timedelta | None:
+    """How old a partition of the class becomes; None: there is no bound."""
+    ages = {policy.resource: policy.max_age for policy in policies}
+    if retention_class == "long":
+        named = [age for name, age in ages.items() if classes.get(name, "long") == "long"]
+    else:
+        rest = ages.get(OTHERS)
+        named = [ages.get(name, rest) for name, its_class in classes.items() if its_class == retention_class]
+    bounded = [age for age in named if age is not None]
+    return max(bounded) if bounded and len(bounded) == len(named) else None
 
 
 @asynccontextmanager
@@ -166,17 +226,6 @@ async def _only_one(session: Session) -> AsyncIterator[bool]:
     finally:
         if alone and not session.closed:
             await session.fetch("select pg_advisory_unlock($1)", ADVISORY_LOCK)
-
-
-async def _mark_by_age(session: Session, policy: RetentionPolicy, now: datetime | None) -> int | None:
-    """The class's mark where it had to move."""
-    if policy.max_age is None:
-        return None
-    clock: datetime = now or (await session.fetch("select clock_timestamp()"))[0][0]
-    first_kept = (await session.fetch("select kubechronicle.first_revision_since($1)", clock - policy.max_age))[0][0]
-    # The state as of the mark itself can still be read, so the mark is the last revision that is too old.
-    moved = await session.fetch(_MARK[policy.retention_class], first_kept - 1)
-    return int(moved[0][0]) if moved else None
 
 
 async def _drop(session: Session, retention_class: str, *, until: int) -> list[str]:
@@ -216,18 +265,18 @@ async def _patiently(session: Session, statement: str, seconds: float) -> bool:
     return True
 
 
-async def make_ahead(session: Session, policy: RetentionPolicy) -> bool:
+async def make_ahead(session: Session, retention_class: str, max_age: timedelta | None) -> bool:
     """Make the class's next partition if the newest is half full. It takes milliseconds under the head's lock."""
-    head, span, partitioned_until, revisions, seconds = (await session.fetch(_GROWTH, policy.retention_class))[0]
+    head, span, partitioned_until, revisions, seconds = (await session.fetch(_GROWTH, retention_class))[0]
     if head < partitioned_until - span // 2:
         return False
     await session.fetch(
         "update kubechronicle.retention_classes set span = $2 where class = $1",
-        policy.retention_class,
-        next_span(revisions=revisions, seconds=seconds, max_age=policy.max_age),
+        retention_class,
+        next_span(revisions=revisions, seconds=seconds, max_age=max_age),
     )
     # Making it holds up appends, so it does not wait; and append() makes it itself when there is no next time.
-    return await _patiently(session, f"select kubechronicle.make_partition('{policy.retention_class}')", 1.0)
+    return await _patiently(session, f"select kubechronicle.make_partition('{retention_class}')", 1.0)
 
 
 async def _prune(session: Session) -> int:

@@ -19,7 +19,7 @@ create table kubechronicle.migrations (
 --   * digest(r) = sha256 over every column of the row (see append), hash(r) = sha256(hash(r-1) || digest(r)),
 --     hash(0) = sha256(log_id as 16 bytes).
 
--- The newest revision, and how far history is gone, by retention class.
+-- The newest revision, and how far history is gone, by resource.
 create table kubechronicle.head (
     one               boolean primary key default true check (one),
     log_id            uuid not null default gen_random_uuid(), -- which log this is; the hash chain begins with it
@@ -27,8 +27,8 @@ create table kubechronicle.head (
     hash              bytea not null default '',               -- of the newest revision
     committed_at      timestamptz not null default '-infinity',
     compacted_long    bigint not null default 0,               -- below it history may be gone
-    compacted_short   bigint not null default 0,               -- the same for resources of the class 'short'
-    partitioned_until bigint not null default 1                -- revisions below it have their partitions
+    partitioned_until bigint not null default 1,               -- revisions below it have their partitions
+    compacted_of      jsonb not null default '{}'              -- in the place of compacted_long for these resources
 ) with (fillfactor = 10);                                      -- updated at every commit: keep it on one page
 
 insert into kubechronicle.head default values;
@@ -314,19 +314,40 @@ begin
         retention_class, partition);
 end $$;
 
+-- Below it there is no history of any resource.
+create function kubechronicle.oldest_mark() returns bigint language sql stable
+return (select least(compacted_long, (select min(value::bigint) from jsonb_each_text(compacted_of)))
+    from kubechronicle.head);
+
+-- Move the marks: to ``of`` those of the resources it names, to ``rest`` that of all others. No mark goes back, nor above
+-- the newest revision. A resource named for the first time begins where the others are; one that is not named any more
+-- goes on by itself until the others have caught up with it.
+create function kubechronicle.move_marks(rest bigint, of jsonb) returns void language sql
+begin atomic
+    update kubechronicle.head h set
+        compacted_long = greatest(h.compacted_long, least(rest, h.revision)),
+        compacted_of = (
+            select coalesce(jsonb_object_agg(resource, mark), '{}') from (
+                select coalesce(n.key, o.key) as resource, n.key is not null as named,
+                    greatest(coalesce(o.value::bigint, h.compacted_long), least(coalesce(n.value::bigint, 0), h.revision)) as mark
+                from jsonb_each_text(h.compacted_of) o full join jsonb_each_text(of) n on n.key = o.key) m
+            where m.named or m.mark > greatest(h.compacted_long, least(rest, h.revision)));
+end;
+
 -- The first revision committed at or after a moment; one above the newest if there is none. committed_at never
 -- decreases, so bisection finds it without an index.
-create function kubechronicle.first_revision_since(moment timestamptz) returns bigint language plpgsql stable as $$
+create function kubechronicle.first_revision_since(moment timestamptz) returns bigint
+language plpgsql stable as $$
 declare
     low bigint;
     high bigint;
     middle bigint;
     found_at timestamptz;
 begin
-    select compacted_long + 1, revision + 1 into low, high from kubechronicle.head;
+    select kubechronicle.oldest_mark() + 1, revision + 1 into low, high from kubechronicle.head;
     while low < high loop
         middle := (low + high) / 2;
-        -- rows of the short class may be gone, so the nearest row that is there speaks for the middle
+        -- rows may be gone, so the nearest row that is there speaks for the middle
         select l.committed_at into found_at from kubechronicle.log l
             where l.revision >= middle and l.revision < high order by l.revision limit 1;
         if found and found_at < moment then low := middle + 1; else high := middle; end if;
@@ -340,6 +361,7 @@ create function kubechronicle.moment_at(asked timestamptz, ago interval,
     out revision bigint, out moment timestamptz, out clock timestamptz) language plpgsql as $$
 declare
     h kubechronicle.head;
+    oldest bigint;
 begin
     clock := clock_timestamp();
     moment := coalesce(asked, clock - ago);
@@ -351,10 +373,11 @@ begin
         perform set_config('synchronous_commit', 'off', true);
         perform from kubechronicle.head for key share;
     end if;
+    oldest := kubechronicle.oldest_mark();
     revision := kubechronicle.first_revision_since(moment + interval '1 microsecond') - 1;
-    -- Of the compacted revision the state can still be read, but since when it was so only its own row tells.
-    if revision <= h.compacted_long and not exists (select from kubechronicle.log l
-            where l.revision = h.compacted_long and l.committed_at <= moment) then
+    -- Of the oldest mark the state can still be read, but since when it was so only its own row tells.
+    if revision <= oldest and not exists (select from kubechronicle.log l
+            where l.revision = oldest and l.committed_at <= moment) then
         revision := null;
     end if;
 end $$;

@@ -14,12 +14,13 @@ import trio
 from kubechronicle.eventlog import retention
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Refused, Transaction, Who
-from kubechronicle.eventlog.retention import DEFAULT_POLICIES, RetentionPolicy, next_span
+from kubechronicle.eventlog.retention import DEFAULT_POLICIES, OTHERS, RetentionPolicy, next_span
 
 Opener = Callable[[], Awaitable[Any]]
 RunSql = Callable[..., str]
 State = dict[Key, Record]
 
+SHORT = ("events", "events.events.k8s.io", "leases.coordination.k8s.io")
 PARTITIONS = "select relname from pg_class where relname ~ '^log_(long|short)_[0-9]+$' and relkind = 'r' order by oid"
 
 
@@ -136,7 +137,7 @@ async def test_short_lived_resources_go_earlier(replicas: Opener, run_sql: RunSq
     states = await history(log, 90)
     await small_age(log, run_sql, until=50)
     retained = await log.retain()
-    assert retained.compacted == (("short", 50),)
+    assert retained.compacted == tuple((resource, 50) for resource in SHORT)
     assert retained.dropped == ("log_short_1", "log_short_21")
     head = await log.head()
     assert (head.compacted, head.compacted_for("pods"), head.compacted_for("events")) == (0, 0, 50)
@@ -150,6 +151,44 @@ async def test_short_lived_resources_go_earlier(replicas: Opener, run_sql: RunSq
         await log.read(after=49, limit=1)  # not all rows are there any more
     assert len(await log.read(after=50, limit=100)) == 40
     assert (await log.verify()).problem is None
+
+
+async def test_each_resource_has_its_policy(replicas: Opener, run_sql: RunSql) -> None:
+    """By age and by count, longer and shorter than the others; what nobody of a class needs is dropped."""
+    log = await replicas()
+    await small_partitions(log)
+    resources = ("events", "pods", "secrets", "configmaps")
+    states = await history(log, 120, resources=resources)
+    await small_age(log, run_sql, until=50)
+    policies = [
+        RetentionPolicy(resource=OTHERS, max_age=timedelta(days=1)),
+        RetentionPolicy(resource="pods", max_age=timedelta(days=1), max_changes=5),
+        RetentionPolicy(resource="secrets"),
+    ]
+    pods = [int(row) for row in run_sql(
+        "select revision from kubechronicle.log where resource = 'pods' order by revision desc").split()]  # fmt: skip
+    assert (await log.retain(policies)).dropped == ("log_short_1", "log_short_21")
+    head = await log.head()
+    marks = {"configmaps": 50, "events": 50, "pods": pods[5], "secrets": 0}
+    assert {resource: head.compacted_for(resource) for resource in resources} == marks
+    assert len(await log.read_resource("pods", after=pods[5], until=120, limit=100)) == 5
+    for resource, mark in marks.items():
+        for revision in range(mark, 121):
+            await assert_state(log, states[revision], revision, resource)
+        if mark:
+            with pytest.raises(Compacted):
+                await log.list_at(resource, revision=mark - 1, limit=1)
+    # secrets are kept like the others from now on, and nothing holds the partitions any more
+    policies.pop()
+    retained = await log.retain(policies)
+    assert retained.dropped == ("log_long_1", "log_long_21")
+    assert dict((await log.head()).compacted_of) == {"pods": pods[5]}
+    for resource in resources:
+        for revision in range(marks[resource] or 50, 121):
+            await assert_state(log, states[revision], revision, resource)
+    assert (await log.verify()).problem is None
+    await log.compact(100)
+    assert (await log.head()).oldest == 100
 
 
 async def small_age(log: Any, run_sql: RunSql, *, until: int) -> None:
@@ -239,7 +278,7 @@ async def test_an_interrupted_drop_is_finished(replicas: Opener, run_sql: RunSql
     await log.compact(65)
     # died after detaching
     run_sql(
-        "update kubechronicle.head set compacted_long = 70, compacted_short = 70",
+        "update kubechronicle.head set compacted_long = 70",
         "create table kubechronicle.log_long_999 (like kubechronicle.log)",
     )
     await log.retain()
@@ -348,6 +387,6 @@ def test_the_span_of_the_next_partition(
     assert next_span(revisions=revisions, seconds=seconds, max_age=max_age) == span
 
 
-def test_every_class_has_a_policy() -> None:
-    assert {policy.retention_class for policy in DEFAULT_POLICIES} == {"long", "short"}
-    assert RetentionPolicy(retention_class="long", max_age=None).max_age is None
+def test_what_is_of_the_class_short_has_a_policy(database: str, run_sql: RunSql) -> None:
+    named = {policy.resource for policy in DEFAULT_POLICIES}
+    assert named == {"*", *run_sql("select resource from kubechronicle.resource_classes where class = 'short'").split()}
