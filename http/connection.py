@@ -174,6 +174,11 @@ class Connection:
         self._stream.abort()
         self.lost()
 
+    async def retire(self) -> None:
+        """Let the client go by itself. HTTP/1.1 can't be told before its next answer."""
+        if isinstance(self._protocol, Http2Protocol):
+            await self._protocol.drain()
+
     async def drain(self) -> None:
         if self._protocol is not None:
             await self._protocol.drain()

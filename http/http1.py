@@ -145,6 +145,7 @@ class Http1Protocol:
         self._receiving: Http1Exchange | None = None  # whose body the parser is in
         self._advancing = False
         self._closed = False
+        self._leaving = False  # drained: nothing after the answer under way
         self._refused = 0  # a status: nothing is parsed any more
         self._room: trio.Event | None = None
         self._head_bytes = 0  # of a header that is not complete
@@ -167,6 +168,7 @@ class Http1Protocol:
 
     async def drain(self) -> None:
         """Close at once when idle; otherwise the answer under way says `connection: close`."""
+        self._leaving = True
         if self._current is None:
             await self._close()
 
@@ -361,7 +363,7 @@ class Http1Protocol:
         self._current = None
         if self._closed:
             return
-        if not goes_on or self._host.draining.is_set():
+        if not goes_on or self._leaving:
             await self._close()
             return
         await self._host.send(Updated(idle=True))

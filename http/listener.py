@@ -28,6 +28,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from kubechronicle.http.connection import Connection, prepare_socket, socket_address
 from kubechronicle.http.messages import Application
 from kubechronicle.http.serve_config import Limits, ServeConfig, ServerStatistics
+from kubechronicle.http.sockets import bind, close_all, inherited
 from kubechronicle.http.tls import ReloadingContext, TLSFiles, TLSStream
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ ACCEPT_BURST = 64
 """Connections accepted without letting other tasks run."""
 EXHAUSTED_PAUSE = 0.1
 """Seconds without accepting when the process is out of descriptors or memory: long enough for one to be freed."""
+SIBLING_INTERVAL = 0.2
+"""Seconds between looks at what waits for a process beside this one that is dead, or too busy to accept."""
 REPORTED_KINDS = 256
 """Distinct errors remembered as logged already; beyond it the memory starts anew."""
 
@@ -88,6 +91,7 @@ class Server:
         self._changed = trio.Event()
         self._stop = trio.CancelScope()
         self._accepting = trio.CancelScope()
+        self._patience = trio.CancelScope()
         self._finished = trio.Event()
         self._reported: set[tuple[str, ...]] = set()
 
@@ -108,22 +112,36 @@ class Server:
             guarded_errors=self.guarded_errors,
         )
 
-    async def drain(self, grace: float) -> None:
+    async def drain(self, grace: float, *, patience: float = 0.0) -> None:
         """Stop accepting, tell every request (`draining`), let answers under way finish for `grace` seconds, then cut.
 
-        Returns when all connections are closed; `serve` returns then as well. A second call waits for the first.
+        Before that, for up to `patience` seconds, clients go by themselves: each connection is closed with the answer
+        to its next request, which says so, and those of HTTP/2 with GOAWAY; so that none loses a request it was just
+        sending. Returns when all connections are closed; `serve` returns then as well. A second call ends the patience
+        of the first and waits for it.
         """
-        if not self.draining.is_set():
+        if self.draining.is_set():
+            self._patience.cancel()
+        else:
             self.draining.set()
-            await self.context.terminated.set()
             self._accepting.cancel()
+            if patience:
+                for connection in list(self._connections):
+                    await connection.retire()
+                self._patience.deadline = trio.current_time() + patience
+                with self._patience:
+                    await self._all_closed()
+            await self.context.terminated.set()
             with trio.move_on_after(grace):
                 for connection in list(self._connections):
                     await connection.drain()
-                while self._connections:
-                    await self._changed.wait()
+                await self._all_closed()
             self._stop.cancel()
         await self._finished.wait()
+
+    async def _all_closed(self) -> None:
+        while self._connections:
+            await self._changed.wait()
 
     def report(self, where: str, error: BaseException) -> None:
         """Log an error that ended a request or connection with its traceback, once for each kind; count all."""
@@ -142,7 +160,7 @@ class Server:
         config = self.config
         files = TLSFiles(config.tls_cert_file, config.tls_private_key_file, config.client_ca_files)
         tls = ReloadingContext(files)
-        sockets = await bind(config.host, config.port, backlog=config.limits.backlog)
+        sockets, siblings = await self._sockets()
         try:
             self.addresses = [socket_address(sock.getsockname()) for sock in sockets]
             with self._stop:
@@ -153,27 +171,53 @@ class Server:
                         async with trio.open_nursery() as acceptors:
                             for sock in sockets:
                                 acceptors.start_soon(self._accept, sock, tls, nursery)
-                    _close_all(sockets)
+                            if siblings:
+                                acceptors.start_soon(self._help, siblings, tls, nursery)
+                    close_all([*sockets, *siblings])
         finally:
-            _close_all(sockets)
+            close_all([*sockets, *siblings])
             self._finished.set()
+
+    async def _sockets(self) -> tuple[list[socket.socket], list[socket.socket]]:
+        """Those to accept from, listening; and those of the processes beside this one."""
+        config = self.config
+        own = inherited(config.listeners) if config.listeners else await bind(config.host, config.port)
+        try:
+            for sock in own:
+                sock.listen(config.limits.backlog)
+        except OSError:
+            close_all(own)
+            raise
+        return own, inherited(config.siblings)
 
     async def _accept(self, listener: socket.socket, tls: ReloadingContext, nursery: trio.Nursery) -> None:
         while True:
             await trio.lowlevel.wait_readable(listener)
-            for _ in range(ACCEPT_BURST):
-                while len(self._connections) >= self.limits.connections:
-                    await self._changed.wait()
-                try:
-                    raw, address = listener.accept()
-                except OSError as error:
-                    if error.errno in _EXHAUSTED:
-                        self.report("accept", error)
-                        await trio.sleep(EXHAUSTED_PAUSE)
-                    if error.errno in _AGAIN or error.errno in _EXHAUSTED:
-                        break
-                    continue  # the client left before it was accepted
-                self._start(raw, address, tls.current(), nursery)
+            await self._accept_waiting(listener, tls, nursery)
+
+    async def _help(self, siblings: list[socket.socket], tls: ReloadingContext, nursery: trio.Nursery) -> None:
+        """Take what nobody else does. To wait for it would wake every process for every connection."""
+        while True:
+            await trio.sleep(SIBLING_INTERVAL)
+            for listener in siblings:
+                await self._accept_waiting(listener, tls, nursery)
+
+    async def _accept_waiting(self, listener: socket.socket, tls: ReloadingContext, nursery: trio.Nursery) -> None:
+        for _ in range(ACCEPT_BURST):
+            while len(self._connections) >= self.limits.connections:
+                await self._changed.wait()
+            try:
+                raw, address = listener.accept()
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self.report("accept", error)
+                    await trio.sleep(EXHAUSTED_PAUSE)
+                if error.errno in _AGAIN or error.errno in _EXHAUSTED:
+                    return
+                if error.errno == errno.EINVAL:
+                    return  # a sibling's socket that does not listen yet
+                continue  # the client left before it was accepted
+            self._start(raw, address, tls.current(), nursery)
 
     def _start(self, raw: socket.socket, address: object, context: ssl.SSLContext, nursery: trio.Nursery) -> None:
         self.accepted += 1
@@ -214,54 +258,6 @@ async def serve(
     what it should be) before that.
     """
     await Server(app, config).run(task_status)
-
-
-async def bind(host: str, port: int, *, backlog: int) -> list[socket.socket]:
-    """Listening, non-blocking sockets for every address of `host`; all on the same port, also if 0 was asked for."""
-    found = await trio.socket.getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    sockets: list[socket.socket] = []
-    try:
-        for family, _, _, _, address in found:
-            taken = sockets[0].getsockname()[1] if sockets else port
-            sock = _listen(family, (address[0], taken), backlog)
-            if sock is not None:
-                sockets.append(sock)
-    except OSError:
-        _close_all(sockets)
-        raise
-    if not sockets:
-        raise OSError(errno.EADDRNOTAVAIL, f"no address of {host} can be listened on")
-    return sockets
-
-
-def _listen(family: int, address: tuple[object, int], backlog: int) -> socket.socket | None:
-    """None when the machine does not have this family (a name may resolve to IPv6 without there being any)."""
-    try:
-        sock = socket.socket(family, socket.SOCK_STREAM)
-    except OSError as error:
-        if error.errno == errno.EAFNOSUPPORT:
-            return None
-        raise
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(address)
-        sock.listen(backlog)
-        sock.setblocking(False)
-    except OSError as error:
-        sock.close()
-        if family == socket.AF_INET6 and error.errno == errno.EADDRNOTAVAIL:
-            return None
-        raise
-    return sock
-
-
-def _close_all(sockets: list[socket.socket]) -> None:
-    for sock in sockets:
-        sock.close()
 
 
 def _kind(error: BaseException) -> tuple[str, ...]:

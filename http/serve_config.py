@@ -53,13 +53,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeConfig:
-    """`host` may be a name or an address, "" every address; port 0 takes a free one."""
+    """`host` may be a name or an address, "" every address; port 0 takes a free one.
+
+    `listeners`: descriptors of bound sockets, if they are inherited, to accept from instead; `siblings`: of those that
+    processes beside this one accept from (sockets.py)."""
 
     host: str = "127.0.0.1"
     port: int = 0
     tls_cert_file: str
     tls_private_key_file: str
     client_ca_files: tuple[str, ...] = ()
+    listeners: tuple[int, ...] = ()
+    siblings: tuple[int, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
 

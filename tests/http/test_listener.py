@@ -16,9 +16,10 @@ import trio.testing
 
 from kubechronicle.http.connection import Connection, socket_address
 from kubechronicle.http.http1 import Http1Protocol
-from kubechronicle.http.listener import bind, serve
+from kubechronicle.http.listener import serve
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.serve_config import ServeConfig
+from kubechronicle.http.sockets import bind
 from kubechronicle.http.tls import TLSStream
 
 IDLE_CONNECTIONS = 500
@@ -31,7 +32,7 @@ async def hello(request: Request) -> Response:
 
 
 async def test_every_address_of_a_name_on_one_port() -> None:
-    sockets = await bind("", 0, backlog=5)
+    sockets = await bind("", 0)
     try:
         ports = {sock.getsockname()[1] for sock in sockets}
         assert len(ports) == 1
@@ -64,7 +65,7 @@ async def test_serve_returns_after_drain_and_frees_the_port(server_files: tuple[
             server = await nursery.start(partial(serve, hello, config))
             await server.drain(1)
             await server.drain(1)
-        (again,) = await bind("127.0.0.1", server.port, backlog=1)
+        (again,) = await bind("127.0.0.1", server.port)
         again.close()
 
 
