@@ -152,3 +152,8 @@ class Progress:
             bar = f"{self._done}"
         sys.stderr.write(f"\r\033[K{self._what}  {bar}  {what[:60]}")
         sys.stderr.flush()
+
+
+def cell(value: Any) -> str:
+    """A cell of the server's tables."""
+    return "<none>" if value is None or value == "" else str(value).partition("\n")[0]

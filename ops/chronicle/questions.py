@@ -11,4 +11,7 @@ QUESTIONS: Final[Mapping[str, str]] = {
     "diff": "What differs between two moments, as YAML.",
     "who": "Who created, deleted or changed an object, or set a field of it.",
     "between": "Everything that changed between two moments.",
+    "at": "Run kubectl in the cluster as it was at a moment.",
+    "restore": "Bring back what was there at a moment.",
+    "export": "Print what was there at a moment, to be applied.",
 }
