@@ -14,4 +14,5 @@ QUESTIONS: Final[Mapping[str, str]] = {
     "at": "Run kubectl in the cluster as it was at a moment.",
     "restore": "Bring back what was there at a moment.",
     "export": "Print what was there at a moment, to be applied.",
+    "completion": "Print a script that completes these commands in a shell.",
 }
