@@ -121,11 +121,20 @@ def _signature_problem(request: x509.CertificateSigningRequest) -> str:
 
 def request_organizations(encoded: str) -> list[str]:
     """Return the organizations (groups) a certificate request is for; none for what is no request."""
+    return _of_subject(encoded, NameOID.ORGANIZATION_NAME)
+
+
+def request_name(encoded: str) -> str:
+    """Return the common name (user) a certificate request is for, "" for what is no request."""
+    return next(reversed(_of_subject(encoded, NameOID.COMMON_NAME)), "")
+
+
+def _of_subject(encoded: str, attribute: x509.ObjectIdentifier) -> list[str]:
     blocks = pem_blocks(encoded)
     request = _request(blocks[0].der) if blocks and blocks[0].kind == REQUEST else None
     if request is None:
         return []
-    return [str(attribute.value) for attribute in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    return [str(found.value) for found in request.subject.get_attributes_for_oid(attribute)]
 
 
 # -- certificates -----------------------------------------------------------------------------------------------------

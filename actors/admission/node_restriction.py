@@ -1,7 +1,8 @@
 """NodeRestriction (plugin/pkg/admission/noderestriction of kube-apiserver): a kubelet changes what is its own.
 
 The Node authorizer has let the request through by its path; this looks at what it carries: mirror pods of its own and
-their status, its Node without taints and others' labels, its lease and CSINode, tokens for its pods.
+their status, its Node without taints, owners and others' labels, its lease and CSINode, tokens for its pods and the
+audiences these have volumes for, requests for certificates in its own name.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from kubechronicle.actors.admission.chain import (
     forbidden,
 )
 from kubechronicle.api import status
+from kubechronicle.api.certificates import request_name, request_problem
 from kubechronicle.api.field_errors import go_quote
 from kubechronicle.api.pod_references import ACCOUNTS, CLAIMS, CONFIG_MAPS, MIRROR, SECRETS, references
 
@@ -39,6 +41,12 @@ KUBELET_LABELS: Final = frozenset({
 })  # fmt: skip
 KUBELET_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
+# Whose certificates speak for nodes.
+CERTIFICATES: Final = "certificatesigningrequests.certificates.k8s.io"
+NODE_SIGNERS: Final = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
+# The right to tokens for audiences no volume of the pod is for; the audience is the resource.
+AUDIENCE_VERB: Final = "request-serviceaccounts-token-audience"
+
 # What a claim's status may be changed in.
 CLAIM_STATUS: Final = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
 
@@ -47,7 +55,7 @@ class NodeRestriction(AdmissionPlugin):
     name = "NodeRestriction"
     resources = frozenset({
         "pods", "nodes", "persistentvolumeclaims", "serviceaccounts", "leases.coordination.k8s.io",
-        "csinodes.storage.k8s.io", "resourceslices.resource.k8s.io",
+        "csinodes.storage.k8s.io", "resourceslices.resource.k8s.io", CERTIFICATES,
     })  # fmt: skip
     operations = frozenset({CREATE, UPDATE, DELETE})
 
@@ -180,6 +188,9 @@ def _node(node: str, attributes: Attributes, state: State) -> None:
     old = attributes.old.object()
     if ((new.get("spec") or {}).get("taints") or []) != ((old.get("spec") or {}).get("taints") or []):
         raise forbidden(attributes, f"node {go_quote(node)} is not allowed to modify taints")
+    # Or the garbage collector would delete the Node for it, and it could come back without what restricts it.
+    if (new["metadata"].get("ownerReferences") or []) != (old["metadata"].get("ownerReferences") or []):
+        raise forbidden(attributes, f"node {go_quote(node)} is not allowed to modify ownerReferences")
     refused = refused_labels(labels, old["metadata"].get("labels") or {})
     if refused:
         raise forbidden(attributes, f"is not allowed to modify labels: {', '.join(refused)}")
@@ -240,6 +251,64 @@ def _token(node: str, attributes: Attributes, state: State) -> None:
         raise forbidden(attributes, f"{why} The object might have been deleted and then recreated")
     if _node_of(pod) != node:
         raise forbidden(attributes, "node requested token bound to a pod scheduled on a different node")
+    _audience(attributes, pod.object(), state)
+
+
+def _audience(attributes: Attributes, pod: Object, state: State) -> None:
+    """ServiceAccountNodeAudienceRestriction (KEP-4412): a token is for whom the pod has a volume with one."""
+    audiences = ((attributes.object or {}).get("spec") or {}).get("audiences") or []
+    if len(audiences) > 1:
+        raise forbidden(attributes, "node may only request 0 or 1 audiences")
+    audience = audiences[0] if audiences else ""
+    if audience in _audiences_of(pod, state):
+        return
+    who = attributes.who
+    if not state.permits(who, AUDIENCE_VERB, "", audience, attributes.name, attributes.namespace):
+        why = f"{who.user} is not authorized to request tokens for this audience"
+        raise forbidden(attributes, f"audience {go_quote(audience)} not found in pod spec volume, {why}")
+
+
+def _audiences_of(pod: Object, state: State) -> set[str]:
+    """Whom the tokens are for that the pod's volumes hold, or that the CSI drivers of its volumes are to be given."""
+    found: set[str] = set()
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            if source.get("serviceAccountToken") is not None:
+                found.add(source["serviceAccountToken"].get("audience", ""))
+        driver = state.peek("csidrivers.storage.k8s.io", "", _driver_of(volume, pod["metadata"], state))
+        if driver is not None:
+            requests = (driver.object().get("spec") or {}).get("tokenRequests") or ()
+            found.update(request.get("audience", "") for request in requests)
+    return found
+
+
+def _driver_of(volume: Object, metadata: Object, state: State) -> str:
+    """The CSI driver of a pod's volume, its claim's, or that of the claim made for it; "" if it has none."""
+    claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
+    if (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
+        claim = f"{metadata['name']}-{volume['name']}"
+    if not claim:
+        inline: str = (volume.get("csi") or {}).get("driver", "")
+        return inline
+    bound = state.peek(CLAIMS, metadata["namespace"], claim)
+    name = (bound.object().get("spec") or {}).get("volumeName", "") if bound is not None else ""
+    held = state.peek("persistentvolumes", "", name) if name else None
+    driver: str = ((held.object().get("spec") or {}).get("csi") or {}).get("driver", "") if held is not None else ""
+    return driver
+
+
+def _certificate(node: str, attributes: Attributes, state: State) -> None:
+    if attributes.operation != CREATE or attributes.object is None:
+        return
+    spec = attributes.object.get("spec") or {}
+    if spec.get("signerName") not in NODE_SIGNERS:
+        return
+    problem = request_problem(spec.get("request", ""))
+    if problem:
+        raise forbidden(attributes, f"unable to parse csr: {problem}")
+    name = f"{NODE_PREFIX}{node}"
+    if request_name(spec["request"]) != name:
+        raise forbidden(attributes, f"can only create a node CSR with CN={name}")
 
 
 def _lease(node: str, attributes: Attributes, state: State) -> None:
@@ -281,5 +350,6 @@ CHECKS: Final[Mapping[tuple[str, str], Check]] = {
     ("leases.coordination.k8s.io", ""): _lease,
     ("csinodes.storage.k8s.io", ""): _csi_node,
     ("resourceslices.resource.k8s.io", ""): _slice,
+    (CERTIFICATES, ""): _certificate,
 }
 """(storage resource, subresource) -> what is asked of a node that writes there; other pod subresources are refused."""

@@ -269,6 +269,8 @@ async def test_a_node_gets_tokens_for_its_own_pods_alone(autojump_clock: MockClo
         for name, place in (("mine", "n"), ("theirs", "m")):
             body = pod_of_robot(node=place)
             body["metadata"]["name"] = name
+            sources = [{"serviceAccountToken": {"path": "token"}}]
+            body["spec"]["volumes"] = [{"name": "token", "projected": {"sources": sources}}]
             pods[name] = (await server.post(PODS, body))["metadata"]["uid"]
 
         async def ask(spec: Any) -> Any:
