@@ -93,9 +93,32 @@ def statement(query: ChangeQuery, limit: int, short: Iterable[str]) -> tuple[str
 
     It costs one index range: that of the key, of the resource, of the namespace or of the user, as far as the query
     names them, else the newest (or oldest) rows there are."""
+    conditions, arguments = conditions_of(query)
+    arguments.append(limit)
+    order = "desc" if query.newest_first else "asc"
+    found = f"""
+select {HEAD_COLUMNS}, r.*, p.* from kubechronicle.head h left join lateral (
+    select {RECORD_COLUMNS}, {WHO_COLUMNS} from {table_of(query, short)}
+    where {" and ".join(conditions)} order by revision {order} limit ${len(arguments)}) r on true
+left join lateral (
+    select {RECORD_COLUMNS} from kubechronicle.log where revision = r.previous_revision
+    union all
+    select {RECORD_COLUMNS} from kubechronicle.kept where revision = r.previous_revision limit 1) p
+    on r.previous_revision > 0
+order by r.revision {order}
+"""
+    return found, arguments
+
+
+def table_of(query: ChangeQuery, short: Iterable[str]) -> str:
+    """The log, or the part of it that has all resources asked for."""
     classes = {resource in set(short) for resource in query.resources}
-    table = "kubechronicle.log" if len(classes) != 1 else log_table("short" if True in classes else "long")
-    arguments: list[Any] = [query.after, query.until, limit]
+    return "kubechronicle.log" if len(classes) != 1 else log_table("short" if True in classes else "long")
+
+
+def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
+    """What must hold of a row of the log, and the arguments that are named there."""
+    arguments: list[Any] = [query.after, query.until]
     conditions = ["revision > $1::bigint", "revision <= $2::bigint"]
 
     def add(condition: str, value: Any) -> None:
@@ -123,19 +146,7 @@ def statement(query: ChangeQuery, limit: int, short: Iterable[str]) -> tuple[str
             add(f"starts_with({column}, ?) = {str(text.equal).lower()}", text.value)
         else:
             add(f"{column} {'=' if text.equal else '<>'} ?", text.value)
-    order = "desc" if query.newest_first else "asc"
-    found = f"""
-select {HEAD_COLUMNS}, r.*, p.* from kubechronicle.head h left join lateral (
-    select {RECORD_COLUMNS}, {WHO_COLUMNS} from {table}
-    where {" and ".join(conditions)} order by revision {order} limit $3) r on true
-left join lateral (
-    select {RECORD_COLUMNS} from kubechronicle.log where revision = r.previous_revision
-    union all
-    select {RECORD_COLUMNS} from kubechronicle.kept where revision = r.previous_revision limit 1) p
-    on r.previous_revision > 0
-order by r.revision {order}
-"""
-    return found, arguments
+    return conditions, arguments
 
 
 def who_of(row: Any, at: int) -> Who:

@@ -60,6 +60,15 @@ class FutureMoment(LogError):
         self.now = now
 
 
+class TooMany(LogError):
+    """More changes would have to be looked at than one question may cost."""
+
+    def __init__(self, changes: int, limit: int) -> None:
+        super().__init__(f"{changes} changes are more than can be counted at once, which is {limit}")
+        self.changes = changes
+        self.limit = limit
+
+
 class LogCorrupt(LogError):
     """The log contradicts itself (a gap in the revisions, a broken hash chain). Never ignored."""
 

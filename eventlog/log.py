@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from kubechronicle.eventlog.changes import ChangeQuery
+from kubechronicle.eventlog.density import Count, DensityQuery
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Record
 
 
@@ -43,6 +44,11 @@ class RevisionLog(Protocol):
     async def changes(self, query: ChangeQuery, *, limit: int) -> list[tuple[Record, Record | None]]:
         """Changes that are still in the log and match, with ``who``, in the query's order, at most limit; each with the
         record it replaced (None: none, or it is gone)."""
+        ...
+
+    async def density(self, query: DensityQuery) -> list[Count]:
+        """How many of the changes that are still in the log and match there were in each bucket, by value; in order of
+        both, the values not told by name last; without those that are nought. TooMany: more than may be counted."""
         ...
 
     def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:

@@ -27,6 +27,7 @@ from uuid import UUID
 import trio
 
 from kubechronicle.eventlog.changes import ChangeQuery
+from kubechronicle.eventlog.density import Count, DensityQuery, counted
 from kubechronicle.eventlog.errors import (
     BeforeHistory,
     Compacted,
@@ -189,14 +190,6 @@ class MemoryStore:
             (row, self.at(row.key, row.previous_revision) if row.previous_revision else None)
             for row in islice(rows, limit)
         ]
-
-    def density(self, query: DensityQuery) -> list[Count]:
-        first, last = query.edges[0], query.edges[-1]
-        between = [row for row in self._rows if first <= row.committed_at < last and query.covers(row.revision)]
-        if between and between[-1].revision - between[0].revision >= query.limit:
-            raise TooMany(between[-1].revision - between[0].revision + 1, query.limit)
-        rows = (replace(row, who=self.who[row.revision]) for row in between)
-        return counted(filter(query.changes.matches, rows), query)
 
     def check_complete(self, after: int) -> None:
         """Compacted if any row above ``after`` is gone, of whichever resource."""
@@ -366,7 +359,7 @@ class MemoryLog:
 
     async def density(self, query: DensityQuery) -> list[Count]:
         await self._enter("density")
-        return self.store.density(query)
+        return counted(self.store.rows(after=query.changes.after), self.store.who, query)
 
     async def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:
         await self._enter("load")

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 import trio
 
-from kubechronicle.eventlog import changes, retention, verify
+from kubechronicle.eventlog import changes, density, retention, verify
 from kubechronicle.eventlog import postgres_rows as rows
 from kubechronicle.eventlog import postgres_sql as sql
 from kubechronicle.eventlog.changes import ChangeQuery
@@ -153,8 +153,7 @@ class PostgresLog:
         edges = [row[0] for row in await self._pool.fetch(density.EDGES, list(query.edges))]
         query = replace(query, changes=density.within(query.changes, edges))
         matching = query.changes.until - query.changes.after
-        if matching > query.limit:
-            raise TooMany(matching, query.limit)
+        density.check_limit(matching, query)
         statement, arguments = density.statement(query, edges, await self._short_resources())
         return [density.Count(*row) for row in await self._pool.fetch(statement, *arguments)] if matching > 0 else []
 
