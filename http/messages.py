@@ -31,6 +31,21 @@ Body: TypeAlias = "bytes | AsyncIterator[bytes]"
 _T = TypeVar("_T")
 
 
+def utf8(value: str) -> str:
+    """A field's value as the UTF-8 text it stands for; on the wire it is bytes. What is no UTF-8 is U+FFFD, so that it
+    is never taken for what somebody else wrote as it should be.
+
+    >>> utf8("JosÃ©"), utf8("Jos\\xe9") == "Jos\\ufffd"
+    ('José', True)
+    """
+    if value.isascii():
+        return value
+    try:
+        return value.encode("latin-1").decode("utf-8", "replace")
+    except UnicodeEncodeError:  # text already: of a request that has not come over a wire
+        return value
+
+
 class BodyTooLarge(Exception):
     """The request's body is longer than the application's limit (bytes)."""
 

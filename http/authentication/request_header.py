@@ -9,7 +9,8 @@ that nobody further in believes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
@@ -17,7 +18,9 @@ from urllib.parse import unquote
 from kubechronicle.http.authentication.authorities import Bundle
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.x509 import VerifiedCertificates
-from kubechronicle.http.messages import Headers, Request
+from kubechronicle.http.messages import Headers, Request, utf8
+
+_MALFORMED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,23 +63,22 @@ class AuthenticatingProxy:
         name = _first(fields, wanted.username)
         if not name:
             return None
-        groups = [_text(value) for field in wanted.group for value in fields.get_all(field) if value]
+        groups = [utf8(value) for field in wanted.group for value in fields.get_all(field) if value]
         extra: dict[str, tuple[str, ...]] = {}
         for prefix in wanted.extra_prefix:
-            for field, value in fields:
-                if field.startswith(prefix):
-                    key = unquote(field[len(prefix) :]).lower()
-                    extra[key] = (*extra.get(key, ()), _text(value))
+            for key, value in extra_fields(fields, prefix):
+                extra[key] = (*extra.get(key, ()), value)
         return User(name=name, uid=_first(fields, wanted.uid), groups=tuple(groups), extra=extra)
 
 
 def _first(headers: Headers, names: Sequence[str]) -> str:
-    return next((_text(value) for name in names if (value := headers.get(name))), "")
+    return next((utf8(value) for name in names if (value := headers.get(name))), "")
 
 
-def _text(value: str) -> str:
-    """Fields are bytes on the wire, and names UTF-8."""
-    try:
-        return value.encode("latin-1").decode()
-    except UnicodeError:
-        return value
+def extra_fields(headers: Headers, prefix: str) -> Iterator[tuple[str, str]]:
+    """(key, value) of the fields whose names begin so: keys are in lower case but for what is percent-encoded, which
+    names of fields can't hold otherwise. Impersonation has such fields, too."""
+    for field, value in headers:
+        if field.startswith(prefix):
+            key = field[len(prefix) :]
+            yield (key if _MALFORMED.search(key) else unquote(key)), utf8(value)

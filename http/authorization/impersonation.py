@@ -19,11 +19,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import unquote
 
 from kubechronicle.api import names, status
 from kubechronicle.api.field_errors import go_quote
 from kubechronicle.api.status import StatusError
+from kubechronicle.http.authentication.request_header import extra_fields
 from kubechronicle.http.authentication.user import (
     ANONYMOUS,
     GROUP_AUTHENTICATED,
@@ -33,13 +33,13 @@ from kubechronicle.http.authentication.user import (
 )
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden_message
 from kubechronicle.http.authorization.node import GROUP_NODES, NODE_PREFIX
-from kubechronicle.http.messages import Headers
+from kubechronicle.http.messages import Headers, utf8
 from kubechronicle.http.request_info import RequestInfo
 
 PREFIX: Final = "impersonate-"
 USER, GROUP, UID, EXTRA = "impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-"
 
-SERVICE_ACCOUNT: Final = re.compile(r"system:serviceaccount:([^:]+):([^:]+)")
+SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 GROUP_SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
 # Where a token tells on which node its pod runs.
 NODE_NAME_KEY: Final = "authentication.kubernetes.io/node-name"
@@ -51,13 +51,11 @@ MANY: Final = 4
 
 def wanted_user(headers: Headers) -> User | None:
     """Whom the request wants to be made as, exactly as the headers say; None: nobody else. 400 without a name."""
-    name, uid = headers.get(USER), headers.get(UID)
-    groups = tuple(headers.get_all(GROUP))
+    name, uid = utf8(headers.get(USER)), utf8(headers.get(UID))
+    groups = tuple(map(utf8, headers.get_all(GROUP)))
     extra: dict[str, tuple[str, ...]] = {}
-    for field, value in headers:
-        if field.startswith(EXTRA):
-            key = unquote(field[len(EXTRA) :]).lower()
-            extra[key] = (*extra.get(key, ()), value)
+    for key, value in extra_fields(headers, EXTRA):
+        extra[key] = (*extra.get(key, ()), value)
     if name:
         return User(name=name, uid=uid, groups=groups, extra=extra)
     if uid or groups or extra:
@@ -100,14 +98,25 @@ def _node_name(user: str) -> str:
     return name if name != user and not names.dns_subdomain(name) else ""
 
 
+def _account(user: str) -> tuple[str, str] | None:
+    """Namespace and name of the service account a user is. One that could not be a service account is a user as any
+    other (SplitUsername of k8s.io/apiserver)."""
+    if not user.startswith(SERVICE_ACCOUNT):
+        return None
+    namespace, colon, name = user.removeprefix(SERVICE_ACCOUNT).partition(":")
+    if not colon or names.dns_label(namespace) or names.dns_subdomain(name):
+        return None
+    return namespace, name
+
+
 def _is_own_node(wanted: User, requestor: User) -> bool:
     node = _node_name(wanted.name)
     known = tuple(requestor.extra.get(NODE_NAME_KEY, ()))
-    return bool(node) and SERVICE_ACCOUNT.fullmatch(requestor.name) is not None and known == (node,)
+    return bool(node) and _account(requestor.name) is not None and known == (node,)
 
 
 def _is_special(wanted: User) -> bool:
-    return bool(_node_name(wanted.name)) or SERVICE_ACCOUNT.fullmatch(wanted.name) is not None
+    return bool(_node_name(wanted.name)) or _account(wanted.name) is not None
 
 
 ASSOCIATED_NODE: Final = "associated-node"
@@ -117,7 +126,7 @@ MODES: Final = (
     Mode("arbitrary-node", lambda wanted, requestor: _only_named(wanted) and bool(_node_name(wanted.name))),
     Mode(
         "serviceaccount",
-        lambda wanted, requestor: _only_named(wanted) and SERVICE_ACCOUNT.fullmatch(wanted.name) is not None,
+        lambda wanted, requestor: _only_named(wanted) and _account(wanted.name) is not None,
     ),
     Mode("user-info", lambda wanted, requestor: not _is_special(wanted)),
     LEGACY,
@@ -169,11 +178,11 @@ class _Check:
 
     def _name(self, wanted: User) -> tuple[str, ...]:
         """Ask for the right to the name; return the groups that go with it."""
-        account = SERVICE_ACCOUNT.fullmatch(wanted.name)
+        account = _account(wanted.name)
         node = _node_name(wanted.name) if self._mode.name else ""
         if account is not None:
-            right = replace(self._right("serviceaccounts", account[2]), namespace=account[1])
-            groups = wanted.groups or (GROUP_SERVICE_ACCOUNTS, f"{GROUP_SERVICE_ACCOUNTS}:{account[1]}")
+            right = replace(self._right("serviceaccounts", account[1]), namespace=account[0])
+            groups = wanted.groups or (GROUP_SERVICE_ACCOUNTS, f"{GROUP_SERVICE_ACCOUNTS}:{account[0]}")
         elif node:
             right = self._right("nodes", "*" if self._mode.name == ASSOCIATED_NODE else node)
             groups = (GROUP_NODES,)

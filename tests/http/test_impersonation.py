@@ -63,6 +63,15 @@ def right(mode: str, resource: str, name: str) -> tuple[str, str, str, str]:
             {"Impersonate-User": "jane", "Impersonate-Uid": "7", "Impersonate-Extra-Example.com%2fScopes": "view"},
             User(name="jane", uid="7", extra={"example.com/scopes": ("view",)}),
         ),
+        (
+            # Bytes as they are: UTF-8, or U+FFFD, which is nobody's name by mistake.
+            {"Impersonate-User": "Jos\u00c3\u00a9", "Impersonate-Group": "Jos\u00e9", "Impersonate-Extra-a%2": "b"},
+            User(name="Jos\u00e9", groups=("Jos\ufffd",), extra={"a%2": ("b",)}),
+        ),
+        (
+            {"Impersonate-User": "jane", "Impersonate-Extra-A%42c": "d"},
+            User(name="jane", extra={"aBc": ("d",)}),
+        ),
     ],
 )
 def test_whom_the_headers_name(headers: dict[str, str], wanted: User | None) -> None:
@@ -189,6 +198,14 @@ async def test_nobody_in_particular_is_a_bad_request(
 
 async def ask(server: InProcess, headers: dict[str, str]) -> Any:
     return await server.ask("GET", MAPS, headers=headers)
+
+
+@pytest.mark.parametrize("name", ["system:serviceaccount:NS:bot", "system:serviceaccount:ns:a b",
+                                  "system:serviceaccount:ns:", "system:serviceaccount:ns:a:b"])  # fmt: skip
+def test_what_could_be_no_service_account_is_a_user_as_any_other(name: str) -> None:
+    rights = Rights(("impersonate", "", "users", name))
+    found = impersonate(AuthorizationChain([rights]), User(name="joe"), User(name=name), LIST_PODS)
+    assert found.groups == ("system:authenticated",)
 
 
 def test_masters_may_be_anybody() -> None:
