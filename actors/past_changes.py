@@ -87,7 +87,7 @@ class ChangeReads:
     async def get(self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None) -> Entry | None:
         if not name.isascii() or not name.isdigit() or len(name) > 18 or str(int(name)) != name:
             return None
-        number, last = int(name), await self._newest(revision)
+        number, last = int(name), await self.newest(revision)
         query = ChangeQuery(
             after=number - 1, until=min(number, last), namespaced=rt.namespaced, namespace=namespace,
             not_resources=(NODE_PORTS,),
@@ -106,7 +106,7 @@ class ChangeReads:
         exact: bool = False,
     ) -> Listing:
         """In the order of revisions, the newest first. ``revision``: as of any list; of ``exact`` the newest told."""
-        last = await self._newest(revision)
+        last = await self.newest(revision)
         if exact and revision:
             last = min(last, revision)
         after = 0
@@ -115,7 +115,7 @@ class ChangeReads:
             if not token.after[1].isdigit() or token.revision < 0:
                 raise status.expired(EXPIRED_LIST)
             last, after = token.revision, int(token.after[1])
-        asked = await self._asked(rt, selection)
+        asked = await self.asked(rt, selection)
         query = replace(asked.query, until=min(asked.query.until, last), newest_first=not self._oldest_first)
         if after and self._oldest_first:
             query = replace(query, after=max(query.after, after))
@@ -140,8 +140,8 @@ class ChangeReads:
     ) -> Watching:
         """Changes after a revision as they come; without one (or "0") the newest page first, oldest of it first, as
         kubectl get --watch shows it."""
-        last = await self._newest(revision)
-        asked = await self._asked(rt, selection)
+        last = await self.newest(revision)
+        asked = await self.asked(rt, selection)
         send_initial = initial if initial is not None else not revision
         entries: Sequence[Entry] = ()
         if send_initial and not asked.nothing:
@@ -154,7 +154,7 @@ class ChangeReads:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    async def _newest(self, revision: int | None) -> int:
+    async def newest(self, revision: int | None) -> int:
         """Up to which revision is told."""
         if self._at is not None:
             return self._at.revision
@@ -235,7 +235,7 @@ class ChangeReads:
 
     # -- selecting ----------------------------------------------------------------------------------------------------
 
-    async def _asked(self, rt: ResourceType, selection: Selection) -> Asked:
+    async def asked(self, rt: ResourceType, selection: Selection) -> Asked:
         """What the selectors ask, told apart by who answers it. StatusError 400."""
         found = _Terms()
         for term in selection.fields.terms if selection.fields is not None else ():
@@ -285,7 +285,7 @@ class ChangeReads:
         except BeforeHistory:
             return 0
         except FutureMoment:
-            return await self._newest(None)
+            return await self.newest(None)
 
 
 class _Terms:

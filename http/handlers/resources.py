@@ -31,7 +31,7 @@ from kubechronicle.http.handlers.bodies import (
 from kubechronicle.http.handlers.eviction import evict
 from kubechronicle.http.handlers.pod_subresources import bind
 from kubechronicle.http.handlers.reviews import REVIEWS, review
-from kubechronicle.http.handlers.revisions import reading_changes
+from kubechronicle.http.handlers.revisions import SUMMARY, reading_changes, summarized
 from kubechronicle.http.handlers.scale import scale
 from kubechronicle.http.handlers.token_request import request_token
 from kubechronicle.http.handlers.watch import Drain, storage_revision, watch
@@ -136,6 +136,8 @@ async def get(resources: Resources, request: Request, context: Context, rt: Reso
 
 async def list_(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
     asked = options.parse_list_options(context.query.as_dict(), watch=False)
+    if rt.group == HISTORY and SUMMARY in context.query:
+        return await summarized(resources, context, rt, _selection(context.info, rt, asked))
     encoder = _encoder(request, context, rt)
     selection = _selection(context.info, rt, asked)
     if asked.continue_ and asked.resource_version not in ("", "0"):
