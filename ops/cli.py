@@ -22,7 +22,7 @@ from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
 from kubechronicle.ops import logging as klog
 from kubechronicle.ops import settings, settings_types
 from kubechronicle.ops.chronicle.questions import QUESTIONS
-from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.errors import OperatorError, WorkerFailed
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _, _, run = COMMANDS[given.command]
         return run(given)
     except (*EXPECTED, SupervisorGaveUp, LogError, BaseExceptionGroup) as error:
-        return _told(error)
+        return told(error)
     except KeyboardInterrupt:
         return FAILED
 
@@ -89,7 +89,7 @@ def _with_dashed_values(argv: Sequence[str]) -> list[str]:
     return found
 
 
-def _told(error: BaseException) -> int:
+def told(error: BaseException) -> int:
     """Tell an expected error in one line; anything else is a bug and keeps its traceback."""
     leaves = _leaves(error)
     for leaf in leaves:
@@ -97,7 +97,9 @@ def _told(error: BaseException) -> int:
             print(f"kubechronicle: {_one_line(leaf)}", file=sys.stderr)
             return MISTAKE
     for leaf in leaves:
-        if isinstance(leaf, SupervisorGaveUp | LogError):
+        if isinstance(leaf, WorkerFailed) and leaf.status in (FAILED, MISTAKE):
+            return leaf.status  # it has told
+        if isinstance(leaf, SupervisorGaveUp | LogError | WorkerFailed):
             log.critical("The server cannot go on", exc_info=error, extra={"err": _one_line(leaf)})
             return FAILED
     raise error
@@ -253,6 +255,18 @@ def _convert(given: argparse.Namespace) -> int:
     return convert.run(given.source, given.target, given.output_version)
 
 
+def _history_flags(parser: argparse.ArgumentParser) -> None:
+    from kubechronicle.ops import history
+
+    history.add_commands(parser, lambda command, names: _add_settings(command, names))
+
+
+def _history(given: argparse.Namespace) -> int:
+    from kubechronicle.ops import history
+
+    return _async_command(lambda loaded: history.run(loaded, given), given)
+
+
 def _version_flags(parser: argparse.ArgumentParser) -> None:
     """None."""
 
@@ -272,6 +286,7 @@ COMMANDS: dict[str, Command] = {
     "verify": ("Prove that history was not edited.", _verify_flags, _verify),
     "compact": ("Forget old history; objects that exist are kept.", _compact_flags, _compact),
     "kubeconfig": ("Print a kubeconfig: for a user, or for a moment of history.", _kubeconfig_flags, _kubeconfig),
+    "history": ("Tell how much history there is, and what is confidential in it.", _history_flags, _history),
     "convert": ("Convert objects between JSON, YAML and protobuf, and between versions.", _convert_flags, _convert),
     "version": ("Print the version.", _version_flags, _version),
 }
