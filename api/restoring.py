@@ -53,7 +53,7 @@ def steps(then: Mapping[Key, Object], now: Mapping[Key, Object], *, prune: bool)
     done, left = [], []
     for key, was in then.items():
         live = now.get(key)
-        why = left_alone(was) or (left_alone(live) if live is not None else "") or _finished(was, live)
+        why = lost(was) or (left_alone(live) if live is not None else _finished(was))
         if why:
             left.append(Step("leave", key, was, live, why=why))
         elif live is None or live["metadata"].get("deletionTimestamp"):
@@ -96,13 +96,16 @@ def left_alone(found: Object) -> str:
             return why
     if (kind, metadata.get("namespace", ""), name) in LEFT_NAMES or (kind, "*", name) in LEFT_NAMES:
         return "the server makes it"
-    return "it was being deleted" if metadata.get("deletionTimestamp") and found.get("kind") != "Namespace" else ""
+    return ""
 
 
-def _finished(was: Object, live: Object | None) -> str:
+def lost(was: Object) -> str:
+    """Why what there was is not brought back by hand. "" if it is."""
+    return left_alone(was) or ("it was being deleted" if was["metadata"].get("deletionTimestamp") else "")
+
+
+def _finished(was: Object) -> str:
     """Why something that had run its course is not made again."""
-    if live is not None:
-        return ""
     status = was.get("status") or {}
     if was.get("kind") == "Job" and any(
         each.get("type") in ("Complete", "Failed") and each.get("status") == "True"
@@ -226,5 +229,5 @@ def patch_of(step: Step) -> list[Object]:
 
 def exported(objects: Iterable[tuple[Key, Object]]) -> list[Object]:
     """What can be applied elsewhere, in the order in which it is to be."""
-    wanted = [(key, found) for key, found in objects if not left_alone(found) and not _finished(found, None)]
+    wanted = [(key, found) for key, found in objects if not lost(found) and not _finished(found)]
     return [makeable(found) for key, found in sorted(wanted, key=lambda pair: order(pair[0]))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from kubechronicle.api.restoring import exported, left_alone
+from kubechronicle.api.restoring import exported, lost
 from kubechronicle.ops.chronicle import kubeconfig, output, session, states
 from kubechronicle.ops.chronicle.kinds import Kinds
 from kubechronicle.ops.chronicle.output import yaml_text
@@ -42,7 +42,7 @@ def run(given: argparse.Namespace) -> int:
         found = client.get_if(subject.path())
         if found is None:
             raise OperatorError(f"there was no {subject.told} at {given.at}")
-        if why := left_alone(found):
+        if why := lost(found):
             raise OperatorError(f"{subject.told} is not to be applied by hand: {why}")
         state.add(subject.kind, found)
     else:
