@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.differences import differences
-from kubechronicle.api.restoring import exported, left_alone, makeable, order, patch_of, steps, target
+from kubechronicle.api.restoring import exported, lost, makeable, order, patch_of, steps, target
 
 SERVERS = {
     "uid": "u", "resourceVersion": "7", "generation": 2, "creationTimestamp": "2026-01-01T00:00:00Z",
@@ -97,7 +97,7 @@ OWNED = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "na
     ],
 )  # fmt: skip
 def test_who_makes_it(found: Any, why: str) -> None:
-    assert left_alone(found) == why
+    assert lost(found) == why
     named = (found["kind"], found["metadata"]["name"])
     assert done(keyed(found), {}) == [("leave" if why else "create", *named)]
     if why != "it was being deleted":
