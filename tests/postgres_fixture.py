@@ -11,6 +11,7 @@ import contextlib
 import glob
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -53,10 +54,15 @@ def _unprivileged() -> dict[str, object]:
     raise RuntimeError("running as root and there is no user to run Postgres as")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port() -> int:
+    """A port nobody listens on, and out of the range from which outgoing connections get theirs: a server that is
+    started again there finds it free, however many clients are about."""
+    chance = random.SystemRandom()  # not what Hypothesis makes the same in every process
+    while True:
+        port = chance.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass
@@ -160,7 +166,7 @@ def running(*settings: str) -> Iterator[PostgresServer]:
 def start(directory: Path, *settings: str) -> PostgresServer:
     """A new cluster in ``directory``, started; the unprivileged user must be able to get there. ``settings``:
     "name=value" for postgres -c."""
-    server = PostgresServer(directory=directory, port=_free_port(), settings=settings)
+    server = PostgresServer(directory=directory, port=free_port(), settings=settings)
     server.initialise()
     server.start()
     return server

@@ -260,7 +260,7 @@ SERVERS: list[Server] = []  # those of this session, for conftest to show their 
 def server_in(directory: Path, *, database_url: str = "", arguments: Sequence[str] = ()) -> Server:
     """A server that is not started yet, with its data in ``directory``."""
     more = ["--database-url", database_url] if database_url else []
-    server = Server(directory, arguments=[*CONTROLLERS, *more, *arguments])
+    server = Server(directory, arguments=[*CONTROLLERS, *more, *arguments], port=postgres_fixture.free_port())
     server.database_url = database_url
     SERVERS.append(server)
     return server
