@@ -53,6 +53,22 @@ class _Readings(Collector):
             yield metric
 
 
+class _Labelled(CollectorRegistry):
+    """What another registry has, each sample labelled with the process it counts for."""
+
+    def __init__(self, inner: CollectorRegistry, worker: int) -> None:
+        super().__init__()
+        self._inner = inner
+        self._label = {"worker": str(worker)}
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._inner.collect():
+            metric.samples = [
+                sample._replace(labels={**sample.labels, **self._label}) for sample in metric.samples
+            ]
+            yield metric
+
+
 _Family = TypeVar("_Family", Counter, Gauge)
 _RequestLabels = tuple[str, str, str, str, str, str, str]
 
@@ -62,6 +78,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.worker: int | None = None  # the number of this process, where several answer on one port
         labels = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope")
         self._requests = Counter(
             "apiserver_request", "Requests by verb, resource and HTTP response code.", (*labels, "code"),
@@ -151,7 +168,7 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """The Prometheus text format."""
-        text = generate_latest(self.registry)
+        text = generate_latest(self.registry if self.worker is None else _Labelled(self.registry, self.worker))
         for name in BARE_COUNTERS:
             text = text.replace(f" {name}_total ".encode(), f" {name} ".encode())
         return text

@@ -61,7 +61,7 @@ from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.request_info import RequestInfo
 from kubechronicle.http.serve_config import ServeConfig
 from kubechronicle.ops.allocation_metrics import AllocationCollector
-from kubechronicle.ops.controllers import CONTROLLERS, control_loops
+from kubechronicle.ops.controllers import CONTROLLERS, control_loops, led
 
 if TYPE_CHECKING:
     from kubechronicle.http.authentication.oidc.authenticator import JwtAuthenticators, JwtPlan
@@ -78,7 +78,8 @@ class Plan:
     Who is let in, in the order asked: ``authenticators`` (the authenticating proxy, client certificates), then whoever
     knows a bearer token: ``static_tokens``, service accounts, bootstrap tokens, ``jwt`` (issuers outside),
     ``token_webhook``; then ``anonymous``. ``trust``: what the cluster is told of that. ``server``: the
-    name of this server among those that share the cluster."""
+    name of this server among those that share the cluster. ``leading``: set when this process of several is to run the
+    control loops, None if it is the only one; ``worker``: its number among them, for its metrics."""
 
     listen: ServeConfig
     advertised: Advertised
@@ -100,6 +101,8 @@ class Plan:
     registry: Registry = field(default_factory=builtin_registry)
     drain_grace: float = 10.0
     server: str = ""
+    leading: trio.Event | None = None
+    worker: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +177,7 @@ class Assembly:
     listening: trio.Event = field(default_factory=trio.Event)
     server: Server | None = None
     draining: bool = False
+    handing_over: bool = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the tree until it is stopped. SupervisorGaveUp: something can't be kept running."""
@@ -188,12 +192,21 @@ class Assembly:
             await self.server.drain(self.plan.drain_grace)
         self.tree.request_stop()
 
+    async def hand_over(self, patience: float) -> None:
+        """End the watches, let clients go for up to ``patience`` seconds, finish the requests, stop the tree. The
+        endpoints stay, and /readyz as it is: another process has begun to accept in the place of this one."""
+        self.handing_over = True
+        self.application.drain.begin()
+        if self.server is not None:
+            await self.server.drain(self.plan.drain_grace, patience=patience)
+        self.tree.request_stop()
+
     async def _serve(self, *, task_status: trio.TaskStatus[Server]) -> None:
         async with trio.open_nursery() as nursery:
             self.server = await nursery.start(serve, self.application.application, self.plan.listen)
             self.listening.set()
             task_status.started(self.server)
-        if self.draining:
+        if self.draining or self.handing_over:
             # The listener has finished its orderly end; the tree is about to stop this child.
             await trio.sleep_forever()
 
@@ -242,7 +255,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         await assembly._serve(task_status=task_status)
 
     sign = plan.issuer.signing.sign if plan.issuer is not None else None
-    loops = [*own.children(), *control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign)]
+    loops = own.children()
+    loops += led(plan.leading, control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign))
     loops += authorization.children()
     outside = [ChildSpec(name="outgoing", run=outgoing.run)]
     if jwt is not None:
@@ -252,6 +266,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         http=ChildSpec(name="http", run=run_http),
     )  # fmt: skip
     assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt)
+    application.metrics.worker = plan.worker
     application.metrics.add_readings(lambda: _readings(assembly))
     for figures in (*authorization.figures(), webhooks.figures):
         application.metrics.registry.register(figures)

@@ -3,7 +3,9 @@ server useful with none beside it, and does no harm beside one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
 import trio
@@ -18,7 +20,7 @@ from kubechronicle.actors.loops.service_accounts import ServiceAccountLoop
 from kubechronicle.actors.loops.service_cidrs import ServiceCIDRLoop
 from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
 from kubechronicle.actors.store import Store
-from kubechronicle.actors.supervisor import ChildSpec
+from kubechronicle.actors.supervisor import ChildSpec, Runnable
 from kubechronicle.api.account_tokens import Sign
 
 
@@ -64,3 +66,21 @@ def control_loops(names: Collection[str], store: Store, *, root_ca: bytes, sign:
     if ACCOUNT_TOKENS in names and sign is not None:
         loops.append(ChildSpec(name=ACCOUNT_TOKENS, run=AccountTokens(store, root_ca, sign).run))
     return loops
+
+
+def led(leading: trio.Event | None, children: Iterable[ChildSpec]) -> list[ChildSpec]:
+    """The children, each to begin when ``leading`` is set; at once for None. All of them may run in several servers at
+    once and agree by the log, but among the processes of one server it would be the same work several times."""
+    if leading is None:
+        return list(children)
+    return [replace(child, run=partial(_run_led, leading, child.run)) for child in children]
+
+
+async def _run_led(
+    leading: trio.Event, run: Runnable, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    if not leading.is_set():
+        task_status.started()
+        task_status = trio.TASK_STATUS_IGNORED
+        await leading.wait()
+    await run(task_status=task_status)

@@ -5,20 +5,22 @@ listener last), the one line that tells where the server is. Errors up to that l
 
 SIGTERM and SIGINT drain: /readyz fails, --shutdown-delay-duration passes, this server leaves the endpoints of the
 Service `kubernetes`, watches end, answers under way finish, Postgres stops, exit code 0. A second signal skips waiting.
+
+With --workers, this process prepares everything, and several others do the serving (workers.py, worker.py).
 """
 
 from __future__ import annotations
 
-import errno
 import gc
-import ipaddress
 import logging
 import os
 import signal
 import socket
 import ssl
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -41,8 +43,8 @@ from kubechronicle.ops.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.database import server_database
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki, serving_names
+from kubechronicle.ops.place import Place, bracketed, find_place
 from kubechronicle.ops.settings import Settings
-from kubechronicle.ops.settings_types import IPAddress
 from kubechronicle.ops.version import program_version
 
 log = logging.getLogger(__name__)
@@ -53,18 +55,8 @@ DRAIN_TIMEOUT = 25.0
 RETENTION_INTERVAL = 300.0
 FIRST_RETENTION = 30.0  # seconds after the start, when clients have finished coming back
 CERTIFICATE_INTERVAL = 86400.0  # seconds between looks at the expiry of our certificates
-# Addresses nobody has (RFC 5737, RFC 3849): asking the kernel for the way there sends nothing.
-NOWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the server is: what it binds, what it tells the cluster, what it tells the administrator."""
-
-    host: str  # "" for all addresses
-    port: int
-    advertised: IPAddress
-    url: str
+# Seconds in which the clients of a server that is replaced go by themselves (Server.drain).
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,37 +70,86 @@ class Inputs:
     place: Place
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """All that is there once, however many processes serve. ``embedded``: the database is one of our own."""
+
+    inputs: Inputs
+    database_url: str
+    embedded: bool
+    pki: Pki
+    names: Names
+    issuer: ServiceAccountIssuer
+    kubeconfig: Path
+
+    def tell(self) -> None:
+        """The one line of standard output."""
+        command = f"kubectl --kubeconfig {_short(self.kubeconfig)} get namespaces"
+        print(f"kubechronicle is ready at {self.inputs.place.url}; try: {command}", flush=True)
+
+
 async def serve(settings: Settings) -> None:
     """Run until a signal asks to stop. OperatorError, SetupError, LogUnavailable, SupervisorGaveUp."""
-    stop = _Stop(settings)
+    if settings.workers > 1:
+        from kubechronicle.ops import workers
+
+        await workers.serve(settings)
+        return
+    stop = Stop(settings)
     async with trio.open_nursery() as signals:
         await signals.start(stop.wait_for_signals)
         with stop.scope:
-            inputs = check_inputs(settings)
-            async with server_database(settings) as url:
-                for name in await migrate(url):
-                    log.info("Applied migration", extra={"migration": name})
-                pki, names = Pki(settings.data_dir), _names(settings, inputs.place)
-                for name in await trio.to_thread.run_sync(pki.ensure, names):
-                    log.info("Made certificate", extra={"certificate": name})
-                kubeconfig = pki.write_admin_kubeconfig(server=inputs.place.url, serving_ca=settings.tls_cert_file)
-                issuer = await trio.to_thread.run_sync(service_account_keys.issuer_of, settings, pki.directory)
-                plan = make_plan(settings, inputs, pki, issuer)
-                instance = f"{socket.gethostname()}-{os.getpid()}"
-                async with open_postgres_log(url, instance=instance) as revision_log, trio.open_nursery() as nursery:
-                    assembly = assemble(revision_log, plan)
-                    nursery.start_soon(_retain, revision_log)
-                    nursery.start_soon(_renew_certificates, pki, names)
-                    await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
-                    stop.assembly = assembly
-                    gc.freeze()  # what was loaded stays: looking through it for cycles took a second, every so often
-                    command = f"kubectl --kubeconfig {_short(kubeconfig)} get namespaces"
-                    print(f"kubechronicle is ready at {inputs.place.url}; try: {command}", flush=True)
+            async with prepared(settings) as ready:
+                plan = make_plan(settings, ready.inputs, ready.pki, ready.issuer)
+                renewing = partial(renew_certificates, ready.pki, ready.names)
+                await run_server(plan, ready.database_url, stop, ready.tell, beside=[renewing])
         signals.cancel_scope.cancel()
 
 
-def check_inputs(settings: Settings) -> Inputs:
-    """Everything that can be found wrong without starting anything. OperatorError."""
+@asynccontextmanager
+async def prepared(settings: Settings) -> AsyncGenerator[Prepared]:
+    """Inputs looked at, then a migrated database, certificates and keys, for as long as the block lasts."""
+    inputs = check_inputs(settings)
+    async with server_database(settings) as url:
+        for name in await migrate(url):
+            log.info("Applied migration", extra={"migration": name})
+        pki, names = Pki(settings.data_dir), _names(settings, inputs.place)
+        for name in await trio.to_thread.run_sync(pki.ensure, names):
+            log.info("Made certificate", extra={"certificate": name})
+        yield Prepared(
+            inputs=inputs,
+            database_url=url,
+            embedded=settings.database_url is None,
+            pki=pki,
+            names=names,
+            issuer=await trio.to_thread.run_sync(service_account_keys.issuer_of, settings, pki.directory),
+            kubeconfig=pki.write_admin_kubeconfig(server=inputs.place.url, serving_ca=settings.tls_cert_file),
+        )
+
+
+async def run_server(
+    plan: Plan,
+    database_url: str,
+    stop: Stop,
+    tell: Callable[[], object],
+    *,
+    beside: Iterable[Callable[[], Awaitable[None]]] = (),
+) -> None:
+    """Serve over the database until stopped. ``tell`` is called when the server is ready, ``beside`` runs meanwhile."""
+    instance = f"{socket.gethostname()}-{os.getpid()}"
+    async with open_postgres_log(database_url, instance=instance) as revision_log, trio.open_nursery() as nursery:
+        assembly = assemble(revision_log, plan)
+        nursery.start_soon(_retain, revision_log, plan.leading)
+        for task in beside:
+            nursery.start_soon(task)
+        await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
+        stop.assembly = assembly
+        gc.freeze()  # what was loaded stays: looking through it for cycles took a second, every so often
+        tell()
+
+
+def check_inputs(settings: Settings, place: Place | None = None) -> Inputs:
+    """Everything that can be found wrong without starting anything; ``place``, if that is decided. OperatorError."""
     _check_certificates(settings)
     authentication.check(settings)
     service_account_keys.check(settings)
@@ -117,18 +158,8 @@ def check_inputs(settings: Settings) -> Inputs:
         controllers=_controllers(settings),
         admission_plugins=_admission_plugins(settings),
         registry=_registry(settings),
-        place=find_place(settings),
+        place=place or find_place(settings),
     )
-
-
-def find_place(settings: Settings) -> Place:
-    """Decide on addresses and try the port. OperatorError: it can't be bound."""
-    bound = settings.bind_address
-    host = "" if bound.is_unspecified else str(bound)
-    port = _try_port(bound, settings.secure_port)
-    advertised = settings.advertise_address or (_address_of_default_route(bound) if bound.is_unspecified else bound)
-    near = ipaddress.ip_address("127.0.0.1") if bound.is_unspecified else bound
-    return Place(host=host, port=port, advertised=advertised, url=f"https://{_bracketed(near)}:{port}")
 
 
 def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccountIssuer) -> Plan:
@@ -148,7 +179,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             node_ports=settings.service_node_port_range.ports,
         ),
         http=HttpSettings(
-            server_address=f"{_bracketed(place.advertised)}:{place.port}",
+            server_address=f"{bracketed(place.advertised)}:{place.port}",
             server_version=program_version(),
             request_timeout=settings.request_timeout,
             min_request_timeout=settings.min_request_timeout,
@@ -173,7 +204,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
     )
 
 
-class _Stop:
+class Stop:
     """Turns signals into an orderly end, and a second one into a quick one. ``scope`` is everything that serves."""
 
     def __init__(self, settings: Settings) -> None:
@@ -196,6 +227,13 @@ class _Stop:
                 nursery.cancel_scope.cancel()
             self.scope.cancel()
 
+    async def hand_over(self) -> None:
+        """End in order, with another process serving in the place of this one: the server as a whole goes on."""
+        if self.assembly is not None:
+            with trio.move_on_after(PATIENCE + DRAIN_TIMEOUT):
+                await self.assembly.hand_over(PATIENCE)
+        self.scope.cancel()
+
     async def _drain(self, assembly: Assembly, done: trio.CancelScope) -> None:
         assembly.draining = True  # /readyz fails from here on
         await trio.sleep(self._delay)
@@ -217,7 +255,9 @@ async def _run_then_stop(
     scope.cancel()
 
 
-async def _retain(revision_log: PostgresLog) -> None:
+async def _retain(revision_log: PostgresLog, leading: trio.Event | None) -> None:
+    if leading is not None:
+        await leading.wait()
     await trio.sleep(FIRST_RETENTION)
     while True:
         try:
@@ -229,7 +269,7 @@ async def _retain(revision_log: PostgresLog) -> None:
         await trio.sleep(RETENTION_INTERVAL)
 
 
-async def _renew_certificates(pki: Pki, names: Names) -> None:
+async def renew_certificates(pki: Pki, names: Names) -> None:
     """The listener notices a changed file by itself."""
     while True:
         await trio.sleep(CERTIFICATE_INTERVAL)
@@ -287,45 +327,6 @@ def _check_certificates(settings: Settings) -> None:
         except ssl.SSLError as error:
             why = f"{certificate} and {key} are no certificate (PEM) and its key: {error.reason or error}"
             raise OperatorError(f"--tls-cert-file, --tls-private-key-file: {why}") from None
-
-
-def _try_port(bound: IPAddress, port: int) -> int:
-    """The port, a free one for 0. OperatorError: it can't be bound."""
-    with ExitStack() as opened:
-        family = socket.AF_INET6 if bound.version == 6 else socket.AF_INET
-        try:
-            probe = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((str(bound), port))
-            probe.listen(1)  # two may bind with SO_REUSEADDR, but only one may listen
-            return int(probe.getsockname()[1])
-        except OSError as error:
-            raise OperatorError(_port_trouble(error, bound, port)) from None
-
-
-def _port_trouble(error: OSError, bound: IPAddress, port: int) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {bound} is in use; stop what uses it or choose another --secure-port"
-    if error.errno == errno.EACCES:
-        return f"port {port} needs privileges; choose a --secure-port of 1024 or more"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"--bind-address: {bound} is not an address of this machine"
-    return f"cannot listen on {bound} port {port}: {error.strerror}; choose another --bind-address or --secure-port"
-
-
-def _address_of_default_route(bound: IPAddress) -> IPAddress:
-    """Our address on the way to the world; the loopback's on a machine without one."""
-    family = socket.AF_INET6 if bound.version == 6 else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((NOWHERE[bound.version], 9))
-            return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0])
-    except OSError:
-        return ipaddress.ip_address("::1" if bound.version == 6 else "127.0.0.1")
-
-
-def _bracketed(address: IPAddress) -> str:
-    return f"[{address}]" if address.version == 6 else str(address)
 
 
 def _short(path: Path) -> Path:

@@ -73,6 +73,7 @@ class Settings:
     authorization_config: types.ReadableFile | None
     database_url: types.DatabaseURL | None
     data_dir: types.Directory
+    workers: types.Count
     service_cluster_ip_range: types.ServiceRanges
     service_node_port_range: types.PortRange
     runtime_config: types.Pairs | None
@@ -88,6 +89,7 @@ class Settings:
 
 
 BY_NAME = {flag.name: flag for flag in FLAGS}
+MOST_WORKERS = 64
 CONTROLLERS_EMPTY = "controllers"  # the one flag whose empty value means something other than its default
 
 
@@ -169,6 +171,8 @@ def _check_together(settings: Settings) -> None:
     """What only shows when settings are seen side by side."""
     if (settings.tls_cert_file is None) != (settings.tls_private_key_file is None):
         raise OperatorError("--tls-cert-file and --tls-private-key-file: give both or neither")
+    if not 1 <= settings.workers <= MOST_WORKERS:
+        raise OperatorError(f"--workers: must be 1 to {MOST_WORKERS}, got {settings.workers}")
     if settings.advertise_address is not None and settings.advertise_address.is_unspecified:
         raise OperatorError("--advertise-address: must be one address, not all; leave it out to have it chosen")
 

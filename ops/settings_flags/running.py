@@ -13,6 +13,11 @@ FLAGS = (
         help="Where certificates, admin.kubeconfig and the embedded Postgres are kept; made if missing.",
     ),
     Flag(
+        name="workers", placeholder="N", default="1",
+        help="Processes that serve, 1 to 64: more than one share the port and the database, and use more cores; one "
+        "more looks after them. SIGHUP replaces them one by one. Bounds below are of each.",
+    ),
+    Flag(
         name="service-cluster-ip-range", placeholder="CIDR", default="10.0.0.0/24",
         help="The range of cluster IPs; its first address is that of the Service `kubernetes`. For dual-stack two, "
         "comma-separated, one of IPv4 and one of IPv6, the primary first. More can be added as ServiceCIDR objects.",
