@@ -39,6 +39,7 @@ from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Who
+from kubechronicle.eventlog.retention import DEFAULT_POLICIES, RetentionPolicy
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views import Views
 from kubechronicle.http.app import HttpApplication, HttpSettings, build_application
@@ -99,6 +100,7 @@ class Plan:
     root_ca: bytes = b""
     admission_plugins: frozenset[str] = plugins.DEFAULT
     registry: Registry = field(default_factory=builtin_registry)
+    retention: tuple[RetentionPolicy, ...] = DEFAULT_POLICIES
     drain_grace: float = 10.0
     server: str = ""
     leading: trio.Event | None = None

@@ -32,6 +32,7 @@ from kubechronicle.api import runtime_config
 from kubechronicle.api.registry import Registry
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres import PostgresLog, migrate, open_postgres_log
+from kubechronicle.eventlog.retention import RetentionPolicy
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.in_force import AuthorizationPlan
@@ -44,6 +45,7 @@ from kubechronicle.ops.database import server_database
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki, serving_names
 from kubechronicle.ops.place import Place, bracketed, find_place
+from kubechronicle.ops.retention import retention_policies
 from kubechronicle.ops.settings import Settings
 from kubechronicle.ops.version import program_version
 
@@ -68,6 +70,7 @@ class Inputs:
     admission_plugins: frozenset[str]
     registry: Registry
     place: Place
+    retention: tuple[RetentionPolicy, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +142,7 @@ async def run_server(
     instance = f"{socket.gethostname()}-{os.getpid()}"
     async with open_postgres_log(database_url, instance=instance) as revision_log, trio.open_nursery() as nursery:
         assembly = assemble(revision_log, plan)
-        nursery.start_soon(_retain, revision_log, plan.leading)
+        nursery.start_soon(_retain, revision_log, plan.retention, plan.leading)
         for task in beside:
             nursery.start_soon(task)
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
@@ -158,6 +161,7 @@ def check_inputs(settings: Settings, place: Place | None = None) -> Inputs:
         controllers=_controllers(settings),
         admission_plugins=_admission_plugins(settings),
         registry=_registry(settings),
+        retention=retention_policies(settings),
         place=place or find_place(settings),
     )
 
@@ -200,6 +204,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         root_ca=(settings.root_ca_file or settings.tls_cert_file or pki.ca_file).read_bytes(),
         admission_plugins=inputs.admission_plugins,
         registry=inputs.registry,
+        retention=inputs.retention,
         server=f"apiserver-{socket.gethostname()}",
     )
 
@@ -255,13 +260,15 @@ async def _run_then_stop(
     scope.cancel()
 
 
-async def _retain(revision_log: PostgresLog, leading: trio.Event | None) -> None:
+async def _retain(
+    revision_log: PostgresLog, policies: tuple[RetentionPolicy, ...], leading: trio.Event | None
+) -> None:
     if leading is not None:
         await leading.wait()
     await trio.sleep(FIRST_RETENTION)
     while True:
         try:
-            done = await revision_log.retain()
+            done = await revision_log.retain(policies)
             if done.compacted or done.dropped:
                 log.info("Forgot old history", extra={"compacted": done.compacted, "dropped": done.dropped})
         except LogError as error:

@@ -77,6 +77,8 @@ class Settings:
     service_cluster_ip_range: types.ServiceRanges
     service_node_port_range: types.PortRange
     runtime_config: types.Pairs | None
+    history_retention: types.WholePairs | None
+    history_retention_file: types.ReadableFile | None
     controllers: types.Controllers
     enable_admission_plugins: types.Names | None
     disable_admission_plugins: types.Names | None
