@@ -28,11 +28,9 @@ from kubechronicle.http.authentication.user import NotSeen, Rejected
 
 # Answers kept: 5,000 nodes' and 10,000 namespaces' twice over, as in kube-apiserver.
 SIZE: Final = 32 * 1024
-# Seconds until an answer that is not to be kept is forgotten if nobody who waited for it comes for it.
-ABANDONED: Final = 30.0
-
-# Lists of audiences whose part of a key is remembered: mostly one, but reviews may ask about any.
+# Lists of audiences whose part of a key is remembered, and their items: mostly one of one, but reviews may ask about any.
 MAX_BEGUN: Final = 64
+MAX_AUDIENCES: Final = 16
 
 Answer = Identified | Rejected | None
 """Whose the token is; that it is wrong; that it is nobody's here."""
@@ -43,18 +41,11 @@ class NoAnswer(Rejected):
 
 
 @dataclass(slots=True)
-class _Kept:
-    """``takes``: how often it may still be taken, None: until it ``ends``."""
-
-    answer: Answer
-    ends: float
-    takes: int | None
-
-
-@dataclass(slots=True)
 class _Flight:
+    """A question under way; ``answers``: what has come of it, nothing if whoever asked was cancelled."""
+
     done: trio.Event = field(default_factory=trio.Event)
-    waiting: int = 0
+    answers: list[Answer] = field(default_factory=list)
 
 
 class TokenCache:
@@ -69,7 +60,7 @@ class TokenCache:
         self._clock, self._size = clock, size
         self._secret = os.urandom(32)
         self._begun: dict[tuple[str, ...], hashlib.blake2b] = {}
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._kept: OrderedDict[bytes, tuple[Answer, float]] = OrderedDict()
         self._flights: dict[bytes, _Flight] = {}
 
     def key(self, token: str, audiences: Sequence[str]) -> bytes:
@@ -81,7 +72,8 @@ class TokenCache:
             begun.update(b"".join(b"%d:%b" % (len(part), part) for part in parts))
             if len(self._begun) >= MAX_BEGUN:
                 self._begun.clear()
-            self._begun[asked] = begun
+            if len(asked) <= MAX_AUDIENCES and sum(map(len, parts)) <= MAX_AUDIENCES * 256:
+                self._begun[asked] = begun
         code = begun.copy()
         code.update(token.encode("utf-8", "surrogatepass"))
         return code.digest()
@@ -90,51 +82,42 @@ class TokenCache:
         """The answer that is remembered (in a tuple, since it may be None), or None."""
         began = time.perf_counter()
         kept = self._kept.get(key)
-        if kept is not None and kept.ends > self._clock():
-            if kept.takes is None:
-                self._kept.move_to_end(key)
-            else:
-                kept.takes -= 1
-                if not kept.takes:
-                    del self._kept[key]
-            self.figures.looked(True, time.perf_counter() - began)
-            return (kept.answer,)
-        self.figures.looked(False, time.perf_counter() - began)
-        return None
+        hit = kept is not None and kept[1] > self._clock()
+        if hit:
+            self._kept.move_to_end(key)
+        self.figures.looked(hit, time.perf_counter() - began)
+        return (kept[0],) if kept is not None and hit else None
 
-    def keep(self, key: bytes, answer: Answer, *, takers: int = 0) -> None:
-        """Remember it, for as long as its kind is; if that is not at all, until ``takers`` have taken it."""
+    def keep(self, key: bytes, answer: Answer) -> None:
+        """Remember it, for as long as its kind is, which may be not at all."""
         seconds = self._success if isinstance(answer, Identified) else self._failure
-        if isinstance(answer, NoAnswer | NotSeen):
-            seconds = 0.0
-        if seconds <= 0 and not takers:
+        if seconds <= 0 or isinstance(answer, NoAnswer | NotSeen):
             return
-        kept = _Kept(answer, self._clock() + (seconds or ABANDONED), None if seconds > 0 else takers)
-        self._kept[key] = kept
+        self._kept[key] = (answer, self._clock() + seconds)
         self._kept.move_to_end(key)
         if len(self._kept) > self._size:
             self._kept.popitem(last=False)
 
-    async def ask(self, key: bytes, question: Callable[[], Awaitable[Answer]]) -> None:
-        """Ask, and keep the answer; or wait for whoever asks the same already. Afterwards ``look`` finds the answer,
-        unless the one who asked was cancelled: then it is asked again. ``question`` raises nothing but
-        trio.Cancelled; NoAnswer says that there is no answer."""
-        flight = self._flights.get(key)
-        if flight is not None:
-            flight.waiting += 1
+    async def ask(self, key: bytes, question: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Ask, and remember the answer; or wait for whoever asks the same already, and ask if that one is cancelled.
+        ``question`` raises nothing but trio.Cancelled; NoAnswer says that there is no answer."""
+        while (flight := self._flights.get(key)) is not None:
             self.figures.blocked += 1
             try:
                 await flight.done.wait()
             finally:
                 self.figures.blocked -= 1
-            return
+            if flight.answers:
+                return flight.answers[0]
         flight = self._flights[key] = _Flight()
         self.figures.in_flight += 1
         good = False
         try:
             answer = await question()
             good = not isinstance(answer, NoAnswer)
-            self.keep(key, answer, takers=flight.waiting + 1)
+            flight.answers.append(answer)
+            self.keep(key, answer)
+            return answer
         finally:
             self.figures.in_flight -= 1
             self.figures.fetched(good)

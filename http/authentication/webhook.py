@@ -2,8 +2,8 @@
 (plugin/pkg/authenticator/token/webhook of k8s.io/apiserver).
 
 It decides at once from what is remembered, or raises Unanswered. Answers are remembered for ``ttl`` seconds, and all
-who show the same token at once share one question; with 0 an answer is kept until those who waited for it have taken
-it. That there was no answer, or an error in it, is never remembered: the next request asks again.
+who show the same token at once share one question. With 0, and where there was no answer or an error in it, what came
+of a question counts for the requests that waited for it and no other: the next one asks again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubechronicle.actors.questions import Unanswered
+from kubechronicle.actors.questions import Unanswered, keep, kept
 from kubechronicle.http.authentication.chain import Identified
 from kubechronicle.http.authentication.token_cache import Answer as Known
 from kubechronicle.http.authentication.token_cache import NoAnswer, TokenCache
@@ -70,10 +70,14 @@ class WebhookTokens:
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
         """As of TokenAuthenticator."""
         key = self.cache.key(token, audiences)
-        known = self.cache.look(key)
-        if known is None:
-            raise _Question(self, key, token, tuple(audiences))
-        answer = known[0]
+        settled = kept((self, key))
+        if isinstance(settled, _Settled):
+            answer = settled.answer
+        else:
+            known = self.cache.look(key)
+            if known is None:
+                raise _Question(self, key, token, tuple(audiences))
+            answer = known[0]
         if isinstance(answer, Rejected):
             raise Rejected(answer.why)
         return answer
@@ -113,6 +117,13 @@ class WebhookTokens:
         return Identified(user, both)
 
 
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What came of a question, kept for the request that asked."""
+
+    answer: Known
+
+
 class _Question(Unanswered):
     def __init__(self, webhook: WebhookTokens, key: bytes, token: str, audiences: tuple[str, ...]) -> None:
         super().__init__("a webhook has to be asked")
@@ -122,4 +133,4 @@ class _Question(Unanswered):
         async def question() -> Known:
             return await self._webhook.ask(self._token, self._audiences)
 
-        await self._webhook.cache.ask(self._key, question)
+        keep((self._webhook, self._key), _Settled(await self._webhook.cache.ask(self._key, question)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from in_process import ISSUER_NAME, open_server
 from webhooks import QUICK, Webhook
 
@@ -158,6 +159,35 @@ async def test_wrong_answers_let_nobody_in(wire: Any, outgoing: Outgoing, code: 
     webhook = tokens(outgoing, await wire(Webhook(lambda spec: Response(code, [], body))))
     with pytest.raises(Rejected):
         await ask(webhook)
+
+
+async def test_an_answer_nobody_came_for_is_nobodys(wire: Any, outgoing: Outgoing) -> None:
+    """Of two who show a token at once, one leaves: what was said then counts for nobody who comes later."""
+    said, asked = trio.Event(), trio.Event()
+    app = Webhook(knows_joe)
+
+    async def slow(request: Request) -> Response:
+        asked.set()
+        await said.wait()
+        return await app(request)
+
+    webhook = tokens(outgoing, await wire(slow), ttl=0)
+    leaving = trio.CancelScope()
+
+    async def leaves() -> None:
+        with leaving:
+            await ask(webhook)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, webhook)
+        await asked.wait()
+        nursery.start_soon(leaves)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        leaving.cancel()
+        said.set()
+    app.answer = lambda spec: {"authenticated": False}
+    assert await ask(webhook) is None
+    assert len(app.reviews) == 2
 
 
 # -- in a server ------------------------------------------------------------------------------------------------------
