@@ -28,7 +28,7 @@ from kubechronicle.http.authentication.user import NotSeen, Rejected
 
 # Answers kept: 5,000 nodes' and 10,000 namespaces' twice over, as in kube-apiserver.
 SIZE: Final = 32 * 1024
-# Lists of audiences whose part of a key is remembered, and their items: mostly one of one, but reviews may ask about any.
+# Lists of audiences whose part of a key is remembered, and their items: mostly one of one, but reviews ask about any.
 MAX_BEGUN: Final = 64
 MAX_AUDIENCES: Final = 16
 

@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from prometheus_client import Counter, Histogram
@@ -41,9 +42,10 @@ log = logging.getLogger(__name__)
 KIND: Final = "SubjectAccessReview"
 GROUP: Final = "authorization.k8s.io"
 VERSIONS: Final = ("v1", "v1beta1")
-# Answers remembered, and characters of what the client chose beyond which one is not.
+# Answers remembered, and characters of what the client chose, and of who is asked about, beyond which one is not.
 REMEMBERED: Final = 8192
 MAX_CHOSEN: Final = 10_000
+MAX_USER: Final = 64 * 1024
 AUTHORIZED_TTL, UNAUTHORIZED_TTL = 300.0, 30.0
 
 NO_RULES: Final = Rules((), ("webhook authorizer does not support user rule resolution",), incomplete=True)
@@ -118,19 +120,20 @@ class WebhookAuthorizer:
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
         """As of Authorizer. Unanswered: it has to be asked."""
+        key = _key_of(user, info)
+        verdict = kept((self, key))
+        if isinstance(verdict, Verdict):
+            return verdict
         if self._matches is not None:
             try:
                 if not self._matches(spec_of(user, info)):
                     return NO_OPINION
             except MatchFailed as error:
                 return Verdict(self._on_error, "", str(error))
-        key = _key_of(user, info)
-        verdict = self._remembered.get(key)
-        if verdict is None:
-            verdict = kept((self, key))  # type: ignore[assignment]
-        if verdict is None:
-            raise _Question(self, key, spec_of(user, info), _is_small(info))
-        return verdict
+        remembered = self._remembered.get(key)
+        if remembered is None:
+            raise _Question(self, key, spec_of(user, info), _is_small(user, info))
+        return remembered
 
     explain = decide
 
@@ -206,12 +209,14 @@ def _key_of(user: User, info: RequestInfo) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _is_small(info: RequestInfo) -> bool:
+def _is_small(user: User, info: RequestInfo) -> bool:
+    """Whether a client may have it remembered. Reviews choose the user as well (kube-apiserver does not look at it)."""
+    said = (user.name, user.uid, *user.groups, *user.extra, *chain.from_iterable(user.extra.values()))
     chosen = (
         info.namespace, info.verb, info.group, info.version, info.resource, info.subresource, info.name, info.path,
         info.field_selector, info.label_selector,
     )  # fmt: skip
-    return sum(map(len, chosen)) < MAX_CHOSEN
+    return sum(map(len, chosen)) < MAX_CHOSEN and sum(map(len, said)) + len(said) < MAX_USER
 
 
 # -- what is told -----------------------------------------------------------------------------------------------------

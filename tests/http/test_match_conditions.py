@@ -12,7 +12,13 @@ from prometheus_client import CollectorRegistry
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.configuration import ConfigurationError, load
 from kubechronicle.http.authorization.decision import Decision
-from kubechronicle.http.authorization.match_conditions import MatchConditions, compiled
+from kubechronicle.http.authorization.match_conditions import (
+    BUDGET,
+    TOGETHER,
+    MatchConditions,
+    compiled,
+    request_of,
+)
 from kubechronicle.http.authorization.match_figures import MatchFigures
 from kubechronicle.http.authorization.webhook import MatchFailed, WebhookAuthorizer, spec_of
 from kubechronicle.http.outgoing.client import Outgoing
@@ -153,6 +159,19 @@ def test_an_expression_may_not_cost_too_much() -> None:
     nested = "".join(f"{ten}.all(x{level}, " for level in range(7)) + "request.user != ''" + ")" * 7
     with pytest.raises(MatchFailed, match="actual cost limit exceeded"):
         conditions(nested).matches(PODS)
+
+
+def test_conditions_may_not_cost_too_much_together() -> None:
+    ten = "[1,2,3,4,5,6,7,8,9,10]"
+    costly = "".join(f"{ten}.all(x{level}, " for level in range(4)) + "request.user != ''" + ")" * 4
+    assert conditions(costly).matches(PODS)
+    spent = compiled(costly).evaluate_with_cost({"request": request_of(PODS)})[1]
+    assert spent <= BUDGET
+    many = TOGETHER // spent + 1
+    assert conditions(*[f"{costly} && {number} > -1" for number in range(many - 1)]).matches(PODS)
+    with pytest.raises(MatchFailed, match="actual cost limit exceeded"):
+        conditions(*[f"{costly} && {number} > -1" for number in range(many)]).matches(PODS)
+    assert not conditions(*[f"{costly} && {number} > -1" for number in range(many - 1)], "false").matches(PODS)
 
 
 @pytest.mark.parametrize(("on_error", "failed"), [(Decision.DENY, Decision.DENY), (Decision.NO_OPINION,) * 2])

@@ -16,6 +16,7 @@ from kubechronicle.http.authorization.decision import Decision, Verdict
 from kubechronicle.http.authorization.webhook import (
     BOTH,
     MAX_CHOSEN,
+    MAX_USER,
     MatchFailed,
     WebhookAuthorizer,
     WebhookFigures,
@@ -295,6 +296,17 @@ async def test_what_is_too_large_is_not_remembered(wire: Any, outgoing: Outgoing
         for _ in range(2):
             assert (await ask(webhook, RequestInfo(path="/" * length, verb=""))).decision is Decision.ALLOW
         assert len(app.reviews) == asked
+
+
+@pytest.mark.parametrize("asked", [1, 2])
+async def test_who_is_too_large_is_not_remembered(wire: Any, outgoing: Outgoing, asked: int) -> None:
+    app = Webhook()
+    webhook = authorizer(outgoing, await wire(app))
+    part = "x" * (MAX_USER // 4 - (10 if asked == 1 else 0))
+    somebody = User(name=part, uid="1", groups=(part,), extra={"a": (part, part)})
+    for _ in range(2):
+        assert (await decided(lambda: webhook.decide(somebody, LIST))).decision is Decision.ALLOW
+    assert len(app.reviews) == asked
 
 
 async def test_a_hundred_at_once_ask_one_question(wire: Any, outgoing: Outgoing) -> None:
