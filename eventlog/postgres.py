@@ -97,16 +97,22 @@ def _translated(error: Exception) -> LogError:
         kind: type[LogError] = _by_sqlstate(_SQLSTATES, sqlstate) or LogError
         mending = _by_sqlstate(_MENDING, sqlstate)
         return kind(f"Postgres: {error} ({sqlstate})" + (f"; {mending}" if mending else ""))
-    if isinstance(error, ValueError):  # asyncpg's ClientConfigurationError is one too
-        shape = "postgresql://user:password@host/database"
-        return SetupError(f"the database URL is wrong: {error}; it should look like {shape}")
+    if isinstance(error, ValueError | OverflowError):  # asyncpg's ClientConfigurationError is one too
+        # What Python says of a text that it can't read quotes it: a part of the password, maybe.
+        told = isinstance(error, asyncpg.ClientConfigurationError)
+        why = str(error) if told else "in a user's name and password, @ : / ? # [ ] and % are written %40, %3A, …"
+        shape = "postgresql://user:password@host:5432/database"
+        return SetupError(f"the database URL is wrong: {why}; it should look like {shape}")
     # InternalClientError: asyncpg says so when the server's farewell came while nothing was asked
     if isinstance(error, OSError | EOFError | asyncpg.InterfaceError | asyncpg.InternalClientError):
         return ConnectionLost(f"no connection to Postgres: {str(error) or type(error).__name__}")
     return LogError(f"{type(error).__name__}: {error}")
 
 
-_FOREIGN = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, EOFError, ValueError)
+_FOREIGN = (
+    asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, EOFError, ValueError,
+    OverflowError,
+)  # fmt: skip
 
 
 class AsyncpgSession:
@@ -273,6 +279,8 @@ async def _connect(url: str, loop: asyncio.AbstractEventLoop, *, application: st
 
     try:
         return AsyncpgSession(await run_aio_future(_started(loop, opened)), loop)
+    except (ValueError, OverflowError) as error:
+        raise _translated(error) from None  # see there
     except _FOREIGN as error:
         raise _translated(error) from error
 

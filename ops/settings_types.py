@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NewType
-from urllib.parse import urlsplit
 
 import cattrs
 
@@ -205,8 +204,8 @@ def _directory(value: Any, _: object) -> Directory:
 
 def _database_url(value: Any, _: object) -> DatabaseURL:
     text = _text(value)
-    if urlsplit(text).scheme not in SCHEMES:
-        # Not the whole text: it may hold a password, and this line may end up in a log.
+    # Nothing of the text is told: it may hold a password, and this line may end up in a log.
+    if text.partition("://")[0].lower() not in SCHEMES:
         raise ValueError("must begin with postgresql://, such as postgresql://user:password@host:5432/database")
     return DatabaseURL(text)
 

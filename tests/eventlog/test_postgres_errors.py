@@ -7,8 +7,8 @@ import traceback
 import asyncpg
 import pytest
 
-from kubechronicle.eventlog.errors import LogError
-from kubechronicle.eventlog.postgres import _translated
+from kubechronicle.eventlog.errors import LogError, SetupError
+from kubechronicle.eventlog.postgres import _translated, open_session
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,24 @@ def test_other_details_are_shown() -> None:
     error = asyncpg.InvalidAuthorizationSpecificationError("no")
     error.sqlstate, error.detail = "28000", "Connection matched line 3 of pg_hba.conf"
     assert "line 3" in str(_translated(error))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://u:p@SECRET:SECRET@127.0.0.1:1/db",
+        "postgres://u:SECRET:SECRET/word@127.0.0.1/db",
+        "postgres://u:SECRET#x@127.0.0.1:1/db",
+        "postgres://u:x?SECRET@h:1/db",
+        "postgres://u:SECRET@127.0.0.1:99999/db",
+        "postgres://u:SECRET@[::1/db",
+        "postgres://u:SECRET@127.0.0.1:1/db?sslmode=wrong",
+    ],
+)
+async def test_a_wrong_url_is_told_without_the_password(url: str) -> None:
+    with pytest.raises(SetupError) as failed:
+        async with open_session(url):
+            raise AssertionError("connected")
+    told = "".join(traceback.format_exception(failed.value))
+    assert "SECRET" not in told
+    assert "the database URL is wrong" in str(failed.value)
