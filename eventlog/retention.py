@@ -128,7 +128,7 @@ async def compact(session: Session, revision: int) -> Head:
     head = await marks(session)
     async with _only_one(session) as alone:
         if alone:
-            classes = await _classes(session)
+            classes = await resource_classes(session)
             for retention_class in CLASSES:
                 await _drop(session, retention_class, until=_class_mark(head, retention_class, classes))
     return head
@@ -140,11 +140,11 @@ async def retain(session: Session, policies: Sequence[RetentionPolicy], *, now: 
     async with _only_one(session) as alone:
         if not alone:
             return Retained(busy=True)
-        classes = await _classes(session)
+        classes = await resource_classes(session)
         made = [  # first, since dropping may have to be left for next time
             retention_class
             for retention_class in CLASSES
-            if await make_ahead(session, retention_class, _class_age(policies, retention_class, classes))
+            if await make_ahead(session, retention_class, class_age(policies, retention_class, classes))
         ]
         before = await marks(session)
         wanted = await wanted_marks(session, policies, now=now)
@@ -173,7 +173,7 @@ async def wanted_marks(
     """The mark each policy asks for now, by resource; 0 for none. The state as of the mark itself can still be read, so
     it is the last revision that is too old, or the newest change that is one too many."""
     clock: datetime = now or (await session.fetch("select clock_timestamp()"))[0][0]
-    classes = await _classes(session)
+    classes = await resource_classes(session)
     by_age: dict[timedelta, int] = {}
     found: dict[str, int] = {}
     for policy in policies:
@@ -190,7 +190,7 @@ async def wanted_marks(
     return found
 
 
-async def _classes(session: Session) -> dict[str, str]:
+async def resource_classes(session: Session) -> dict[str, str]:
     return {row["resource"]: row["class"] for row in await session.fetch(_RESOURCE_CLASSES)}
 
 
@@ -202,7 +202,7 @@ def _class_mark(head: Head, retention_class: str, classes: Mapping[str, str]) ->
     return min(head.compacted_for(name) for name, its_class in classes.items() if its_class == retention_class)
 
 
-def _class_age(
+def class_age(
     policies: Sequence[RetentionPolicy], retention_class: str, classes: Mapping[str, str]
 ) -> timedelta | None:
     """How old a partition of the class becomes; None: there is no bound."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def retention_policies(settings: Settings) -> tuple[RetentionPolicy, ...]:
     """One policy per resource named anywhere, and that of all others. OperatorError."""
     policies = {policy.resource: policy for policy in DEFAULT_POLICIES}
     if settings.history_retention_file is not None:
-        named = _told("--history-retention-file", lambda path=settings.history_retention_file: _read(path))
+        named = _told("--history-retention-file", partial(_read, settings.history_retention_file))
         policies.update((policy.resource, policy) for policy in named)
     if settings.history_retention is not None:
         pairs = settings.history_retention.pairs
