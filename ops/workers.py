@@ -241,6 +241,7 @@ class Workers:
             self._signal_all(signal.SIGKILL)
             for worker in list(self._alive):
                 await worker.process.wait()
+        self._alive.clear()
 
     def _signal_all(self, number: signal.Signals) -> None:
         for worker in list(self._alive):

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import h2.events
@@ -468,6 +469,25 @@ async def test_drain_finishes_what_is_under_way(wire: Any, nursery: trio.Nursery
     assert (answer.body, answer.headers["connection"]) == (b"done", "close")
     with trio.fail_after(5):
         await served.server.drain(0)
+
+
+async def test_a_patient_drain_lets_clients_go_with_their_next_answer(wire: Any, nursery: trio.Nursery) -> None:
+    async def hello(request: Request) -> Response:
+        return Response(200, [], b"hello")
+
+    served = await wire(hello)
+    client, other, http2 = await served.http1(), await served.http1(), await served.http2()
+    for one in (client, other):
+        assert "connection" not in (await one.ask("GET", "/")).headers
+    await http2.answer(await http2.send("GET", "/"))
+    nursery.start_soon(partial(served.server.drain, 10, patience=3600))
+    await http2.until(lambda event: isinstance(event, h2.events.ConnectionTerminated))
+    answer = await client.ask("GET", "/")
+    assert (answer.body, answer.headers["connection"]) == (b"hello", "close")
+    assert await served.rest(client.stream) == b""
+    with trio.fail_after(5):
+        await served.server.drain(0)  # ends the patience with the other
+        assert await served.rest(other.stream) == b""
 
 
 async def test_drain_tells_streams(wire: Any, nursery: trio.Nursery) -> None:
