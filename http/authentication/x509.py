@@ -26,6 +26,8 @@ from kubechronicle.http.messages import Request
 UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")
 # Certificates remembered: one per connected client, a few hundred bytes each.
 CACHE_SIZE = 4096
+# Bytes of a certificate that are kept as they are.
+MAX_KEY: Final = 4096
 # Seconds for which a certificate that led nowhere is not looked at again: it may only not be in force yet.
 PAUSE: Final = 10.0
 
@@ -56,15 +58,14 @@ class VerifiedCertificates:
     def __init__(self, trusted: Callable[[], Bundle], *, clock: Callable[[], float] = time.time) -> None:
         self._trusted = trusted
         self._clock = clock
-        self._known: OrderedDict[bytes | tuple[bytes, ...], _Found] = OrderedDict()
+        self._known: OrderedDict[bytes, _Found] = OrderedDict()
 
     def shown(self, request: Request) -> Shown | None:
         """What the request's certificate says; None without one, or if it does not lead to these authorities."""
         der = request.peer_certificate
         if der is None:
             return None
-        # A chain's end alone does not tell the chain: whoever sends half of it must not spoil it for others.
-        key = (der, *request.peer_intermediates) if request.peer_intermediates else der
+        key = _key_of(der, request.peer_intermediates)
         bundle, now = self._trusted(), self._clock()
         known = self._known.get(key)
         if known is None or known.bundle is not bundle or not known.begins <= now <= known.ends:
@@ -73,6 +74,18 @@ class VerifiedCertificates:
             if len(self._known) > CACHE_SIZE:
                 self._known.popitem(last=False)
         return known.certificate
+
+
+def _key_of(der: bytes, intermediates: tuple[bytes, ...]) -> bytes:
+    """A chain's end alone does not tell the chain: whoever sends half of it must not spoil it for others. Whoever has a
+    certificate chooses what comes along, up to 100 KB, which is not kept."""
+    if not intermediates and len(der) <= MAX_KEY:
+        return der
+    digest = hashlib.sha256()
+    for each in (der, *intermediates):
+        digest.update(b"%d:" % len(each))
+        digest.update(each)
+    return digest.digest()
 
 
 def _look(bundle: Bundle, der: bytes, intermediates: tuple[bytes, ...], now: float) -> _Found:

@@ -118,6 +118,17 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(authenticator._certificates._known) == 2
 
 
+def test_what_comes_along_is_not_kept() -> None:
+    authenticator = certificates()
+    der, one, two = OURS.client("jane"), OTHER.der, OURS.der
+    sent = [(one,), (two,), (one, two), (two, one), (one,) * 50, (two,) * 50]
+    for along in sent:
+        assert authenticator.authenticate(asking(der, *along)).name == "jane"
+    known = authenticator._certificates._known
+    assert len(known) == len(sent)
+    assert sum(map(len, known)) < 1000
+
+
 # -- chains ---------------------------------------------------------------------------------------------------------
 
 
