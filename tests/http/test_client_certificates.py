@@ -279,8 +279,6 @@ def test_a_spoiled_file_leaves_the_former_authorities(
         Authorities([tmp_path / "none"])
 
 
-
-
 def test_how_long_certificates_are_still_good_is_told() -> None:
     chain = AuthenticationChain([certificates()])
     for days in (0.01, 0.6, 100):
