@@ -5,12 +5,14 @@ from __future__ import annotations
 import heapq
 import queue
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
 from kubechronicle.api.builtin.resources import HISTORY
+from kubechronicle.api.moments import written
 from kubechronicle.ops.chronicle.client import ApiError, Client, Object
 from kubechronicle.ops.chronicle.session import Subject
 from kubechronicle.ops.errors import OperatorError
@@ -18,6 +20,8 @@ from kubechronicle.ops.errors import OperatorError
 API: Final = f"/apis/{HISTORY}/v1"
 # Revisions asked for at once: with their objects, and without.
 FULL_PAGE, SHORT_PAGE = 100, 2000
+# Seconds until a watch that has ended, as they all do, is begun again.
+PAUSE: Final = 0.25
 NO_HISTORY: Final = "this server keeps no history: it does not know revisions. Is it kubechronicle?"
 
 
@@ -106,7 +110,7 @@ def bounds(client: Client, since: str, until: str) -> dict[str, str]:
     """Field selectors for what came after one moment, up to another; "" for no bound. OperatorError."""
     found: dict[str, str] = {}
     for text, name in ((since, "from"), (until, "to")):
-        moment = client.settled(text)
+        moment = written(client.now()) if text == "now" and name == "from" else client.settled(text)
         if moment.isdigit():
             found[f"revision.{name}"] = str(int(moment) + 1) if name == "from" else moment
         elif moment:
@@ -145,6 +149,7 @@ def _following(client: Client, asked: Asked, scope: Scope, after: int) -> Iterat
             after = max(after, int(revision["metadata"].get("resourceVersion") or 0))
             if event["type"] != "BOOKMARK":
                 yield revision
+        time.sleep(PAUSE)
 
 
 def newest(client: Client, scope: Scope) -> int:
