@@ -16,6 +16,7 @@ from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.openapi import OpenApi
 from kubechronicle.http.handlers.resources import Resources
 from kubechronicle.http.handlers.router import router
+from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.handlers.watch import Drain
 from kubechronicle.http.health import Check, Health
 from kubechronicle.http.messages import Application
@@ -25,7 +26,8 @@ from kubechronicle.http.request_info import RequestInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """Times in seconds; limits of 0 mean none. ``server_address``: host:port as clients are told in discovery."""
+    """Times in seconds; limits of 0 mean none. ``server_address``: host:port as clients are told in discovery.
+    ``ui``: whether there is a web page."""
 
     server_address: str
     server_version: str
@@ -33,6 +35,7 @@ class HttpSettings:
     min_request_timeout: float = 1800.0
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
+    ui: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +57,11 @@ def build_application(
 ) -> HttpApplication:
     """``issuer`` of service account tokens: None for none."""
     metrics, health, drain = Metrics(), Health(checks), Drain()
+    ui = Ui() if settings.ui else None
 
     def paths() -> list[str]:
-        return sorted([*documents.paths(), *openapi.paths(), *health.paths(), "/metrics"])
+        pages = ui.paths() if ui is not None else []
+        return sorted([*documents.paths(), *openapi.paths(), *health.paths(), "/metrics", *pages])
 
     def is_served(info: RequestInfo) -> bool:
         rt = store.registry.lookup(info.group, info.version, info.resource)
@@ -86,5 +91,5 @@ def build_application(
         max_requests_inflight=settings.max_requests_inflight,
         max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
     )
-    handler = router(health=health, metrics=metrics, discovery=documents, openapi=openapi, resources=resources)
+    handler = router(health=health, metrics=metrics, discovery=documents, openapi=openapi, resources=resources, ui=ui)
     return HttpApplication(application=filters.build(services, handler), drain=drain, metrics=metrics)

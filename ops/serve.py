@@ -189,6 +189,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             min_request_timeout=settings.min_request_timeout,
             max_requests_inflight=settings.max_requests_inflight,
             max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
+            ui=bool(settings.enable_ui),
         ),
         authenticators=let_in.authenticators,
         static_tokens=let_in.static_tokens,

@@ -35,6 +35,7 @@ class Settings:
     tls_private_key_file: types.ReadableFile | None
     client_ca_file: types.ReadableFile | None
     root_ca_file: types.ReadableFile | None
+    enable_ui: types.Switch
     token_auth_file: types.ReadableFile | None
     authentication_token_webhook_config_file: types.ReadableFile | None
     authentication_token_webhook_version: types.Text

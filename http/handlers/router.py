@@ -1,6 +1,7 @@
-"""Which handler answers a path: health, metrics, discovery, OpenAPI, else resources; innermost of the filter chain.
+"""Which handler answers a path: health, metrics, the web page, discovery, OpenAPI, else resources.
 
-Paths of history are answered by the same handlers, but for health and metrics, which have no past here."""
+The innermost of the filter chain. Paths of history are answered by the same handlers, but for health, metrics and the
+page, which have no past here."""
 
 from __future__ import annotations
 
@@ -11,13 +12,20 @@ from kubechronicle.http.handlers import history
 from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.openapi import OpenApi
 from kubechronicle.http.handlers.resources import Resources, handle
+from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Health, page_not_found
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import CONTENT_TYPE, Metrics
 
 
 def router(
-    *, health: Health, metrics: Metrics, discovery: Discovery, openapi: OpenApi, resources: Resources
+    *,
+    health: Health,
+    metrics: Metrics,
+    discovery: Discovery,
+    openapi: OpenApi,
+    resources: Resources,
+    ui: Ui | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
         context = request.attached(Context)
@@ -32,6 +40,8 @@ def router(
             answer = health.answer(request, context)
             if answer is None and request.path == "/metrics" and request.method == "GET":
                 answer = Response(200, [("content-type", CONTENT_TYPE)], metrics.exposition())
+            if answer is None and ui is not None:
+                answer = ui.answer(request)
         if answer is None:
             answer = discovery.answer(request, context)
         if answer is None:

@@ -34,4 +34,8 @@ FLAGS = (
         "Default: --tls-cert-file if given, else the one in DATA_DIR/pki. Servers on one database need the same file, "
         "with the authorities of all of them, or must share one authority.",
     ),
+    Flag(
+        name="enable-ui", placeholder="BOOL", default="false", switch=True,
+        help="Serve a web page about history at /ui/, to those who may get that path; `kubechronicle ui` opens it.",
+    ),
 )  # fmt: skip

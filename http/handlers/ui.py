@@ -1,0 +1,92 @@
+"""/ui/: the web page about history, as files (http/ui/) that a browser runs. Off unless --enable-ui.
+
+It is a page like any other to the filters: who may not get /ui/* doesn't get it, and what it shows it asks of the
+ordinary API, as its visitor. So nothing is trusted here but the files; the headers see to it that a browser runs
+nothing else in their place, whatever an object contains.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kubechronicle.http.answers import takes_gzip
+from kubechronicle.http.messages import HeaderList, Request, Response
+
+PREFIX: Final = "/ui/"
+FILES: Final = Path(__file__).resolve().parents[1] / "ui"
+INDEX: Final = "index.html"
+CONTENT_TYPES: Final[Mapping[str, str]] = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# Scripts and styles are the files' own, never in a page; nothing is asked of other hosts; no page may hold this one.
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS: Final[HeaderList] = [
+    ("content-security-policy", POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-cache, private"),
+    ("vary", "accept-encoding"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    content_type: str
+    body: bytes
+    packed: bytes
+    etag: str
+
+
+class Ui:
+    """The files, read once. ``folder``: where they are."""
+
+    def __init__(self, folder: Path = FILES) -> None:
+        self._files = {
+            file.name: _file(file) for file in sorted(folder.iterdir()) if file.suffix in CONTENT_TYPES
+        }
+
+    def paths(self) -> list[str]:
+        return [PREFIX]
+
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(len(file.body) for file in self._files.values())
+
+    def answer(self, request: Request) -> Response | None:
+        """The answer for a path of the page; None for another's."""
+        if request.method not in ("GET", "HEAD"):
+            return None
+        if request.path == PREFIX.rstrip("/"):
+            return Response(301, [("location", "ui/"), ("cache-control", "no-cache, private")])
+        if not request.path.startswith(PREFIX):
+            return None
+        file = self._files.get(request.path.removeprefix(PREFIX) or INDEX)
+        if file is None:
+            return None
+        headers = [("etag", file.etag), *HEADERS]
+        if request.headers.get("if-none-match") == file.etag:
+            return Response(304, headers)
+        headers.append(("content-type", file.content_type))
+        if takes_gzip(request):
+            return Response(200, [*headers, ("content-encoding", "gzip")], file.packed)
+        return Response(200, headers, file.body)
+
+
+def _file(file: Path) -> File:
+    body = file.read_bytes()
+    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    return File(CONTENT_TYPES[file.suffix], body, gzip.compress(body, mtime=0), etag)

@@ -1,0 +1,149 @@
+// Asking the API, as whoever looks at the page: revisions page by page, counts, and what went wrong in words.
+
+const BASE = new URL("../", location.href.split("#")[0]).pathname;
+export const GROUP = "history.kubechronicle.dev";
+const API = `apis/${GROUP}/v1`;
+
+export class ApiError extends Error {
+  constructor(code, message, lacking) {
+    super(message);
+    this.code = code;
+    this.lacking = lacking;
+  }
+
+  /** What to tell whoever looks: a title and what can be done. */
+  told() {
+    const titles = {
+      0: ["The server does not answer", "It may be stopped, or the network or the helper (kubechronicle ui) may be."],
+      400: ["The server does not understand the question", this.message],
+      401: ["The server does not know who you are", "Your credentials are missing, wrong or expired. Log in again, or "
+        + "open this page with kubechronicle ui, which uses those of your kubeconfig."],
+      403: ["You lack a right", `What is missing: ${this.lacking}. The server says: ${this.message}`],
+      404: ["There is no such thing", this.message],
+      410: ["That part of history is not kept any more", this.message],
+      429: ["The server is busy", "Try again in a moment."],
+    };
+    return titles[this.code] ?? [`The server failed (${this.code})`, this.message];
+  }
+}
+
+async function get(path, query, signal, lacking) {
+  const asked = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "" && value !== undefined));
+  let answer;
+  try {
+    answer = await fetch(`${BASE}${path}?${asked}`, {
+      headers: { Accept: "application/json" }, redirect: "error", cache: "no-store", signal,
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, String(error.message ?? error));
+  }
+  const body = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new ApiError(answer.status, body.message ?? answer.statusText, lacking);
+  return body;
+}
+
+/** A value as a field selector has it. */
+export function escaped(value) {
+  return value.replace(/[\\,=]/g, (one) => `\\${one}`);
+}
+
+/** {name: value} and texts that are selectors already, as one selector. */
+export function selector(...parts) {
+  const terms = [];
+  for (const part of parts) {
+    if (typeof part === "string") {
+      if (part.trim()) terms.push(part.trim());
+      continue;
+    }
+    for (const [name, value] of Object.entries(part ?? {})) if (value) terms.push(`${name}=${escaped(value)}`);
+  }
+  return terms.join(",");
+}
+
+const path = (namespace) => (namespace ? `${API}/namespaces/${encodeURIComponent(namespace)}/revisions` : `${API}/revisions`);
+const right = (verb, resource, namespace) =>
+  `${verb} on ${resource} (API group ${GROUP})${namespace ? ` in namespace ${namespace}` : resource === "revisions" ? " in all namespaces" : ""}`;
+
+/** Where changes are listed: of one object's kind, of a namespace with the namespace itself, or of everything. */
+export function scopes(namespace, { clusterScoped = false } = {}) {
+  const cluster = { path: `${API}/clusterrevisions`, lacking: right("list", "clusterrevisions") };
+  if (clusterScoped) return [cluster];
+  const own = { path: path(namespace), lacking: right("list", "revisions", namespace) };
+  const itself = namespace ? { "object.resource": "namespaces", "object.name": namespace } : undefined;
+  return [own, { ...cluster, fields: itself, optional: true }];
+}
+
+/** The changes of several scopes in one order, newest first, page by page. */
+export class Changes {
+  constructor(places, fields, { content = "", signal, page = 100 } = {}) {
+    this.sources = places.map((place) => ({ ...place, found: [], token: "", ended: false }));
+    this.query = { content, limit: page };
+    this.fields = fields;
+    this.signal = signal;
+    this.notes = [];
+  }
+
+  async #more(source) {
+    // A page may be empty and still not the last: the server looks at so many changes at once, and no more.
+    for (let tries = 0; tries < 20 && !source.found.length && !source.ended; tries++) {
+      const asked = { ...this.query, fieldSelector: selector(source.fields, this.fields), continue: source.token };
+      try {
+        const page = await get(source.path, asked, this.signal, source.lacking);
+        source.found = page.items ?? [];
+        source.token = page.metadata?.continue ?? "";
+        source.ended = !source.token;
+      } catch (error) {
+        if (!(error instanceof ApiError) || error.code !== 403 || !source.optional) throw error;
+        this.notes.push(`Changes of objects outside of namespaces are left out. You lack ${source.lacking}.`);
+        source.ended = true;
+      }
+    }
+  }
+
+  /** At most so many more. */
+  async next(limit) {
+    const taken = [];
+    while (taken.length < limit) {
+      await Promise.all(this.sources.map((source) => this.#more(source)));
+      const newest = this.sources.filter((source) => source.found.length)
+        .reduce((best, source) => (!best || number(source.found[0]) > number(best.found[0]) ? source : best), null);
+      if (!newest) break;
+      taken.push(newest.found.shift());
+    }
+    return taken;
+  }
+
+  get ended() {
+    return this.sources.every((source) => source.ended && !source.found.length);
+  }
+}
+
+export const number = (revision) => Number(revision.metadata.name);
+
+/** One revision with the objects before and after. */
+export function revision(namespace, name, signal) {
+  const resource = namespace ? "revisions" : "clusterrevisions";
+  const where = namespace ? path(namespace) : `${API}/clusterrevisions`;
+  return get(`${where}/${encodeURIComponent(name)}`, {}, signal, right("get", resource, namespace));
+}
+
+/** How many changes there were over time; without the objects outside of namespaces if one may not list those. */
+export async function density(namespace, fields, { by, bucket }, signal) {
+  const asked = { summary: "density", by, bucket, fieldSelector: fields };
+  const lacking = right("list", "revisions", namespace);
+  if (!namespace) {
+    try {
+      return await get(path(""), { ...asked, include: "clusterrevisions" }, signal, lacking);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.code !== 403) throw error;
+    }
+  }
+  return get(path(namespace), asked, signal, lacking);
+}
+
+/** The full name of a resource: deployments.apps */
+export function resourceName(object) {
+  const [group, version] = (object.apiVersion ?? "").split("/");
+  return version ? `${object.resource}.${group}` : object.resource;
+}

@@ -1,0 +1,140 @@
+// The page: which of its parts the address names, keys, theme. Addresses are #/timeline?by=user and the like.
+
+import { h } from "./dom.js";
+import { timeline } from "./timeline.js";
+import { object } from "./object.js";
+import { search } from "./search.js";
+import { deleted } from "./deleted.js";
+
+const PAGES = { timeline, object, search, deleted };
+const KEYS = [["t", "Timeline"], ["s", "Search"], ["d", "Deleted objects"], ["/", "To the first field to search in"],
+  ["j and k", "Down and up in a list"], ["Enter", "Open what is chosen"], ["c", "To the chart: arrows, Shift and arrows, Enter, −"],
+  ["[ and ]", "Of an object: the revision before, the one after"], ["x", "Theme: as the system has it, dark, light"], ["?", "These keys"]];
+const THEMES = ["system", "dark", "light"];
+
+const main = document.getElementById("main");
+let current = { keys: null, controller: new AbortController() };
+
+function go(page, query = {}) {
+  const path = [page].flat().map(encodeURIComponent).join("/");
+  const asked = new URLSearchParams(query).toString();
+  const hash = `#/${path}${asked ? `?${asked}` : ""}`;
+  if (hash === location.hash) render();
+  else location.hash = hash;
+}
+
+let shown = "";
+
+function render() {
+  const [path, asked] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/").map((part) => decodeURIComponent(part));
+  const page = Object.hasOwn(PAGES, name) && (name !== "object" || rest.length === 3) ? name : "timeline";
+  current.controller.abort();
+  const controller = new AbortController();
+  const held = focusedIn(main);
+  const scrolled = document.querySelector(".scroll")?.scrollTop;
+  const made = PAGES[page]({ path: rest, query: new URLSearchParams(asked ?? ""), go, signal: controller.signal });
+  current = { keys: made.keys, controller };
+  main.replaceChildren(made.element);
+  document.title = `${made.title} · kubechronicle`;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.dataset.page === page) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  // The same page with other values keeps the place one was at; another begins at its top.
+  const same = shown === page + rest.join("/");
+  shown = page + rest.join("/");
+  if (same) restore(held, scrolled);
+  else if (document.activeElement !== document.body || held) main.focus({ preventScroll: true });
+  if (!same) scrollTo(0, 0);
+}
+
+// What had the focus, by what stays the same when a page is made anew.
+function focusedIn(element) {
+  const active = document.activeElement;
+  if (!element.contains(active)) return null;
+  if (active.classList.contains("frame")) return ".frame";
+  if (active.role === "tab") return '[role="tab"][aria-selected="true"]';
+  if (active.type === "radio") return `input[type="radio"][name="${active.name}"][value="${CSS.escape(active.value)}"]`;
+  return active.name ? `[name="${active.name}"]` : "h1";
+}
+
+function restore(selector, scrolled) {
+  if (!selector) return;
+  const found = () => {
+    const element = main.querySelector(selector);
+    if (element) {
+      if (selector === "h1") element.setAttribute("tabindex", "-1");
+      element.focus({ preventScroll: true });
+      const list = document.querySelector(".scroll");
+      if (list && scrolled) list.scrollTop = scrolled;
+    }
+    return element;
+  };
+  if (found()) return;
+  const watcher = new MutationObserver(() => { if (found() || document.activeElement !== document.body) watcher.disconnect(); });
+  watcher.observe(main, { childList: true, subtree: true });
+}
+
+// -- theme -----------------------------------------------------------------------------------------------------------
+
+const themeButton = document.getElementById("theme");
+
+function theme(next) {
+  if (next === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = next;
+  themeButton.textContent = `Theme: ${next}`;
+  try { localStorage.setItem("theme", next); } catch { /* it lasts as long as this page, then */ }
+}
+
+const chosen = () => document.documentElement.dataset.theme ?? "system";
+const turn = () => theme(THEMES[(THEMES.indexOf(chosen()) + 1) % THEMES.length]);
+themeButton.addEventListener("click", turn);
+themeButton.textContent = `Theme: ${chosen()}`;
+
+// -- keys ------------------------------------------------------------------------------------------------------------
+
+const help = document.getElementById("help");
+help.append(h("h2", { id: "help-title" }, "Keys"), h("dl", {}, KEYS.map(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])),
+  h("form", { method: "dialog" }, h("button", {}, "Close")));
+document.getElementById("help-open").addEventListener("click", () => help.showModal());
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+
+function step(by) {
+  const links = [...main.querySelectorAll("tbody a.object, tbody a[data-rev]")];
+  if (!links.length) return;
+  const place = links.indexOf(document.activeElement);
+  links[Math.min(Math.max(place + by, 0), links.length - 1)].focus();
+}
+
+const ACTIONS = {
+  t: () => go("timeline"), s: () => go("search"), d: () => go("deleted"),
+  "/": () => main.querySelector("[data-search]")?.focus(),
+  c: () => main.querySelector(".frame")?.focus(),
+  j: () => step(1), k: () => step(-1), x: turn, "?": () => help.showModal(),
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  const typing = event.target.closest("input:not([type=radio], [type=checkbox]), select, textarea");
+  if (typing) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const action = current.keys?.(event.key) || ACTIONS[event.key];
+  if (!action) return;
+  if (typeof action === "function") action();
+  event.preventDefault();
+});
+
+// A row leads where its link leads.
+main.addEventListener("click", (event) => {
+  const row = event.target.closest("tr[data-href]");
+  if (row && !event.target.closest("a, button, input, code") && !getSelection().toString()) location.hash = row.dataset.href;
+});
+
+addEventListener("hashchange", render);
+render();

@@ -1,0 +1,73 @@
+// Who last set each field: an object's states are followed from the oldest on, and what stays the same keeps its author.
+
+// What items of a list are called by, as the server tells them apart: the first that all items have, each another.
+const NAMING = [["name"], ["type"], ["key"], ["containerPort", "protocol"], ["port", "protocol"], ["containerPort"],
+  ["port"], ["mountPath"], ["devicePath"], ["uid"], ["ip"], ["topologyKey", "whenUnsatisfiable"], ["topologyKey"]];
+
+/** ``states``: [{object, by}], the oldest first; an object that is null was deleted. The tree of the newest object:
+ *  {by, under: Map of name or place to tree}. */
+export function blame(states) {
+  let tree = null;
+  let last;
+  for (const { object, by } of states) {
+    tree = object === null ? null : follow(last ?? undefined, object, tree, by);
+    last = object;
+  }
+  return tree;
+}
+
+function follow(old, value, tree, by) {
+  if (tree && same(old, value)) return tree;
+  if (value === null || typeof value !== "object") return { by };
+  const isList = Array.isArray(value);
+  const comparable = tree?.under && old !== null && typeof old === "object" && Array.isArray(old) === isList;
+  const before = comparable ? matching(old, value, isList) : () => undefined;
+  const under = new Map();
+  for (const [name, each] of Object.entries(value)) {
+    const key = isList ? Number(name) : name;
+    const was = before(key);
+    const known = was === undefined ? null : tree.under.get(was);
+    under.set(key, follow(was === undefined ? undefined : old[was], each, known, by));
+  }
+  return { by: comparable ? tree.by : by, under };
+}
+
+// Where an item or member was before.
+function matching(old, value, isList) {
+  if (!isList) return (name) => (Object.hasOwn(old, name) ? name : undefined);
+  const keys = NAMING.find((names) => [old, value].every((list) => named(list, names)));
+  if (keys) {
+    const places = new Map(old.map((item, place) => [called(item, keys), place]));
+    return (place) => places.get(called(value[place], keys));
+  }
+  const texts = new Map(old.map((item, place) => [JSON.stringify(item), place]));
+  return (place) => texts.get(JSON.stringify(value[place])) ?? (place < old.length && old.length === value.length ? place : undefined);
+}
+
+const called = (item, keys) => JSON.stringify(keys.map((key) => item[key]));
+
+function named(list, keys) {
+  const isNamed = (item) => item !== null && typeof item === "object"
+    && keys.every((key) => typeof item[key] === "string" || typeof item[key] === "number");
+  return list.every(isNamed) && new Set(list.map((item) => called(item, keys))).size === list.length;
+}
+
+function same(one, other) {
+  if (one === other) return true;
+  if (one === null || other === null || typeof one !== "object" || typeof other !== "object") return false;
+  if (Array.isArray(one) !== Array.isArray(other)) return false;
+  const names = Object.keys(one);
+  return names.length === Object.keys(other).length
+    && names.every((name) => Object.hasOwn(other, name) && same(one[name], other[name]));
+}
+
+/** Who set what is at the path. */
+export function authorOf(tree, path) {
+  let here = tree;
+  for (const part of path) {
+    const next = here?.under?.get(part);
+    if (!next) break;
+    here = next;
+  }
+  return here?.by;
+}

@@ -1,0 +1,64 @@
+// Deleted objects: by whom, when, and the command that brings each back.
+
+import { choice, copyable, field, h, when } from "./dom.js";
+import { Changes, number, resourceName, scopes, selector } from "./api.js";
+import { ChangeList, NOISE, link, user } from "./changes.js";
+
+const SINCE = [["24h", "the last day"], ["7d", "the last week"], ["30d", "the last month"], ["", "as long as is kept"]];
+
+export function deleted({ query, go, signal }) {
+  const state = { ns: "", since: "7d", noise: "", ...Object.fromEntries(query) };
+  if (state.since === "all") state.since = "";
+  const list = new ChangeList({
+    empty: "Nothing was deleted in this time.", annotate,
+    columns: [
+      ["Time (UTC)", (revision) => when(revision.time)],
+      ["User", user],
+      ["Object", (revision) => h("a.object", { href: link(revision) }, revision.object.namespace && h("span.faint", {}, `${revision.object.namespace} `),
+        `${resourceName(revision.object)}/`, h("b", {}, revision.object.name))],
+      ["Bring it back", (revision, again) => (again.has(key(revision)) && again.get(key(revision)) > number(revision)
+        ? h("span.faint", {}, "it has been created again since") : copyable(command(revision)))],
+    ],
+  });
+  const form = h("form.filters", { onsubmit: (event) => {
+    event.preventDefault();
+    show();
+  } },
+  field("Namespace", h("input", { name: "ns", value: state.ns, placeholder: "all", "data-search": true, autocomplete: "off", spellcheck: "false" })),
+  field("Since", choice("since", SINCE.map(([value, text]) => [value || "all", text]), state.since || "all")),
+  h("label.check", {}, h("input", { type: "checkbox", name: "noise", checked: Boolean(state.noise), onchange: show }), "Events and leases"),
+  h("button", { type: "submit" }, "Show"));
+  form.querySelector("select").addEventListener("change", show);
+
+  function show() {
+    const values = Object.fromEntries(new FormData(form));
+    go("deleted", Object.fromEntries(Object.entries({ ...values, noise: values.noise ? "1" : "" }).filter(([, value]) => value)));
+  }
+
+  // Which of them were created again: one question for a page, over the time since its oldest.
+  async function annotate(found) {
+    const again = new Map();
+    if (!found.length) return again;
+    const fields = selector({ operation: "Create", "revision.from": found.at(-1).metadata.name }, state.noise ? "" : NOISE);
+    for (const revision of await new Changes(scopes(state.ns), fields, { signal, page: 500 }).next(2000)) {
+      if (!again.has(key(revision))) again.set(key(revision), number(revision));
+    }
+    return again;
+  }
+
+  list.show(state.ns, selector({ operation: "Delete", "time.from": state.since }, state.noise ? "" : NOISE), signal);
+  return { title: "Deleted", element: h("div.page", {}, h("h1", {}, "Deleted objects"), form, list.element) };
+}
+
+const key = ({ object }) => `${object.namespace ?? ""}/${object.resource}/${object.name}`;
+
+/** A namespace comes back with all that was in it. */
+function command(revision) {
+  const { object } = revision;
+  const before = `--to ${number(revision) - 1}`;
+  if (object.resource === "namespaces" && !object.namespace) return `kubectl chronicle restore -n ${quoted(object.name)} ${before}`;
+  const what = quoted(`${resourceName(object)}/${object.name}`);
+  return `kubectl chronicle restore ${what}${object.namespace ? ` -n ${quoted(object.namespace)}` : ""} ${before}`;
+}
+
+const quoted = (text) => (/^[A-Za-z0-9][A-Za-z0-9_.\/:@-]*$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);

@@ -1,0 +1,87 @@
+// Making elements, and writing times and names as people read them. Text is always set as text, never as HTML.
+
+/** h("a.plain", {href: "#", onclick: f}, "text", child, [children]) */
+export function h(what, attributes = {}, ...children) {
+  const [tag, ...classes] = what.split(".");
+  const element = document.createElement(tag);
+  if (classes.length) element.className = classes.join(" ");
+  set(element, attributes);
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** The same for SVG. */
+export function s(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  set(element, attributes);
+  element.append(...children);
+  return element;
+}
+
+function set(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name in { value: 1, checked: 1 }) element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+}
+
+/** Say it to those who listen to the page. */
+export function say(text) {
+  document.getElementById("live").textContent = text;
+}
+
+// Times are told in UTC, as in the log, in kubectl and on the command line.
+export function timeText(time, { seconds = true } = {}) {
+  const text = new Date(time).toISOString();
+  return `${text.slice(0, 10)} ${text.slice(11, seconds ? 19 : 16)}`;
+}
+
+export function when(time) {
+  return h("time", { datetime: time, title: `${time} (${ago(time)})` }, timeText(time));
+}
+
+export function ago(time) {
+  const passed = (Date.now() - new Date(time)) / 1000;
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60]]) {
+    if (passed >= size * 2) return `${Math.floor(passed / size)}${unit} ago`;
+  }
+  return `${Math.max(0, Math.floor(passed))}s ago`;
+}
+
+export function count(number, noun) {
+  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** A labelled input of a form. */
+export function field(label, input, hint) {
+  return h("label.field", {}, h("span", {}, label), input, hint && h("small", {}, hint));
+}
+
+/** <select> of [value, text] pairs. */
+export function choice(name, options, value) {
+  return h("select", { name }, options.map(([each, text]) => h("option", { value: each, selected: each === value }, text)));
+}
+
+/** Rows that hold the place of what is being loaded. */
+export function loading(rows = 8) {
+  return h("div.loading", { "aria-hidden": "true" }, Array.from({ length: rows }, () => h("div.bar")));
+}
+
+/** A command in a box, with a button that copies it. */
+export function copyable(command) {
+  const code = h("code", { tabindex: "0" }, command);
+  const button = h("button", { type: "button", onclick: copy, "aria-label": `Copy: ${command}` }, "Copy");
+  async function copy() {
+    try {
+      await navigator.clipboard.writeText(command);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(code);
+      button.textContent = "Selected";
+    }
+    say(`${button.textContent}: ${command}`);
+  }
+  return h("span.copyable", {}, code, button);
+}

@@ -1,0 +1,204 @@
+// One object: its revisions, any two of them side by side, and who last set each field.
+
+import { count, h, loading, say, timeText, when } from "./dom.js";
+import { Changes, GROUP, number, revision as one, scopes } from "./api.js";
+import { failed, operation, summary, user } from "./changes.js";
+import { authorOf, blame } from "./blame.js";
+import { rows } from "./diff.js";
+import { trimmed, yamlLines } from "./yaml.js";
+
+const PAGE = 100;
+const MOST_BLAMED = 500;
+const CONTEXT = 3;
+
+export function object({ path, query, go, signal }) {
+  const [where, resource, name] = path;
+  const namespace = where === "_" ? "" : where;
+  const state = Object.fromEntries(query);
+  const tab = state.tab === "blame" ? "blame" : "diff";
+  const list = h("section.revisions", { "aria-label": "Revisions" }, loading(6));
+  const panel = h("section.panel", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${tab}` }, loading(14));
+  const subject = { "object.resource": resource, "object.name": name };
+  const places = scopes(namespace, { clusterScoped: !namespace }).slice(0, 1);
+  let known = [];
+
+  const move = (values) => go(["object", ...path], Object.fromEntries(Object.entries({ ...state, ...values }).filter(([, value]) => value)));
+  const tabs = h("div.tabs", { role: "tablist", "aria-label": "Views" }, [["diff", "Compare"], ["blame", "Blame"]].map(([each, text]) =>
+    h("button", { type: "button", role: "tab", id: `tab-${each}`, "aria-selected": String(each === tab), "aria-controls": "panel",
+      tabindex: each === tab ? "0" : "-1", onclick: () => move({ tab: each === "diff" ? "" : each }) }, text)));
+  tabs.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowLeft" || event.key === "ArrowRight") move({ tab: tab === "blame" ? "" : "blame" });
+  });
+
+  async function load() {
+    const changes = new Changes(places, subject, { signal, page: PAGE });
+    try {
+      known = await changes.next(PAGE);
+      while (state.rev && !changes.ended && !known.some((each) => each.metadata.name === state.rev)
+        && known.length < 20 * PAGE) known.push(...await changes.next(PAGE));
+    } catch (error) {
+      failed(list, error);
+      panel.replaceChildren();
+      return;
+    }
+    if (!known.length) {
+      list.replaceChildren();
+      panel.replaceChildren(h("p.empty", {}, "Nothing is known of this object: it never was, or its history is not kept any more."));
+      return;
+    }
+    const to = known.find((each) => each.metadata.name === state.rev) ?? known[0];
+    const from = state.from ?? "";
+    show(changes, to, from);
+    await (tab === "blame" ? blamed(to) : compared(to, from));
+  }
+
+  function show(changes, to, from) {
+    const table = h("table", {}, h("thead", {}, h("tr", {}, ["From", "To", "Revision"].map((title) => h("th", { scope: "col" }, title)))),
+      h("tbody", {}, known.map((each) => entry(each, to, from))));
+    const more = changes.ended ? null : h("button", { type: "button", onclick: async (event) => {
+      event.target.disabled = true;
+      known.push(...await changes.next(PAGE));
+      show(changes, to, from);
+    } }, "Older revisions");
+    list.replaceChildren(h("h2", {}, changes.ended ? count(known.length, "revision") : `The newest ${known.length} revisions`), h("div.scroll", {}, table), more ?? "");
+  }
+
+  function entry(each, to, from) {
+    const number = each.metadata.name;
+    const compared = from ? from === number : to.previousRevision === number && to.operation !== "Create";
+    const radio = (group, checked, values) => h("input", { type: "radio", name: group, value: number, checked, disabled: each.redacted,
+      "aria-label": `Compare ${group} revision ${number}`, onchange: () => move(values) });
+    return h(`tr${each === to ? ".chosen" : ""}`, {},
+      h("td", {}, radio("from", compared, { from: number })),
+      h("td", {}, radio("to", each === to, { rev: number, from: from === number ? "" : from })),
+      h("td", {}, h("div.head", {}, h("a", { href: "#", "data-rev": number, onclick: (event) => { event.preventDefault(); move({ rev: number, from: "" }); } }, number), " ", operation(each), " ", when(each.time)),
+        h("div", {}, user(each), each.who.fieldManager && h("small.faint", {}, ` with ${each.who.fieldManager}`)), h("div", {}, summary(each))));
+  }
+
+  async function compared(to, from) {
+    try {
+      const asked = [one(namespace, to.metadata.name, signal), from ? one(namespace, from, signal) : null];
+      const [now, then] = await Promise.all(asked);
+      const hidden = now.redacted || then?.redacted;
+      const before = then ? then.after ?? null : now.before ?? null;
+      const after = now.after ?? null;
+      const fromTitle = then ? title(then) : now.operation === "Create" ? "before it was created" : `before: revision ${now.previousRevision}`;
+      panel.replaceChildren(facts(now), hidden ? redacted(now) : sides(before, after, fromTitle, title(now)));
+      say(`Revision ${now.metadata.name}`);
+    } catch (error) {
+      failed(panel, error);
+    }
+  }
+
+  const title = (each) => `revision ${each.metadata.name}, ${timeText(each.time)}${each.operation === "Delete" ? " (deleted)" : ""}`;
+
+  async function blamed(to) {
+    try {
+      const fields = { ...subject, "revision.to": to.metadata.name };
+      const found = await new Changes(places, fields, { content: "full", signal, page: 50 }).next(MOST_BLAMED);
+      if (found.some((each) => each.redacted)) return void panel.replaceChildren(facts(to), redacted(to));
+      found.reverse();
+      const states = found.map((each) => ({ object: each.operation === "Delete" ? null : trimmed(each.after), by: each }));
+      if (found[0].before) states.unshift({ object: trimmed(found[0].before), by: null });
+      let deleted = null;
+      if (found.at(-1).operation === "Delete") {
+        deleted = states.pop();
+      }
+      const { object: last } = states.at(-1) ?? { object: null };
+      const tree = blame(states);
+      panel.replaceChildren(deleted ? h("p.note", {}, "The object was deleted at this revision; this is what it was before.") : "",
+        last ? blamedLines(last, tree) : h("p.empty", {}, "There was no object."));
+    } catch (error) {
+      failed(panel, error);
+    }
+  }
+
+  function blamedLines(last, tree) {
+    let shown;
+    const lines = yamlLines(last).map(({ text, path: fieldPath }) => {
+      const by = authorOf(tree, fieldPath);
+      const same = by === shown;
+      shown = by;
+      const who = same ? "" : by ? [h("a", { href: "#", title: `${by.request?.verb ?? ""} with ${by.who.userAgent ?? "an unknown program"}`,
+        onclick: (event) => { event.preventDefault(); move({ rev: by.metadata.name, tab: "", from: "" }); } }, by.metadata.name), " ",
+        h("span.by", {}, by.who.username ?? "unknown"), " ", h("span.faint", {}, timeText(by.time, { seconds: false }))] : h("span.faint", {}, "earlier than is shown");
+      return h(`tr${same ? "" : ".first"}`, {}, h("td.who", {}, who), h("td", {}, h("code", {}, text)));
+    });
+    return h("table.blame", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Last set by"), h("th", { scope: "col" }, "Field"))), h("tbody", {}, lines));
+  }
+
+  load();
+  const element = h("div.page", {},
+    h("h1", {}, h("small", {}, `${namespace ? `${namespace} / ` : ""}${resource} / `), name), tabs, h("div.columns", {}, list, panel));
+  const steps = { "[": 1, "]": -1 };
+  const keys = (key) => {
+    if (!(key in steps) || !known.length) return false;
+    const place = known.findIndex((each) => each.metadata.name === (state.rev ?? known[0].metadata.name)) + steps[key];
+    if (known[place]) move({ rev: known[place].metadata.name, from: "" });
+    return true;
+  };
+  return { title: `${resource}/${name}`, element, keys };
+}
+
+function redacted(revision) {
+  return h("div.note", {}, h("h2", {}, "Redacted"), h("p", {},
+    `You may see that this object changed, when and by whom, but not what it was. Missing: get on ${revision.object.resource}`
+    + (revision.object.namespace ? ` in namespace ${revision.object.namespace}.` : ".")));
+}
+
+function facts(revision) {
+  const { who, request } = revision;
+  const told = [["User", who.username], ["as asked by", who.impersonator], ["groups", who.groups?.join(", ")],
+    ["field manager", who.fieldManager], ["program", who.userAgent], ["address", who.sourceAddress],
+    ["request", request && `${request.verb ?? ""} ${request.uri ?? ""}`], ["audit id", request?.auditID]];
+  return h("details.facts", {}, h("summary", {}, operation(revision), " ", when(revision.time), " by ", user(revision)),
+    h("dl", {}, told.filter(([, value]) => value?.trim()).map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)])));
+}
+
+function sides(before, after, left, right) {
+  const whole = { managed: false, all: false };
+  const element = h("div.sides");
+  function draw() {
+    const [old, now] = [before, after].map((each) => yamlLines(trimmed(each, whole.managed)).map((line) => line.text));
+    const found = rows(old, now);
+    const kept = whole.all ? found.map(() => true) : nearby(found);
+    const body = h("tbody");
+    let skipped = 0;
+    const flush = () => {
+      if (skipped) body.append(h("tr.skipped", {}, h("td", { colspan: "4" }, `… ${count(skipped, "equal line")}`)));
+      skipped = 0;
+    };
+    found.forEach((row, place) => {
+      if (!kept[place]) { skipped++; return; }
+      flush();
+      body.append(h(`tr.${row.kind}`, {},
+        h("td.number", {}, row.left === undefined ? "" : String(row.left + 1)), h("td.left", {}, row.left === undefined ? "" : h("code", {}, old[row.left])),
+        h("td.number", {}, row.right === undefined ? "" : String(row.right + 1)), h("td.right", {}, row.right === undefined ? "" : h("code", {}, now[row.right]))));
+    });
+    flush();
+    const equal = found.every((row) => row.kind === "same");
+    element.replaceChildren(
+      h("div.options", {}, option("all", "All lines"), option("managed", "managedFields")),
+      equal ? h("p.empty", {}, "They are the same.") : "",
+      h("table.diff", {}, h("caption.unseen", {}, "What differs"), h("colgroup", {}, h("col.n"), h("col"), h("col.n"), h("col")),
+        h("thead", {}, h("tr", {}, h("th", { colspan: "2", scope: "col" }, left), h("th", { colspan: "2", scope: "col" }, right))), body));
+  }
+  const option = (name, text) => h("label.check", {}, h("input", { type: "checkbox", checked: whole[name], onchange: (event) => {
+    whole[name] = event.target.checked;
+    draw();
+    element.querySelectorAll("input")[name === "all" ? 0 : 1].focus();
+  } }), text);
+  draw();
+  return element;
+}
+
+// Rows within a few lines of a difference.
+function nearby(found) {
+  const kept = found.map(() => false);
+  found.forEach((row, place) => {
+    if (row.kind !== "same") for (let near = place - CONTEXT; near <= place + CONTEXT; near++) if (near in kept) kept[near] = true;
+  });
+  return kept;
+}
+
+export { GROUP, number };

@@ -1,0 +1,35 @@
+// Search: a form whose fields become field selectors.
+
+import { choice, field, h } from "./dom.js";
+import { selector } from "./api.js";
+import { ChangeList } from "./changes.js";
+
+const FIELDS = [
+  ["name", "Name", "object.name", "web or web-*"], ["kind", "Kind", "object.kind", "Deployment"], ["ns", "Namespace", "", "all"],
+  ["user", "User", "who.username", "jane or system:serviceaccount:ci:*"], ["field", "Field", "changed", "spec.replicas"],
+  ["manager", "Field manager", "who.fieldManager", "helm"], ["address", "Source address", "who.sourceAddress", "10.0.0.7"],
+];
+const OPERATIONS = [["", "any"], ["Create", "created"], ["Update", "changed"], ["Delete", "deleted"]];
+const SINCE = [["", "any time"], ["1h", "the last hour"], ["24h", "the last day"], ["7d", "the last week"], ["30d", "the last month"]];
+
+export function search({ query, go, signal }) {
+  const state = Object.fromEntries(query);
+  const list = new ChangeList({ empty: "No change matches." });
+  const form = h("form.filters.wide", { onsubmit: (event) => {
+    event.preventDefault();
+    const values = [...new FormData(form)].filter(([, value]) => value.trim()).map(([name, value]) => [name, value.trim()]);
+    go("search", { ...Object.fromEntries(values), s: "1" });
+  } },
+  FIELDS.map(([name, label, , placeholder], place) => field(label, h("input", { name, value: state[name] ?? "", placeholder,
+    autocomplete: "off", spellcheck: "false", "data-search": place === 0 }))),
+  field("Operation", choice("operation", OPERATIONS, state.operation ?? "")),
+  field("Since", choice("since", SINCE, state.since ?? "")),
+  h("button", { type: "submit" }, "Search"));
+  if (state.s) {
+    const fields = Object.fromEntries(FIELDS.filter(([, , selects]) => selects).map(([name, , selects]) => [selects, state[name]]));
+    list.show(state.ns ?? "", selector(fields, { operation: state.operation, "time.from": state.since }), signal);
+  } else {
+    list.element.replaceChildren(h("p.empty", {}, "A text that ends in * stands for all that begin so. Creations and deletions count as changes of every field."));
+  }
+  return { title: "Search", element: h("div.page", {}, h("h1", {}, "Search"), form, list.element) };
+}

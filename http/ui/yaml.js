@@ -1,0 +1,55 @@
+// Objects as YAML, line by line, each with the path of what it shows. Only what kubectl would print: block style.
+
+const PLAIN = /^[A-Za-z_/][A-Za-z0-9_./()@%+$^~;<>=-]*$/;
+const WORDS = /^(true|false|yes|no|on|off|null|y|n|~)$/i;
+
+/** [{text, path}] of an object; path is the list of names and places. */
+export function yamlLines(value) {
+  const lines = [];
+  if (value !== null && value !== undefined) block(value, "", [], lines);
+  return lines;
+}
+
+function block(value, indent, path, lines) {
+  const isList = Array.isArray(value);
+  for (const [name, each] of Object.entries(value)) {
+    const here = [...path, isList ? Number(name) : name];
+    const start = isList ? `${indent}-` : `${indent}${scalar(name)}:`;
+    if (each === null || typeof each !== "object" || !Object.keys(each).length) leaf(start, each, indent, here, lines);
+    else if (isList) item(start, each, indent, here, lines);
+    else {
+      lines.push({ text: start, path: here });
+      block(each, Array.isArray(each) ? indent : `${indent}  `, here, lines);
+    }
+  }
+}
+
+// "- name: x" on the line of the dash.
+function item(start, value, indent, path, lines) {
+  const inner = [];
+  block(value, `${indent}  `, path, inner);
+  inner[0].text = `${start} ${inner[0].text.slice(indent.length + 2)}`;
+  for (const line of inner) lines.push(line);
+}
+
+function leaf(start, value, indent, path, lines) {
+  if (typeof value === "string" && value.includes("\n") && !/[^\n\x20-\x7e\xa0-\uffff]/.test(value) && !/^\s|\s\n/.test(value)) {
+    const end = value.endsWith("\n") ? "" : "-";
+    lines.push({ text: `${start} |${end}`, path });
+    for (const line of value.replace(/\n$/, "").split("\n")) lines.push({ text: `${indent}  ${line}`, path });
+  } else lines.push({ text: `${start} ${scalar(value)}`, path });
+}
+
+function scalar(value) {
+  if (typeof value !== "string") return JSON.stringify(value);
+  const plain = PLAIN.test(value) || /^[A-Za-z][A-Za-z0-9_./ ()@%+$^~;<>=-]*[A-Za-z0-9_./)]$/.test(value)
+    || /^[A-Za-z][A-Za-z0-9_.\/-]*(:[A-Za-z0-9_.\/@-]+)+$/.test(value);
+  return plain && !WORDS.test(value) ? value : JSON.stringify(value);
+}
+
+/** Without the server's bookkeeping of who manages which field. */
+export function trimmed(object, keepManaged) {
+  if (!object || keepManaged || !object.metadata?.managedFields) return object;
+  const { managedFields, ...metadata } = object.metadata;
+  return { ...object, metadata };
+}
