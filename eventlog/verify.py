@@ -15,12 +15,13 @@ form; big-endian, -1 as length for null. Rows whose partition was dropped are re
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
+from uuid import UUID
 
 from kubechronicle.eventlog.postgres_session import Row, Session
 
@@ -177,6 +178,9 @@ class ChainCheck:
         if head != self.revision:
             what = f"the newest row is {self.revision}, but the head says {head}"
             return Problem(revision=min(head, self.revision) + 1, what=what)
+        if beyond := [revision for revision in self.anchors if revision > head]:
+            what = f"history ends before revision {max(beyond)}, of which the hash was noted"
+            return Problem(revision=head + 1, what=what)
         if head_hash != self.hash:
             return Problem(revision=head, what="the head does not have the hash of the newest row")
         if wrong := live ^ self.current:
@@ -203,9 +207,11 @@ class ChainCheck:
         return None
 
 
-async def verify(session: Session, *, anchors: Mapping[int, bytes] | None = None) -> Verdict:
+async def verify(
+    session: Session, *, anchors: Mapping[int, bytes] | None = None, log_ids: Collection[UUID] = ()
+) -> Verdict:
     """Recompute the chain from the beginning to the head. Reads all history once, in bounded memory (but for one number
-    per live object)."""
+    per live object). ``log_ids``: which log it was when the anchors were noted."""
     async with session.snapshot():
         # The lock keeps partitions from being dropped under a snapshot that does not see their survivors yet.
         await session.execute(
@@ -218,7 +224,7 @@ async def verify(session: Session, *, anchors: Mapping[int, bytes] | None = None
             async for chunk in chunks:
                 kept.update((row["revision"], digest_of(row)) for row in chunk)
         check = ChainCheck(hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept)
-        problem = await _follow(session, check)
+        problem = _another_log(log_id, log_ids) or await _follow(session, check)
         if problem is None:
             live = {row[0] for row in await session.fetch("select revision from kubechronicle.live")}
             problem = check.finish(head, bytes(head_hash), live)
@@ -227,6 +233,13 @@ async def verify(session: Session, *, anchors: Mapping[int, bytes] | None = None
     return Verdict(
         problem=problem, revision=check.revision, hash=check.hash, rows=check.rows, tombstones=check.tombstones
     )
+
+
+def _another_log(log_id: UUID, noted: Collection[UUID]) -> Problem | None:
+    other = next((one for one in noted if one != log_id), None)
+    if other is None:
+        return None
+    return Problem(revision=0, what=f"this is log {log_id}, not log {other}: it was made anew, or is another's")
 
 
 async def _follow(session: Session, check: ChainCheck) -> Problem | None:

@@ -164,6 +164,23 @@ def _verify_flags(parser: argparse.ArgumentParser) -> None:
         "--anchor", metavar="REVISION:HASH", action="append", default=[],
         help="what an earlier verify printed: proves that nothing up to it was rewritten since; may be repeated",
     )  # fmt: skip
+    parser.add_argument(
+        "--checkpoint", metavar="FILE", action="append", default=[],
+        help="what an earlier `kubechronicle checkpoint` signed: proves the same; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--key", metavar="FILE",
+        help="the key of the checkpoints, public or private; by default DATA_DIR/pki/checkpoint.key",
+    )  # fmt: skip
+
+
+def _checkpoint_flags(parser: argparse.ArgumentParser) -> None:
+    _maintenance_flags(parser)
+    parser.add_argument(
+        "--key", metavar="FILE",
+        help="a private Ed25519 key (PEM) to sign with; by default DATA_DIR/pki/checkpoint.key, made if missing",
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to write it; by default standard output")
 
 
 def _compact_flags(parser: argparse.ArgumentParser) -> None:
@@ -210,8 +227,21 @@ def _migrate(given: argparse.Namespace) -> int:
 def _verify(given: argparse.Namespace) -> int:
     from kubechronicle.ops import maintenance
 
-    anchors = maintenance.parse_anchors(given.anchor)
-    return _async_command(lambda loaded: maintenance.run_verify(loaded, anchors=anchors), given)
+    anchors, files, key = maintenance.parse_anchors(given.anchor), given.checkpoint, _path(given.key)
+    return _async_command(
+        lambda loaded: maintenance.run_verify(loaded, anchors=anchors, checkpoints=files, key_file=key), given
+    )
+
+
+def _checkpoint(given: argparse.Namespace) -> int:
+    from kubechronicle.ops import checkpoints
+
+    key, output = _path(given.key), _path(given.output)
+    return _async_command(lambda loaded: checkpoints.run_checkpoint(loaded, key_file=key, output=output), given)
+
+
+def _path(given: str | None) -> Path | None:
+    return Path(given) if given else None
 
 
 def _compact(given: argparse.Namespace) -> int:
@@ -284,6 +314,7 @@ COMMANDS: dict[str, Command] = {
     "serve": ("Run the API server.", _serve_flags, _serve),
     "migrate": ("Bring the database schema up to date.", _maintenance_flags, _migrate),
     "verify": ("Prove that history was not edited.", _verify_flags, _verify),
+    "checkpoint": ("Sign what the log says now, for verify to compare with later.", _checkpoint_flags, _checkpoint),
     "compact": ("Forget old history; objects that exist are kept.", _compact_flags, _compact),
     "kubeconfig": ("Print a kubeconfig: for a user, or for a moment of history.", _kubeconfig_flags, _kubeconfig),
     "history": ("Tell how much history there is, and what is confidential in it.", _history_flags, _history),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from kubechronicle.eventlog.errors import Compacted, FutureRevision
 from kubechronicle.eventlog.postgres import migrate, open_postgres_log, open_session
 from kubechronicle.eventlog.verify import verify
+from kubechronicle.ops.checkpoints import read_checkpoints
 from kubechronicle.ops.database import maintenance_database
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings import Settings
@@ -26,17 +29,30 @@ async def run_migrate(settings: Settings) -> int:
     return 0
 
 
-async def run_verify(settings: Settings, *, anchors: dict[int, bytes]) -> int:
-    """Recompute the hash chain. Exit code 1 if history was edited."""
+async def run_verify(
+    settings: Settings, *, anchors: dict[int, bytes], checkpoints: Sequence[str] = (), key_file: Path | None = None
+) -> int:
+    """Recompute the hash chain. ``checkpoints``: files. Exit code 1 if history, or a checkpoint, was edited."""
+    found, wrong = read_checkpoints(settings, checkpoints, key_file)
+    for checkpoint in found:
+        if anchors.setdefault(checkpoint.revision, checkpoint.hash) != checkpoint.hash:
+            wrong = wrong or f"two different hashes are given for revision {checkpoint.revision}"
+    if wrong:
+        print(wrong, file=sys.stderr)
+        return 1
+    log_ids = {checkpoint.log_id for checkpoint in found}
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle verify") as session:
-        verdict = await verify(session, anchors=anchors)
+        verdict = await verify(session, anchors=anchors, log_ids=log_ids)
     if verdict.problem is not None:
-        print(f"revision {verdict.problem.revision}: {verdict.problem.what}", file=sys.stderr)
+        where = f"revision {verdict.problem.revision}: " if verdict.problem.revision else ""
+        print(f"{where}{verdict.problem.what}", file=sys.stderr)
         return 1
     print(
         f"verified revisions 1 to {verdict.revision}: {verdict.rows} by content, {verdict.tombstones} by digest; "
         f"anchor {verdict.revision}:{verdict.hash.hex()}"
     )
+    for checkpoint in found:
+        print(f"up to revision {checkpoint.revision} history is what it was at {checkpoint.noted_at.isoformat()}")
     return 0
 
 
