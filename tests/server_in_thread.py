@@ -77,14 +77,14 @@ class InThread:
 
 
 @contextlib.contextmanager
-def server_in_thread() -> Iterator[Running]:
+def server_in_thread(**options: Any) -> Iterator[Running]:
     """It runs for the time of the block."""
     ready, found = threading.Event(), []
     stop = trio.CancelScope()
 
     async def serve() -> None:
         with stop:
-            async with open_server(authorization=AUTHORIZATION, loops=True) as server:
+            async with open_server(authorization=AUTHORIZATION, loops=True, **options) as server:
                 found.append(Running(server, trio.lowlevel.current_trio_token()))
                 ready.set()
                 await trio.sleep_forever()

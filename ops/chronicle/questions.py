@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 QUESTIONS: Final[Mapping[str, str]] = {
@@ -14,5 +16,11 @@ QUESTIONS: Final[Mapping[str, str]] = {
     "at": "Run kubectl in the cluster as it was at a moment.",
     "restore": "Bring back what was there at a moment.",
     "export": "Print what was there at a moment, to be applied.",
+    "ui": "Open a web page about history, with the credentials of the kubeconfig.",
     "completion": "Print a script that completes these commands in a shell.",
 }
+
+
+def program() -> str:
+    """What it was called as."""
+    return "kubectl chronicle" if Path(sys.argv[0]).name.startswith("kubectl") else "kubechronicle"
