@@ -21,24 +21,32 @@ from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.pipeline import Prepared, WriteContext
 from kubechronicle.eventlog.entries import Entry
 
+MayCreate = Callable[[], None]
+"""Raises StatusError (or Unanswered) where whoever changes an object that is not there may not create it."""
+
+
+def anybody() -> None:
+    """Who asked to create it was allowed to before."""
+
 
 class Preparing:
     def __init__(self, reads: Reads, admission: AdmissionChain) -> None:
         self._reads = reads
         self._admission = admission
 
-    async def create(self, target: Target, obj: dict[str, Any], context: WriteContext) -> tuple[bool, Proposal]:
+    async def create(
+        self, target: Target, obj: dict[str, Any], context: WriteContext, may_create: MayCreate = anybody
+    ) -> tuple[bool, Proposal]:
         """Whether the name was generated, and what is to be stored."""
         accepted = pipeline.accept_create(target.rt, copy_object(obj), context)
         generated = bool(accepted["metadata"].get("generateName")) and not accepted["metadata"].get("name")
-        attributes = attributes_of(
-            replace(target, name=accepted["metadata"].get("name", "")), "CREATE", accepted, None
-        )
+        attributes = attributes_of(replace(target, name=accepted["metadata"].get("name", "")), "CREATE", accepted, None)
         await self._consistently(self._admission.admit, attributes)
         metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)  # claims are made in its name
         await self._consistently(self._admission.claim, attributes)
         prepared = pipeline.finish_create(target.rt, accepted, context)
         attributes.warnings.extend(prepared.warnings)
+        may_create()  # where kube-apiserver asks for it: after all rules, before validating admission
         await self._consistently(self._admission.validate, replace(attributes, object=prepared.object))
         return generated, Proposal(prepared, attributes.beside)
 

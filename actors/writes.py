@@ -23,7 +23,7 @@ from kubechronicle.actors.admission.chain import AdmissionChain
 from kubechronicle.actors.beside import Beside
 from kubechronicle.actors.commits import Commits, Prepare, Proposal, told
 from kubechronicle.actors.lanes import Lanes
-from kubechronicle.actors.preparing import Preparing
+from kubechronicle.actors.preparing import MayCreate, Preparing, anybody
 from kubechronicle.actors.questions import decided, settled
 from kubechronicle.actors.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit
@@ -84,7 +84,8 @@ class Writes:
         return _telling(await self._create(caller, target, obj, context), warnings, target)
 
     async def update(
-        self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = ()
+        self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = (),
+        may_create: MayCreate = anybody,
     ) -> Written:
         """PUT: replace the object; creates it for the kinds that allow that."""
         target = asked_by(caller, target)
@@ -102,14 +103,15 @@ class Writes:
                 if error.code != 404 or not creates:
                     raise
             try:
-                return _telling(await self._create(caller, target, decoded, context), warnings, target)
+                return _telling(await self._create(caller, target, decoded, context, may_create), warnings, target)
             except status.StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise  # otherwise somebody else was faster, and theirs is updated
         raise status.conflict(target.rt, target.name)
 
     async def patch(
-        self, caller: Caller, target: Target, content_type: str, body: bytes, *, force: bool = False
+        self, caller: Caller, target: Target, content_type: str, body: bytes, *, force: bool = False,
+        may_create: MayCreate = anybody,
     ) -> Written:
         """PATCH of any type, applied to the newest state; a server-side apply creates what is not there, and with
         ``force`` takes fields from their owners."""
@@ -135,7 +137,7 @@ class Writes:
             context = replace(context_of(target, creates=True), applies=True, force=force)
             new, told = pipeline.apply_new(target.rt, body, context)
             try:
-                return _telling(await self._create(caller, target, new, context), told, target)
+                return _telling(await self._create(caller, target, new, context, may_create), told, target)
             except status.StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
@@ -244,8 +246,12 @@ class Writes:
     # -- the way of one write -----------------------------------------------------------------------------------------
     # An attempt that raises Unanswered has committed nothing and holds no lane: somebody is asked, it is made again.
 
-    async def _create(self, caller: Caller, target: Target, obj: dict[str, Any], context: WriteContext) -> Written:
-        return await settled(partial(self._create_once, caller, target, obj, context), deadline=caller.deadline)
+    async def _create(
+        self, caller: Caller, target: Target, obj: dict[str, Any], context: WriteContext,
+        may_create: MayCreate = anybody,
+    ) -> Written:  # fmt: skip
+        attempt = partial(self._create_once, caller, target, obj, context, may_create)
+        return await settled(attempt, deadline=caller.deadline)
 
     async def _change(
         self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool = False
@@ -254,14 +260,14 @@ class Writes:
         return await settled(attempt, deadline=caller.deadline)
 
     async def _create_once(
-        self, caller: Caller, target: Target, obj: dict[str, Any], context: WriteContext
+        self, caller: Caller, target: Target, obj: dict[str, Any], context: WriteContext, may_create: MayCreate
     ) -> Written:
         names = 0  # tried by generateName
         for _ in range(MAX_ATTEMPTS):
             async with self._lanes.hold(
                 self._admission.lanes(target.rt, "CREATE", target.namespace), deadline=caller.deadline
             ):
-                generated, proposal = await self._preparing.create(target, obj, context)
+                generated, proposal = await self._preparing.create(target, obj, context, may_create)
                 prepared = proposal.prepared
                 key = Key(target.rt.resource, target.namespace, prepared.object["metadata"]["name"])
                 if not target.dry_run:

@@ -28,7 +28,7 @@ from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.figures import ERROR, FAILURE, SUCCESS
 from kubechronicle.http.authentication.user import GROUP_MASTERS, NoCredential, NotSeen, Rejected, User
 from kubechronicle.http.authorization import impersonation
-from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden_message
+from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden
 from kubechronicle.http.context import Context
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.exchange import close_iterator
@@ -324,8 +324,7 @@ def authorize(services: Services, following: Next) -> Next:
         if verdict.decision is not Decision.ALLOW:
             if verdict.error:
                 return _undecided(request, verdict.error)
-            why = forbidden_message(context.user, info, verdict.reason)
-            raise status.forbidden(info.group_resource if info.is_resource else "", info.name, why)
+            raise forbidden(context.user, info, verdict.reason)
         return await following(request)
 
     return filtered

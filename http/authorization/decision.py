@@ -15,7 +15,9 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kubechronicle.api import status
 from kubechronicle.api.rbac import Rule
+from kubechronicle.api.status import StatusError
 from kubechronicle.http.authentication.user import GROUP_MASTERS, User
 from kubechronicle.http.request_info import RequestInfo
 
@@ -198,6 +200,13 @@ def aggregate(errors: Sequence[str]) -> str:
     """Several errors as one text, each once (k8s.io/apimachinery/pkg/util/errors)."""
     found = list(dict.fromkeys(errors))
     return found[0] if len(found) == 1 else f"[{', '.join(found)}]" if found else ""
+
+
+def forbidden(user: User, info: RequestInfo, reason: str = "") -> StatusError:
+    """The 403 for a request that nobody allows."""
+    return status.forbidden(
+        info.group_resource if info.is_resource else "", info.name, forbidden_message(user, info, reason)
+    )
 
 
 def forbidden_message(user: User, info: RequestInfo, reason: str = "") -> str:

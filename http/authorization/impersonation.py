@@ -31,7 +31,7 @@ from kubechronicle.http.authentication.user import (
     GROUP_UNAUTHENTICATED,
     User,
 )
-from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden_message
+from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden
 from kubechronicle.http.authorization.node import GROUP_NODES, NODE_PREFIX
 from kubechronicle.http.messages import Headers, utf8
 from kubechronicle.http.request_info import RequestInfo
@@ -234,8 +234,7 @@ class _Check:
             raise self._refused(right, ": ".join(filter(None, (verdict.error, verdict.reason))))
 
     def _refused(self, right: RequestInfo, reason: str) -> StatusError:
-        why = forbidden_message(self._requestor, right, reason)
-        return status.forbidden(right.group_resource if right.is_resource else "", right.name, why)
+        return forbidden(self._requestor, right, reason)
 
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"

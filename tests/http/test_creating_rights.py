@@ -1,0 +1,63 @@
+"""Who may change what is there may not thereby create what is not: PUT and server-side apply ask for that as well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from in_process import JOE, InProcess, configmap, open_server
+from trio.testing import MockClock
+
+GROUP = "rbac.authorization.k8s.io"
+RBAC = f"/apis/{GROUP}/v1"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
+MAP = "/api/v1/namespaces/default/configmaps/c"
+APPLY = {"content-type": "application/apply-patch+yaml"}
+
+
+async def allow(server: InProcess, *verbs: str, name: str = "r", **rule: Any) -> None:
+    """Let joe do so with leases and config maps."""
+    rules = [{"apiGroups": ["*"], "resources": ["leases", "configmaps"], "verbs": list(verbs), **rule}]
+    reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}
+    subjects = [{"apiGroup": GROUP, "kind": "User", "name": "joe"}]
+    await server.post(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+    binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
+    await server.post(f"{RBAC}/clusterrolebindings", binding)
+
+
+async def put(server: InProcess) -> Any:
+    return await server.ask("PUT", LEASE, {"metadata": {"name": "l"}, "spec": {}}, token=JOE)
+
+
+async def apply(server: InProcess, query: str = "") -> Any:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", **configmap("c", k="v")}
+    return await server.ask("PATCH", f"{MAP}?fieldManager=joe{query}", body, token=JOE, headers=APPLY)
+
+
+@pytest.mark.parametrize(
+    ("ask", "verb", "told", "again"),
+    [
+        # An update of a lease must say of which revision.
+        (put, "update", 'leases.coordination.k8s.io "l" is forbidden: ', 422),
+        (apply, "patch", 'configmaps "c" is forbidden: ', 200),
+    ],
+)
+async def test_to_create_takes_the_right_to_create(
+    autojump_clock: MockClock, ask: Any, verb: str, told: str, again: int
+) -> None:
+    async with open_server() as server:
+        await allow(server, verb)
+        assert (await ask(server)).refused(403)["message"] == told
+        await allow(server, "create", name="others", resourceNames=["other"])
+        (await ask(server)).refused(403)
+        await allow(server, "create", name="by-name", resourceNames=["l", "c"])
+        assert (await ask(server)).status == 201
+        assert (await ask(server)).status == again
+
+
+async def test_who_may_only_change_changes_what_is_there(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await allow(server, "update", "patch")
+        (await apply(server, "&dryRun=All")).refused(403)
+        await server.post("/api/v1/namespaces/default/configmaps", configmap("c"))
+        assert (await apply(server)).status == 200
