@@ -25,7 +25,11 @@ GROUPS: Final[Mapping[str, Callable[[Object], str]]] = {
     "namespace": lambda each: each["object"].get("namespace") or "(cluster)",
     "object": lambda each: _object(each),
 }
-OPERATIONS: Final = (("Create", "created"), ("Update", "changed"), ("Delete", "deleted"))
+# What is asked to be deleted may be kept until it is finalized; it is gone with another change, which may be another's.
+MARKED: Final = "Mark"
+OPERATIONS: Final = (
+    ("Create", "created"), ("Update", "changed"), (MARKED, "marked for deletion"), ("Delete", "deleted"),
+)  # fmt: skip
 
 
 def _kind(revision: Object) -> str:
@@ -80,7 +84,14 @@ def grouped(found: Sequence[Object], by: Callable[[Object], str]) -> dict[str, l
 
 
 def _counts(revisions: Sequence[Object]) -> Counter[str]:
-    return Counter(revision["operation"] for revision in revisions)
+    return Counter(_operation(revision) for revision in revisions)
+
+
+def _operation(revision: Object) -> str:
+    verb = (revision.get("request") or {}).get("verb", "")
+    marks = "metadata.deletionTimestamp" in (revision.get("changed") or ())
+    is_mark = revision["operation"] == "Update" and (marks or verb in ("delete", "deletecollection"))
+    return MARKED if is_mark else str(revision["operation"])
 
 
 def _print(screen: Screen, groups: Mapping[str, Sequence[Object]], total: int, *, verbose: bool) -> None:
@@ -113,12 +124,8 @@ def _document(groups: Mapping[str, Sequence[Object]], given: argparse.Namespace)
     for name, revisions in groups.items():
         counts = _counts(revisions)
         entry: Object = {given.by: name, "changes": len(revisions)}
-        entry |= {word: counts[operation] for operation, word in OPERATIONS}
+        entry |= {word.replace(" ", "-"): counts[operation] for operation, word in OPERATIONS}
         if given.verbose:
-            entry["revisions"] = [
-                {key: value for key, value in each.items() if key != "summary"}
-                if each["object"].get("kind") == "Secret" else each
-                for each in revisions
-            ]  # fmt: skip
+            entry["revisions"] = [telling.document(each, secrets=False) for each in revisions]
         found.append(entry)
     return {"by": given.by, "groups": found, "changes": sum(map(len, groups.values()))}

@@ -39,6 +39,9 @@ def run(given: argparse.Namespace) -> int:
     subject = session.subject(asking, given.what, asking.kinds())
     moment = asking.client.settled(given.at)
     marked, revisions = blamed(asking.client, subject, moment)
+    revisions = {
+        number: telling.document(each, secrets=given.show_secrets) for number, each in revisions.items()
+    }
     if given.no_status and isinstance(marked.members, Mapping):
         members = {name: member for name, member in marked.members.items() if name != "status"}
         marked = Marked({name: value for name, value in marked.value.items() if name != "status"}, 0, members)
@@ -79,13 +82,17 @@ def _starred(marked: Marked) -> Marked:
     """Without what a Secret holds."""
     if marked.value.get("kind") != "Secret" or not isinstance(marked.members, Mapping):
         return marked
-    members = dict(marked.members)
-    for name in telling.SECRET:
-        data = members.get(name)
-        if data is not None and isinstance(data.members, Mapping):
-            hidden = {key: Marked("***", member.revision) for key, member in data.members.items()}
-            members[name] = Marked(dict.fromkeys(hidden, "***"), data.revision, hidden)
-    return Marked(telling.without_secrets(marked.value), marked.revision, members)
+    return _as_shown(marked, telling.without_secrets(marked.value))
+
+
+def _as_shown(marked: Marked, shown: Any) -> Marked:
+    """The same marks on what is shown instead: the same names, other values."""
+    members = marked.members
+    if isinstance(members, Mapping):
+        members = {name: _as_shown(member, shown[name]) for name, member in members.items()}
+    elif members is not None:
+        members = tuple(_as_shown(member, value) for member, value in zip(members, shown, strict=True))
+    return Marked(shown, marked.revision, members)
 
 
 def lines(marked: Marked) -> Iterator[tuple[int, str]]:

@@ -12,10 +12,9 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
-from kubechronicle.ops.chronicle.questions import QUESTIONS
+from kubechronicle.ops.chronicle.questions import QUESTIONS, program
 from kubechronicle.ops.chronicle.session import unsigned
 from kubechronicle.ops.errors import OperatorError
 
@@ -27,11 +26,6 @@ class Parser(argparse.ArgumentParser):
         unknown = re.match(r"unrecognized arguments: (.+)", message)
         told = f"what is {unknown[1]}?" if unknown else message
         raise OperatorError(f"{told}; `{self.prog} --help` has examples")
-
-
-def program() -> str:
-    """What it was called as."""
-    return "kubectl chronicle" if Path(sys.argv[0]).name.startswith("kubectl") else "kubechronicle"
 
 
 def module_of(name: str) -> Any:

@@ -95,12 +95,7 @@ def _entries(asking: Session, found: Iterable[Object]) -> int:
 
 
 def _shown(asking: Session, revision: Object) -> Object:
-    """As it was answered, but for secrets that are not asked for and the objects, which -o yaml of revisions tells."""
-    found = {name: value for name, value in revision.items() if name not in ("before", "after")}
-    if revision["object"].get("kind") == "Secret" and not asking.given.show_secrets:
-        found.pop("diff", None)
-        found.pop("summary", None)
-    return found
+    return telling.document(revision, secrets=asking.given.show_secrets)
 
 
 def _watch(asking: Session, asked: changes.Asked) -> int:

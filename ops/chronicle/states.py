@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +15,9 @@ from kubechronicle.ops.chronicle.output import Progress
 TWICE: Final = {("events.k8s.io", "events"): ("", "events"), ("extensions", "ingresses"): ("networking.k8s.io", "")}
 # What tells of the present and is renewed without end.
 FLEETING: Final = frozenset({("", "events"), ("coordination.k8s.io", "leases"), ("", "componentstatuses")})
+
+# Lists asked for at a time.
+AT_ONCE: Final = 4
 
 Key = tuple[str, str, str, str]  # group, kind, namespace, name
 
@@ -54,11 +58,15 @@ def read(
     ``unread``. ApiError."""
     state = State()
     listed = wanted_kinds(kinds, namespaced=True if namespaces else None, fleeting=fleeting)
-    with Progress(what, len(listed) * max(1, len(namespaces))) as progress:
-        for kind in listed:
-            for namespace in namespaces or [""]:
-                progress.step(kind.full)
-                _list(client, kind, namespace, state)
+    lists = [(kind, namespace) for kind in listed for namespace in namespaces or [""]]
+    with Progress(what, len(lists)) as progress, ThreadPoolExecutor(AT_ONCE) as pool:
+        for kind, found in pool.map(lambda each: (each[0], _listed(client, *each)), lists):
+            progress.step(kind.full)
+            if isinstance(found, str):
+                state.unread[kind.full] = found
+            else:
+                for each in found:
+                    state.add(kind, each)
     itself = kinds.of_resource("", "namespaces")
     for namespace in namespaces:
         if itself is not None:
@@ -66,15 +74,15 @@ def read(
     return state
 
 
-def _list(client: Client, kind: Kind, namespace: str, state: State) -> None:
+def _listed(client: Client, kind: Kind, namespace: str) -> list[Object] | str:
+    """The objects of a kind, or why one may not list them."""
+    named = {"apiVersion": kind.api_version, "kind": kind.kind}
     try:
-        for found in client.items(kind.path(namespace)):
-            state.add(kind, {**found, "apiVersion": kind.api_version, "kind": kind.kind})
+        return [{**found, **named} for found in client.items(kind.path(namespace))]
     except ApiError as error:
         if error.code not in (403, 404, 405):
             raise
-        if error.code == 403:
-            state.unread[kind.full] = error.message
+        return error.message if error.code == 403 else []
 
 
 def _get(client: Client, kind: Kind, name: str, state: State) -> None:

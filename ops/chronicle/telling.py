@@ -13,6 +13,7 @@ from kubechronicle.ops.chronicle.output import Screen, ago, shown_time, yaml_tex
 # Lines of a list or mapping that came or went, unless all are asked for.
 LINES: Final = 12
 SECRET: Final = ("data", "stringData")
+APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def made(revision: Mapping[str, Any], *, field: str = "") -> list[Difference]:
@@ -30,9 +31,14 @@ def concealed(found: Sequence[Difference], revision: Mapping[str, Any]) -> list[
     return [
         Difference(
             one.op, one.path, one.field, _hidden(one.old, "before"), _hidden(one.new, "after")
-        ) if one.path[0] in SECRET or one.field.endswith("last-applied-configuration]") else one
+        ) if one.path[0] in SECRET or APPLIED in one.path or _holds_applied(one) else one
         for one in found
     ]  # fmt: skip
+
+
+def _holds_applied(one: Difference) -> bool:
+    """What kubectl apply has kept has the data in it."""
+    return any(isinstance(value, dict) and APPLIED in value for value in (one.old, one.new))
 
 
 def _hidden(value: Any, when: str) -> Any:
@@ -41,15 +47,22 @@ def _hidden(value: Any, when: str) -> Any:
     return value if value is None else f"*** ({when})"
 
 
+def document(revision: Mapping[str, Any], *, secrets: bool) -> dict[str, Any]:
+    """A revision as -o json tells it: without the objects, of Secrets without what changed unless ``secrets``."""
+    hidden = {"before", "after"}
+    if revision["object"].get("kind") == "Secret" and not secrets:
+        hidden |= {"diff", "summary"}
+    return {name: value for name, value in revision.items() if name not in hidden}
+
+
 def without_secrets(obj: Mapping[str, Any]) -> dict[str, Any]:
     """An object with stars for what a Secret holds."""
     if obj.get("kind") != "Secret":
         return dict(obj)
     found = {name: dict.fromkeys(value, "***") if name in SECRET and value else value for name, value in obj.items()}
     metadata = dict(found.get("metadata") or {})
-    applied = "kubectl.kubernetes.io/last-applied-configuration"
-    if applied in (metadata.get("annotations") or {}):
-        metadata["annotations"] = {**metadata["annotations"], applied: "***"}
+    if APPLIED in (metadata.get("annotations") or {}):
+        metadata["annotations"] = {**metadata["annotations"], APPLIED: "***"}
     return {**found, "metadata": metadata}
 
 

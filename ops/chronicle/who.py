@@ -250,9 +250,7 @@ def _print(asking: Session, found: Sequence[Found]) -> None:
 
 def _document(found: Found, asking: Session) -> Object:
     hidden = _hidden(found, asking)
-    revision = {name: value for name, value in found.revision.items() if name not in ("before", "after")}
-    if hidden:
-        revision = {name: value for name, value in revision.items() if name not in ("diff", "summary")}
+    revision = telling.document(found.revision, secrets=asking.given.show_secrets)
     document: Object = {"answer": sentence(replace(found, because=()), asking.client.now(), hidden=hidden)}
     document |= {"user": telling.user(revision), "revision": revision}
     if found.field and not hidden:

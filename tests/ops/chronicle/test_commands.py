@@ -87,6 +87,25 @@ def test_log_as_json_and_yaml(chronicle: Chronicle, shop: tuple[str, int]) -> No
     assert yaml.safe_load(chronicle("log", "deployment/web", "-n", shop[0], "-o", "yaml").out) == found
 
 
+def test_what_kubectl_apply_keeps_of_a_secret_is_concealed(
+    chronicle: Chronicle, shop: tuple[str, int], running: Any
+) -> None:
+    name, revision = shop
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": '{"data":{"a":"aHVzaA=="}}'}
+    path = f"/api/v1/namespaces/{name}/secrets"
+    running.ask("PATCH", f"{path}/key", {"metadata": {"annotations": applied}})
+    for command in (
+        ("log", "secret/key"), ("log", "secret/key", "-o", "json"), ("blame", "secret/key"),
+        ("blame", "secret/key", "-o", "json"), ("diff", "--from", str(revision)), ("who", "changed", "secret/key"),
+        ("diff", "--from", str(revision), "-o", "json"), ("restore", "--to", str(revision), "--dry-run"),
+        ("between", str(revision), "now", "-v"), ("between", str(revision), "now", "-v", "-o", "json"),
+        ("restore", "secret/key", "--to", str(revision), "--dry-run", "-o", "json"),
+    ):  # fmt: skip
+        said = chronicle(*command, "-n", name)
+        assert said.code < 2, said.err
+        assert "aHVzaA" not in said.out, command
+
+
 # -- blame ------------------------------------------------------------------------------------------------------------
 
 
@@ -191,7 +210,8 @@ def test_between(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     assert f"patch deployments.apps/web -n {name}  by admin  spec.replicas: 3 → 5" in verbose
     assert "aHVzaA" not in verbose
     found = chronicle("between", *span, "-o", "json").json()
-    assert found["groups"] == [{"user": "admin", "changes": 5, "created": 1, "changed": 3, "deleted": 1}]
+    assert found["groups"] == [{"user": "admin", "changes": 5, "created": 1, "changed": 3, "deleted": 1,
+                                "marked-for-deletion": 0}]  # fmt: skip
     assert chronicle("between", "now", "now", "-n", name).out == "Nothing changed.\n"
     assert "5  1 created" in chronicle("between", str(revision), "now", "--user", "adm*", "-n", name).out
 

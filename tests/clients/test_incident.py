@@ -1,0 +1,182 @@
+"""An incident at night, each question answered by one command: docs/forensics.md tells it for readers.
+
+Jane scales a Deployment to nothing, a CI service account sets an image that does not exist, and Bob deletes the
+namespace, which he took for another. Then it is found out who did what, and all is brought back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from harness import BINARIES, ROOT, Server, prepare, unique
+from programs import Kubectl
+
+COMMANDS = Path(sys.executable).parent
+STORY = ROOT / "docs" / "forensics.md"
+SHOP = (Path(__file__).parent / "incident.yaml").read_text()
+
+
+@dataclass
+class Incident:
+    """``yesterday``: the moment before it; ``export``: what was exported of it then."""
+
+    now: Kubectl
+    config: Path
+    yesterday: str
+    export: Path
+    namespace: str
+
+    def ask(self, *arguments: str, code: int = 0, stdin: str | None = None) -> str:
+        """What `kubectl chronicle …` prints."""
+        path = f"{COMMANDS}:{BINARIES}:{os.environ['PATH']}"
+        environment = os.environ | {"KUBECONFIG": str(self.config), "PATH": path}
+        done = subprocess.run(
+            ["kubectl", "chronicle", *arguments], capture_output=True, text=True, env=environment, input=stdin,
+            timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, f"{arguments}: {done.returncode}: {done.stdout}{done.stderr}"
+        return done.stdout if code < 2 else done.stderr
+
+
+@pytest.fixture(scope="module")
+def incident(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Incident]:
+    prepare("kubectl")
+    home, api = tmp_path_factory.mktemp("incident"), server.api()
+    name, ci = unique("shop"), unique("ci")
+    now = Kubectl(str(BINARIES / "kubectl"), server, home)
+    config = home / "config"
+    config.write_text(server.kubeconfig.read_text())
+    for each in (name, ci):
+        api.namespace(each)
+    now("create", "serviceaccount", "deployer", "-n", ci)
+    now("create", "rolebinding", "jane", "-n", name, "--clusterrole=edit", "--user=jane")
+    now("create", "rolebinding", "ci", "-n", name, "--clusterrole=edit", f"--serviceaccount={ci}:deployer")
+    now("create", "clusterrolebinding", name, "--clusterrole=cluster-admin", "--user=bob")
+    now("apply", "-n", name, "-f", "-", stdin=SHOP)
+    incident = Incident(now, config, datetime.now(UTC).isoformat(), home / "yesterday.yaml", name)
+    incident.export.write_text(incident.ask("export", "-n", name, "--at", incident.yesterday))
+
+    def as_user(user: str, *arguments: str) -> None:
+        credentials = home / f"{user}.config"
+        command = [*server.command(), "kubeconfig", *server.where(), "--user", user]
+        made = subprocess.run(command, capture_output=True, text=True, check=True)
+        credentials.write_text(made.stdout)
+        now("--kubeconfig", str(credentials), *arguments)
+
+    as_user("jane", "scale", "-n", name, "deployment/web", "--replicas=0")
+    token = now("create", "token", "deployer", "-n", ci).strip()
+    bot = home / "bot.config"
+    bot.write_text(config.read_text())
+    now("--kubeconfig", str(bot), "config", "set-credentials", "bot", "--token", token)
+    now("--kubeconfig", str(bot), "config", "set-context", "--current", "--user", "bot")
+    now("--kubeconfig", str(bot), "set", "image", "-n", name, "deployment/web", "web=example.invalid/shop:2")
+    as_user("bob", "delete", "namespace", name)
+    yield incident
+    for each in (name, ci):
+        api.request("DELETE", f"/api/v1/namespaces/{each}")
+    now("delete", "clusterrolebinding", name)
+    api.close()
+
+
+def test_the_incident(incident: Incident) -> None:
+    """In the order of the story; one test, as the end changes what the beginning asks about."""
+    ask, name, yesterday, before = incident.ask, incident.namespace, incident.yesterday, ("-n", incident.namespace)
+    # What happened?
+    assert re.search(r"^bob +\d+ ", ask("between", yesterday, "now", *before), re.MULTILINE)
+    # Who deleted it, and what was in it?
+    deleted = ask("who", "deleted", "namespace", name)
+    assert deleted.startswith(f"bob deleted namespace/{name} at ")
+    assert re.search(rf"request +delete /api/v1/namespaces/{name}$", deleted, re.MULTILINE)
+    because = ask("who", "deleted", "configmap/settings", *before)
+    assert f"because bob deleted namespace/{name} at " in because
+    # Who scaled it, who set the image?
+    assert ask("who", "set", "deployment/web", "spec.replicas", *before).startswith(
+        f"jane set spec.replicas of deployment.apps/web in namespace {name} from 3 to 0 at "
+    )
+    image = ask("who", "set", "deployment/web", "spec.template.spec.containers[name=web].image", *before, "-o", "json")
+    [answer] = json.loads(image)["answers"]
+    assert re.fullmatch(r"system:serviceaccount:ci-\d+:deployer", answer["user"])
+    assert (answer["old"], answer["new"]) == (["example.invalid/shop:1"], ["example.invalid/shop:2"])
+    assert ask("who", "deleted", "deployment/nothing", *before, code=1) == (
+        f"Nobody deleted deployment.apps/nothing in namespace {name}.\n"
+    )
+    # The whole story of the Deployment, newest first.
+    log = ask("log", "deployment/web", *before)
+    assert [line.split(": ", 1)[1] for line in log.splitlines() if " → " in line] == [
+        "example.invalid/shop:1 → example.invalid/shop:2", "3 → 0",
+    ]  # fmt: skip
+    assert "    deleted\n" in log
+    assert "    created\n" in log
+    # As it was just before it was gone, and yesterday.
+    gone = next(line for line in log.splitlines() if line.startswith("revision ")).split()[1]
+    blame = ask("blame", "deployment/web", *before, "--at", str(int(gone) - 1))
+    assert re.search(r"  jane +  replicas: 0$", blame, re.MULTILINE)
+    assert re.search(r"deployer +image: example.invalid/shop:2$", blame, re.MULTILINE)
+    assert ask("at", yesterday, "get", "deployment", "web", *before, "-o", "jsonpath={.spec.replicas}") == "3"
+    assert "-  replicas: 3\n+  replicas: 0\n" in ask(
+        "diff", "deployment/web", *before, "--from", yesterday, "--to", str(int(gone) - 1), code=1
+    )
+    # Back again.
+    restore = ("restore", *before, "--to", yesterday)
+    plan = ask(*restore, "--dry-run")
+    assert f"+ recreate  namespace/{name}" in plan
+    assert "nothing was done: --yes does it without asking" in ask(*restore, code=2, stdin="")
+    assert f"namespace/{name} created" in ask(*restore, "--yes")
+    differences = incident.now.call("diff", "-f", str(incident.export))
+    assert (differences.returncode, differences.stdout) == (0, ""), differences.stdout + differences.stderr
+    assert ask(*restore, "--yes").endswith("all that was there is as it was then.\n")
+    assert ask("diff", *before, "--from", yesterday, "--no-status") == ""
+
+
+def test_what_one_may_not_see_one_does_not_see(incident: Incident) -> None:
+    """Whoever asks has no more rights than with kubectl."""
+    who = incident.ask("who", "set", "secret/key", "data.password", "-n", incident.namespace, "--as", "jane", code=2)
+    assert who.startswith("kubechronicle: you lack a right: revisions.history.kubechronicle.dev is forbidden: User")
+
+
+def test_the_story_for_readers_asks_what_is_asked_here() -> None:
+    """Every command of the page is one that there is, with flags that there are."""
+    from kubechronicle.ops.chronicle import commands
+
+    told = re.findall(r"^\$ kubectl chronicle (\S+) ?(.*)$", STORY.read_text(), re.MULTILINE)
+    assert {name for name, _ in told} >= {"between", "who", "log", "blame", "diff", "at", "restore", "export"}
+    for name, rest in told:
+        arguments = re.sub(r" *[|>].*", "", rest).replace("'", "").split()
+        parser = commands.make_parser(name)
+        words = getattr(commands.module_of(name), "words", None)
+        words(parser, arguments) if words is not None else parser.parse_intermixed_args(arguments)
+
+
+def test_what_is_still_being_deleted_is_waited_for(incident: Incident) -> None:
+    """A finalizer keeps the namespace; without time it is told which, and once it is gone all is made again."""
+    now, name = incident.now, unique("stuck")
+    now("create", "namespace", name)
+    now("create", "configmap", "kept", "-n", name, "--from-literal=a=b")
+    now("patch", "configmap/kept", "-n", name, "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/mine"]}}')
+    moment = datetime.now(UTC).isoformat()
+    now("delete", "namespace", name, "--wait=false")
+    now("wait", "--for=condition=NamespaceFinalizersRemaining", f"namespace/{name}", "--timeout=30s")
+    restore = ("restore", "-n", name, "--to", moment, "--yes")
+    hindered = incident.ask(*restore, "--timeout", "0.3", code=2)
+    assert re.search(rf"{name} is still being deleted after 0.3 s: .*finalizers remaining: example.com/mine", hindered)
+    with subprocess.Popen(
+        [sys.executable, "-m", "kubechronicle.ops.cli", *restore], stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"KUBECONFIG": str(incident.config)},
+    ) as waiting:  # fmt: skip
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline().startswith(f"To bring namespace {name} back to ")
+        now("patch", "configmap/kept", "-n", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        assert "configmap/kept created\n" in waiting.communicate(timeout=60)[0]
+        assert waiting.returncode == 0
+    assert now("get", "configmap/kept", "-n", name, "-o", "jsonpath={.metadata.finalizers[0]}") == "example.com/mine"
+    now("patch", "configmap/kept", "-n", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    now("delete", "namespace", name, "--wait=false")
