@@ -21,7 +21,7 @@ from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
 from kubechronicle.ops import logging as klog
 from kubechronicle.ops import settings, settings_types
-from kubechronicle.ops.chronicle.questions import QUESTIONS
+from kubechronicle.ops.chronicle.questions import QUESTIONS, program
 from kubechronicle.ops.errors import OperatorError, WorkerFailed
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
 
 def make_parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="kubechronicle", allow_abbrev=False,
+        prog=program(), allow_abbrev=False,
         description="A Kubernetes API server on an append-only Postgres revision log.",
     )  # fmt: skip
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

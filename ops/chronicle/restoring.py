@@ -44,7 +44,7 @@ class Restorer:
             return Result(step, self._does[step.action](self, step))
         except ApiError as error:
             return Result(step, f"failed: {error.message}", failed=True)
-        except _Stuck as error:
+        except (_Stuck, OperatorError) as error:
             return Result(step, f"failed: {error}", failed=True)
 
     def _kind(self, key: Key) -> Kind:

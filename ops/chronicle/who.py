@@ -70,7 +70,8 @@ def run(given: argparse.Namespace) -> int:
         words, field = words[:-1], session.field_path(words[-1])
     kinds = asking.kinds()
     subject = session.subject(asking, words, kinds)
-    who = _Who(asking, kinds, changes.bounds(asking.client, given.since, given.until))
+    bounds = changes.bounds(asking.client, given.since, given.until)
+    who = _Who(asking, kinds, bounds, most=0 if given.all else 1)
     found = []
     for each in who.answers(subject, given.action, field):
         found.append(each)
@@ -87,18 +88,18 @@ def run(given: argparse.Namespace) -> int:
 
 
 class _Who:
-    def __init__(self, asking: Session, kinds: Kinds, bounds: dict[str, str]) -> None:
-        self._asking, self._kinds, self._bounds = asking, kinds, bounds
+    def __init__(self, asking: Session, kinds: Kinds, bounds: dict[str, str], *, most: int) -> None:
+        self._asking, self._kinds, self._bounds, self._most = asking, kinds, bounds, most
 
     def answers(self, subject: Subject, action: str, field: str) -> Iterator[Found]:
         """Newest first."""
         if action == "deleted":
             yield from self._deleted(subject)
         elif action == "created":
-            for revision in self._changes(subject, {"operation": "Create"}):
+            for revision in self._changes(subject, {"operation": "Create"}, limit=self._most):
                 yield Found(subject, revision, "created")
         elif action == "changed":
-            for revision in self._changes(subject, {}, content="full"):
+            for revision in self._changes(subject, {}, content="diff", limit=self._most):
                 yield Found(subject, revision, {"Create": "created", "Delete": "deleted"}.get(
                     revision["operation"], "changed"
                 ))  # fmt: skip
@@ -134,7 +135,7 @@ class _Who:
             asked_for = self._asked_for(subject, newest["object"].get("uid", ""))
             if asked_for is not None:
                 yield Found(subject, asked_for, "deleted", gone=False, because=self._causes(subject, asked_for, DEPTH))
-        for revision in self._changes(subject, {"operation": "Delete"}):
+        for revision in self._changes(subject, {"operation": "Delete"}, limit=self._most):
             yield self._deletion(subject, revision, DEPTH)
 
     def _deletion(self, subject: Subject, revision: Object, depth: int) -> Found:
