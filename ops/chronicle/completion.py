@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Final
 
-from kubechronicle.ops.chronicle import commands, kubeconfig
+from kubechronicle.ops.chronicle import changes, commands, kubeconfig
 from kubechronicle.ops.chronicle.client import Client
 from kubechronicle.ops.chronicle.kinds import Kinds
 from kubechronicle.ops.chronicle.questions import QUESTIONS
-from kubechronicle.ops.chronicle.session import CONNECT
+from kubechronicle.ops.chronicle.session import CONNECT, Subject
 from kubechronicle.ops.errors import OperatorError
 
 EXAMPLES: Final = """\
@@ -191,10 +191,11 @@ def _objects(given: Sequence[str], begun: str, before: Sequence[str]) -> Iterato
     client = _client(before)
     kinds = Kinds.of(client)
     type_, slash, _ = begun.partition("/")
+    names = _deleted if before[:2] == ["who", "deleted"] else _names
     if given:
-        yield from _names(client, kinds, given[0], client.namespace)
+        yield from names(client, kinds, given[0], client.namespace)
     elif slash:
-        yield from (f"{type_}/{name}" for name in _names(client, kinds, type_, client.namespace))
+        yield from (f"{type_}/{name}" for name in names(client, kinds, type_, client.namespace))
     else:
         seen: set[str] = set()
         for kind in kinds.stored():
@@ -207,3 +208,12 @@ def _names(client: Client, kinds: Kinds, type_: str, namespace: str) -> Iterator
     kind = kinds.named(type_)
     page = client.get(kind.path(namespace if kind.namespaced else ""), {"limit": str(MOST)})
     return (item["metadata"]["name"] for item in page.get("items") or ())
+
+
+def _deleted(client: Client, kinds: Kinds, type_: str, namespace: str) -> Iterator[str]:
+    """What is gone, the latest first, and what is there."""
+    kind = kinds.named(type_)
+    scopes = changes.scopes_of(Subject(kind, namespace if kind.namespaced else ""))
+    asked = changes.Asked(scopes, {"operation": "Delete"}, content="", limit=MOST)
+    gone = [revision["object"]["name"] for revision in changes.changes(client, asked)]
+    return iter(dict.fromkeys([*gone, *_names(client, kinds, type_, namespace)]))

@@ -140,7 +140,10 @@ class _Work:
             return False
         kind = self.kinds.of_resource("", "namespaces")
         assert kind is not None
-        wait_until_gone(self.asking.client, kind.path("", self.asking.namespace), self.asking.given.timeout)
+        timeout = self.asking.given.timeout
+        name = self.asking.namespace
+        self.asking.screen.note(f"namespace {name} is still being deleted; waiting {timeout:g} s at most")
+        wait_until_gone(self.asking.client, kind.path("", name), timeout)
         return True
 
 

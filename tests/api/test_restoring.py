@@ -6,8 +6,11 @@ import copy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kubechronicle.api.differences import differences
+from kubechronicle.api.differences import differences, same
+from kubechronicle.api.patch import json_patch
 from kubechronicle.api.restoring import exported, lost, makeable, order, patch_of, steps, target
 
 SERVERS = {
@@ -189,3 +192,37 @@ def test_custom_resources_come_after_their_definitions_and_before_workloads() ->
     definition = order(("apiextensions.k8s.io", "CustomResourceDefinition", "", "a"))
     custom, workload = order(("example.com", "Thing", "shop", "a")), order(("", "Pod", "shop", "a"))
     assert definition < custom < workload
+
+
+VALUES = st.recursive(
+    st.booleans() | st.integers(0, 3) | st.sampled_from("ab"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "name"]), inner, max_size=3),
+    max_leaves=8,
+)
+MARKS = st.dictionaries(st.sampled_from(["a", "b/c", "deployment.kubernetes.io/revision"]), st.sampled_from("12"))
+FINALIZERS = st.lists(st.sampled_from(["x/y", "kubernetes.io/pvc-protection", "orphan"]), unique=True)
+STATES = st.builds(
+    lambda kind, more, **metadata: made(*kind, metadata={key: each for key, each in metadata.items() if each}, **more),
+    st.sampled_from([("Deployment", "a", "apps/v1"), ("Service", "a"), ("Job", "a", "batch/v1"), ("Secret", "a")]),
+    st.dictionaries(st.sampled_from(["spec", "data", "status"]), st.dictionaries(
+        st.sampled_from(["clusterIP", "selector", "replicas", "template"]), VALUES, max_size=3,
+    ), max_size=3),
+    labels=MARKS, annotations=MARKS, finalizers=FINALIZERS,
+)  # fmt: skip
+
+
+@given(STATES, STATES)
+def test_what_is_done_brings_back_what_was(live: Any, then: Any) -> None:
+    """By the patch that is sent; then there is nothing left to do, and what was is not touched."""
+    then = {**then, "apiVersion": live["apiVersion"], "kind": live["kind"]}
+    before = copy.deepcopy((live, then))
+    found = steps(keyed(then), keyed(live), prune=False)
+    wanted = target(live, then)
+    assert (live, then) == before
+    for step in found:
+        now = json_patch.apply(copy.deepcopy(live), patch_of(step))
+        assert same(now, wanted)
+        assert steps(keyed(then), keyed(now), prune=False) == []
+    if not found:
+        assert not differences(live, wanted)
+    assert same(makeable(makeable(wanted)), makeable(wanted))

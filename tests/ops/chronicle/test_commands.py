@@ -184,6 +184,15 @@ def test_who(chronicle: Chronicle, shop: tuple[str, int], question: tuple[str, .
     assert "aHVzaA" not in said.out
 
 
+def test_flags_may_stand_anywhere(chronicle: Chronicle, shop: tuple[str, int]) -> None:
+    for arguments in (
+        ("deleted", "-n", shop[0], "cm/settings"), ("-n", shop[0], "deleted", "cm", "settings"),
+        ("deleted", "cm", f"--namespace={shop[0]}", "settings", "--since", "-1h"),
+        ("deleted", "cm/settings", f"-n{shop[0]}"),
+    ):  # fmt: skip
+        assert chronicle("who", *arguments).out.startswith("admin deleted configmap/settings"), arguments
+
+
 def test_who_did_it_at_all(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     name, revision = shop
     said = chronicle("who", "set", "deployment/web", "spec.replicas", "--all", "-n", name)
@@ -399,7 +408,8 @@ def test_whoever_lacks_a_right_is_told_which(chronicle: Chronicle, shop: tuple[s
         (["log", "-n", "SHOP", "deployment/"], {"deployment/web"}),
         (["blame", "-n", "SHOP", "deploy", "w"], {"web"}),
         (["who", "de"], {"deleted"}),
-        (["who", "deleted", "-n", "SHOP", "secret/"], {"secret/key"}),
+        (["who", "created", "-n", "SHOP", "secret/"], {"secret/key"}),
+        (["who", "deleted", "-n", "SHOP", "cm/"], {"cm/settings", "cm/new"}),
         (["log", "-n", "SHO"], {"SHOP"}),
         (["log", "--out"], {"--output"}),
         (["log", "-o", ""], {"text", "json", "yaml"}),
