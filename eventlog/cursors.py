@@ -2,7 +2,7 @@
 
 No queue and no task: a cursor is a revision and a scope. It takes what follows from the shared recent events, from the
 log where those have scrolled out, and sleeps when there is nothing (waking.py). A slow client costs nothing but the
-distance it has to read.
+distance it has to read. One whose reader can take events at any time sleeps on while they are delivered (delivery.py).
 
     memory holds 40..90, applied 95       cursor at 12: log 13..40 in chunks; then memory 41..90; then revision = 95
 
@@ -12,7 +12,8 @@ Invariant: every event in scope with revision <= ``revision`` has been delivered
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import trio
 
@@ -29,6 +30,10 @@ CURSOR_BATCH = 500
 
 HISTORY_CHUNK = 500
 """Records read from the log at once: usually a few megabytes, and a query of milliseconds."""
+
+
+Take: TypeAlias = "Callable[[list[Event]], bool]"
+"""Takes events that follow those handed out before. Whole or not at all; False: not now."""
 
 
 class ReadHistory(Protocol):
@@ -58,7 +63,8 @@ class WatchCursor:
     """Made by ``Views.watch``. One task uses it at a time; there is nothing to close."""
 
     __slots__ = (
-        "_asleep", "_ended", "_field", "_name", "_namespace", "_revision", "_scoped", "_view", "_views", "interest",
+        "_asleep", "_ended", "_field", "_name", "_namespace", "_revision", "_scoped", "_take", "_view",
+        "_views", "interest",
     )  # fmt: skip
 
     def __init__(
@@ -74,11 +80,15 @@ class WatchCursor:
         self._scoped = bool(namespace or name or field)
         self._asleep = False
         self._ended = False
+        self._take: Take | None = None
 
     @property
     def revision(self) -> int:
         """Everything in scope up to and including this revision has been delivered (for bookmarks)."""
-        return max(self._revision, self._view.applied) if self._asleep else self._revision
+        if not self._asleep:
+            return self._revision
+        quiet_until = self._view.waiting.quiet_until(self)
+        return max(self._revision, self._view.applied if quiet_until is None else quiet_until)
 
     async def next_batch(self, deadline: float | None = None) -> list[Event]:
         """The next events of this scope, at least one, at most CURSOR_BATCH; [] when ``deadline`` (trio's clock) comes
@@ -106,6 +116,11 @@ class WatchCursor:
                     await self._sleep()
                 if waited.cancelled_caught:
                     return []
+
+    def deliver_to(self, take: Take) -> None:
+        """While ``next_batch`` waits, events may be given to ``take`` instead: they count as handed out if it takes
+        them. It is called by another task, must not wait, and what it raises is as if it had not taken them."""
+        self._take = take
 
     def end(self) -> None:
         """From now on ``next_batch`` answers [] where it would wait, and does so at once if it waits now."""
@@ -152,16 +167,34 @@ class WatchCursor:
 
     async def _sleep(self) -> None:
         self._asleep = True
-        await self._view.waiting.park(self)
+        if self._take is None:
+            await self._view.waiting.park(self)
+        else:
+            await self._view.waiting.park_served(self)
 
-    # Called by Waiting
+    # Called by Waiting and Pump
 
     def wake(self, revision: int) -> None:
         self._revision = max(self._revision, revision)
         self._asleep = False
 
-    def interrupt(self) -> None:
-        self.wake(self._view.applied)
+    def interrupt(self, quiet_until: int | None) -> None:
+        self.wake(self._view.applied if quiet_until is None else quiet_until)
+
+    def deliver(self, revision: int) -> bool:
+        before = self._revision = max(self._revision, revision)
+        if before < self._view.held_since or self._take is None:
+            return False
+        events = self._collect()
+        if not events:
+            return True
+        try:
+            if self._take(events):
+                return True
+        except Exception:  # the cursor's own task meets it again, and answers for it
+            pass
+        self._revision = before
+        return False
 
 
 async def read_events(

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kubechronicle.eventlog.cursors import ReadHistory, WatchCursor
+from kubechronicle.eventlog.delivery import Pump
 from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, Event, entry_of, seal
 from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.records import Head, Operation, Record
@@ -49,10 +50,10 @@ class View:
 
     __slots__ = ("_describe", "_progress", "_shelves", "_snapshots", "resource", "waiting", "window")
 
-    def __init__(self, resource: str, *, describe: Describe, progress: Progress) -> None:
+    def __init__(self, resource: str, *, describe: Describe, progress: Progress, pump: Pump) -> None:
         self.resource = resource
         self.window = Window()
-        self.waiting = Waiting()
+        self.waiting = Waiting(pump)
         self._describe = describe
         self._progress = progress
         self._shelves = Shelves()
@@ -150,11 +151,13 @@ class View:
 class Views:
     """All views; ``views["pods"]`` is made when first asked for, empty if there are no such objects.
 
-    ``read_history`` is the log's ``read_resource``, for cursors whose history has scrolled out; the tail sets it.
+    ``read_history`` is the log's ``read_resource``, for cursors whose history has scrolled out; the tail sets it, and
+    runs the ``pump``.
     """
 
     def __init__(self, describe: Describe) -> None:
         self.read_history: ReadHistory | None = None
+        self.pump = Pump()
         self._describe = describe
         self._progress = Progress()
         self._views: dict[str, View] = {}
@@ -164,7 +167,7 @@ class Views:
     def __getitem__(self, resource: str) -> View:
         view = self._views.get(resource)
         if view is None:
-            view = View(resource, describe=self._describe, progress=self._progress)
+            view = View(resource, describe=self._describe, progress=self._progress, pump=self.pump)
             view.window.reset(self._loaded)
             self._views[resource] = view
         return view

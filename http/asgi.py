@@ -11,19 +11,25 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kubechronicle.http.exchange import NO_BODY, Host, HttpExchange, split_target
-from kubechronicle.http.messages import Headers, Request
+from kubechronicle.http.messages import Headers, Push, Request
 
 AppSend = Callable[[Any], Awaitable[None]]
 AppPut = Callable[[Any], Awaitable[None]]
 
 
 class AsgiExchange(HttpExchange):
-    """`credit` is told how many body bytes were taken: HTTP/2's windows bound what is buffered here."""
+    """`credit` is told how many body bytes were taken: HTTP/2's windows bound what is buffered here.
+    `push` goes past Hypercorn's stream, which has no say in what a part of a body looks like."""
 
-    def __init__(self, host: Host, credit: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(self, host: Host, credit: Callable[[int], Awaitable[None]], push: Push) -> None:
         super().__init__(host)
         self._credit = credit
+        self._push = push
         self._send: AppSend
+
+    @property
+    def push(self) -> Push | None:
+        return None if self.request.method == "HEAD" else self._push
 
     async def spawn_app(self, app: object, config: object, scope: Any, send: AppSend) -> AppPut:
         """Called by HTTPStream in place of its task group's."""

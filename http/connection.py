@@ -6,7 +6,8 @@ Lives here: the life of a connection and the order of its writes. Not here: acce
     handshake → [h2 | http/1.1] reading until: the client's end, our Closed, a deadline, an error → farewell → closed
 
 Invariant: nothing that happens on a connection leaves `run`, except cancellation from outside. A task that sends is
-never interrupted half-way: sends are shielded, and bounded by the reaper, which aborts the socket under them.
+never interrupted half-way: sends are shielded, and bounded by the reaper, which aborts the socket under them. What a
+push leaves unsent (``_unsent``) is the first thing that whoever sends next sends.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Connection:
         self._nursery: trio.Nursery
         self._exchanges: set[Exchange] = set()
         self._send_lock = trio.Lock()
+        self._unsent: memoryview | None = None
         self._reading = trio.CancelScope()
         self._closing = False  # we said Closed: the farewell may wait for the client to have read our last bytes
         self._lost = False
@@ -200,7 +202,7 @@ class Connection:
             return
         rest = memoryview(data)
         try:
-            if not self._send_lock.locked():
+            if self._unsent is None and not self._send_lock.locked():
                 rest = rest[self._stream.send_nowait(data) :]
                 if not rest:
                     return
@@ -214,8 +216,29 @@ class Connection:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.lost()
 
+    @property
+    def ready(self) -> bool:
+        return self._unsent is None and not self._lost and not self._send_lock.locked()
+
+    def push(self, data: bytes) -> None:
+        try:
+            sent = self._stream.send_nowait(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.lost()
+            return
+        if sent < len(data):
+            self._unsent = memoryview(data)[sent:]
+            self._nursery.start_soon(self._finish_push)
+
+    async def _finish_push(self) -> None:
+        if self._unsent is not None:  # nobody who sends was faster
+            await self._send_bytes(b"")
+
     async def _send_rest(self, rest: memoryview) -> None:
         try:
+            if self._unsent is not None:
+                unsent, self._unsent = self._unsent, None
+                await self._stream.send_all(unsent)
             await self._stream.send_all(rest)
         finally:
             self._send_lock.release()

@@ -35,6 +35,14 @@ class ConnectionHost(Host, Protocol):
     async def send(self, event: Event) -> None:
         """RawData: to the client, in order. Closed: end the connection. Updated: whether a request is under way."""
 
+    @property
+    def ready(self) -> bool:
+        """Nothing is being sent, and nothing is left over from a push."""
+
+    def push(self, data: bytes) -> None:
+        """To the client, at once, from any task; only while ``ready``. What the client's socket does not take now goes
+        out before anything else."""
+
     async def receive(self) -> bytes:
         """The next bytes, for a protocol whose `handle` has not returned; b"" when the client is gone."""
 

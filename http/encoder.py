@@ -68,6 +68,11 @@ class Encoder:
         self._headers_told = False
         self._cache_key = (rt.api_version, form.media_type, form.kind, form.version, self._include)
 
+    @property
+    def stateful(self) -> bool:
+        """Whether an event's bytes depend on the events before it."""
+        return self._table
+
     # -- one object ---------------------------------------------------------------------------------------------------
 
     def one(self, entry: Entry) -> bytes:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import trio
 
-from kubechronicle.http.messages import Application, ClientDisconnected, Request, Response
+from kubechronicle.http.messages import Application, ClientDisconnected, Push, Request, Response
 from kubechronicle.http.serve_config import Limits
 
 YIELD_EVERY = 16
@@ -176,6 +176,10 @@ class HttpExchange:
         await self._discard_buffered()
         while not self._gone:
             await self._wait_news()
+
+    @property
+    def push(self) -> Push | None:
+        return None
 
     async def _discard_buffered(self) -> None:
         self._discarding = True

@@ -25,7 +25,7 @@ from hypercorn.trio.worker_context import WorkerContext
 
 from kubechronicle.http.connection_host import ConnectionHost
 from kubechronicle.http.exchange import NO_BODY, HttpExchange, split_target
-from kubechronicle.http.messages import Headers, Request
+from kubechronicle.http.messages import Headers, Push, Request
 from kubechronicle.http.websocket_protocol import WebSocketProtocol
 
 PIPELINED = 64
@@ -73,6 +73,16 @@ class Http1Exchange(HttpExchange):
         while self.inline and not self._gone:
             await self._protocol.read_ahead()
         await super().wait_disconnect()
+
+    @property
+    def push(self) -> Push | None:
+        return None if self.request.method == "HEAD" else self._push
+
+    def _push(self, chunk: bytes) -> bool:
+        if not self._wire.ready:
+            return False
+        self._wire.push(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked else chunk)
+        return True
 
     def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[bytes]:
         lines = [status_line(status)]

@@ -11,6 +11,7 @@ order in which h2 made them (HPACK depends on it).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import h2.config
@@ -194,7 +195,7 @@ class Http2Protocol(H2Protocol):
         async def consumed(size: int) -> None:
             await self._credit(stream_id, size)
 
-        exchange = AsgiExchange(self._host, consumed)
+        exchange = AsgiExchange(self._host, consumed, partial(self._push, stream_id))
         stream = HTTPStream(
             self.app, self.config, self.context, cast(Any, exchange), True, self.client, self.server,
             self.stream_send, stream_id,
@@ -300,6 +301,21 @@ class Http2Protocol(H2Protocol):
                 return
         if not state.held or gathered > WRITE // 2:
             await self._flush()
+
+    def _push(self, stream_id: int, data: bytes) -> bool:
+        """A part of an answer at once, in whole frames; False if the client or the connection has no room for it."""
+        connection, host = self.connection, self._host
+        if self.closed or stream_id not in self.streams or not host.ready:
+            return False
+        try:
+            if connection.local_flow_control_window(stream_id) < len(data):
+                return False
+            for start in range(0, len(data), size := connection.max_outbound_frame_size):
+                connection.send_data(stream_id, data[start : start + size])
+        except h2.exceptions.ProtocolError:
+            return False  # the stream is over; its task learns it from its own next step
+        host.push(connection.data_to_send())
+        return True
 
     async def _wait_window(self, stream_id: int, state: _Stream) -> bool:
         """Whether the client made room in time; otherwise the stream is over."""

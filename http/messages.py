@@ -29,6 +29,9 @@ import trio
 HeaderList: TypeAlias = Iterable[tuple[str, str]]
 Body: TypeAlias = "bytes | AsyncIterator[bytes]"
 _T = TypeVar("_T")
+Push: TypeAlias = Callable[[bytes], bool]
+"""Sends a part of an iterated body, from any task, without waiting. Whole or not at all; False: not now. Only while the
+iteration waits for its next part, and for parts small enough to be sent at once (64 KiB)."""
 
 
 def utf8(value: str) -> str:
@@ -188,6 +191,10 @@ class Exchange(Protocol):
     async def wait_disconnect(self) -> None:
         """Returns when the client is gone. Discards what is left of the body."""
 
+    @property
+    def push(self) -> Push | None:
+        """The way for parts of an iterated body that shall not wake the task that iterates it; None: there is none."""
+
 
 class BufferedExchange:
     """An exchange whose body is at hand already: for tests, and for requests the server makes to itself."""
@@ -204,6 +211,10 @@ class BufferedExchange:
 
     async def wait_disconnect(self) -> None:
         await self.gone.wait()
+
+    @property
+    def push(self) -> Push | None:
+        return None
 
 
 class Request:

@@ -119,12 +119,13 @@ class TLSStream(trio.abc.Stream):
     blocked_since: `trio.current_time()` when a send began to wait for the client to read, None while none does.
     """
 
-    __slots__ = ("_broken", "_sending", "_socket", "blocked_since", "closed")
+    __slots__ = ("_broken", "_half_sent", "_sending", "_socket", "blocked_since", "closed")
 
     def __init__(self, wrapped: ssl.SSLSocket) -> None:
         self._socket = wrapped
         self._sending = False
         self._broken = False
+        self._half_sent = False  # OpenSSL holds a part of a record
         self.closed = False
         self.blocked_since: float | None = None
 
@@ -184,7 +185,7 @@ class TLSStream(trio.abc.Stream):
 
     def send_nowait(self, data: bytes | memoryview) -> int:
         """Sends what the kernel takes at once and returns how many bytes that was; fewer than all: use `send_all`
-        with the rest before anything else is sent, from the same task, without a checkpoint in between."""
+        with the rest before anything else is sent."""
         if self.closed:
             raise trio.ClosedResourceError
         if self._sending:
@@ -194,11 +195,15 @@ class TLSStream(trio.abc.Stream):
         sent, size = 0, len(data)
         try:
             if size <= WRITE:
-                return self._socket.send(data)
+                sent = self._socket.send(data)
+                self._half_sent = False
+                return sent
             view = memoryview(data)
             while sent < size:
                 sent += self._socket.send(view[sent : sent + WRITE])
+                self._half_sent = False
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            self._half_sent = True
             return sent
         except (OSError, ValueError) as error:
             self._broken = True
@@ -263,7 +268,7 @@ class TLSStream(trio.abc.Stream):
     def _close_notify(self) -> None:
         # Non-blocking: sends our alert, then asks for the client's and is told to wait for it, which we do not.
         # After a send that ended half-way the alert would be taken for part of that record, so none is sent.
-        if not self._broken and not self._sending:
+        if not (self._broken or self._sending or self._half_sent):
             with contextlib.suppress(OSError, ValueError):
                 self._socket.unwrap()
 

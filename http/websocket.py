@@ -24,7 +24,15 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from kubechronicle.http.asgi import AppPut, AppSend
 from kubechronicle.http.exchange import Host, close_iterator, encode_headers, split_target
-from kubechronicle.http.messages import ClientDisconnected, HeaderList, Headers, Request, Response, WebSocketClosed
+from kubechronicle.http.messages import (
+    ClientDisconnected,
+    HeaderList,
+    Headers,
+    Push,
+    Request,
+    Response,
+    WebSocketClosed,
+)
 
 EARLY_BYTES = 64 * 1024
 """Of frames sent before the handshake is answered: kept for a client in a hurry, more is refused."""
@@ -209,6 +217,10 @@ class WebSocketExchange:
             self._messages.clear()
             self._notify()
             await self._news.wait()
+
+    @property
+    def push(self) -> Push | None:
+        return None
 
     # --- the task ---
 

@@ -18,13 +18,14 @@ from kubechronicle.actors.reads import ObjectReads, Selection, Watching, too_old
 from kubechronicle.api import status
 from kubechronicle.api.options import ListOptions, parse_resource_version
 from kubechronicle.api.registry import ResourceType
-from kubechronicle.eventlog.cursors import Cursor
+from kubechronicle.eventlog.cursors import Cursor, WatchCursor
+from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.eventlog.replay import ReplayOver
 from kubechronicle.http.answers import CACHE_CONTROL, watch_form
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoder import JSON, Encoder
-from kubechronicle.http.messages import SWITCHED, Request, Response
+from kubechronicle.http.messages import SWITCHED, Push, Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.websocket import send_stream
 
@@ -93,6 +94,7 @@ async def watch(
         await request.websocket.accept(next(iter(request.websocket.subprotocols), None))
         await send_stream(request, _messages(stream, text=text), text=text)
         return SWITCHED
+    stream.push_by(request.exchange.push)
     return Response(200, [("content-type", form.stream_content_type), CACHE_CONTROL], stream)
 
 
@@ -107,8 +109,8 @@ def storage_revision(text: str) -> int:
 class WatchStream:
     """The body of a watch: an asynchronous iterator of writes, each of one or more frames.
 
-    A class rather than a chain of generators, because a thousand of them wake up for every event. Counted as a
-    registered watcher from its making until it is closed.
+    Most of them sleep in ``__anext__`` and are not woken by events: ``_take`` gives what they say to the connection at
+    once. Counted as a registered watcher from its making until it is closed.
     """
 
     def __init__(
@@ -125,13 +127,31 @@ class WatchStream:
         self._events = metrics.watch_events(rt.group, rt.version, rt.plural)
         self._initial_told = 0
         self._bookmark_due = watching.bookmark_initial
-        self._told = self._cursor.revision
+        self._bookmarked = self._cursor.revision
         self._next_bookmark = _bookmark_time(ends) if bookmarks else ends
         self._writes: deque[bytes] = deque((b"",))  # an empty first write sends the headers at once
+        self._push: Push | None = None
         self._open = True
         self._over = False
         self._watchers.inc()
         drain.add(self._cursor)
+
+    def push_by(self, push: Push | None) -> None:
+        """Events may be sent this way while the iteration waits for one."""
+        # What a Table says depends on what was said before, so it must not be made for a push that fails.
+        if push is not None and not self._encoder.stateful and isinstance(self._cursor, WatchCursor):
+            self._push = push
+            self._cursor.deliver_to(self._take)
+
+    def _take(self, events: list[Event]) -> bool:
+        frames = self._told(events)
+        if not frames:
+            return True
+        frame = frames[0] if len(frames) == 1 else b"".join(frames)
+        if self._push is None or len(frame) > CHUNK_BYTES or not self._push(frame):
+            return False
+        self._events.inc(len(frames))
+        return True
 
     def __aiter__(self) -> WatchStream:
         return self
@@ -187,14 +207,18 @@ class WatchStream:
         except LogUnavailable:
             await trio.sleep(LOG_RETRY)
             events = []
+        frames = self._told(events)
+        now = trio.current_time()
+        if now >= self._next_bookmark or now >= self._ends:
+            frames.extend(self._due(now))
+        return frames
+
+    def _told(self, events: list[Event]) -> list[bytes]:
         frames = []
         for event in events:
             told_as = self._watching.classify(event)
             if told_as is not None:
                 frames.append(self._encoder.event(*told_as, event))
-        now = trio.current_time()
-        if now >= self._next_bookmark or now >= self._ends:
-            frames.extend(self._due(now))
         return frames
 
     def _due(self, now: float) -> list[bytes]:
@@ -206,10 +230,10 @@ class WatchStream:
 
     def _bookmark(self) -> list[bytes]:
         """How far all has been told, if there is more than was told before and the client wants to know."""
-        if not self._bookmarks or self._cursor.revision <= self._told:
+        if not self._bookmarks or self._cursor.revision <= self._bookmarked:
             return []
-        self._told = self._cursor.revision
-        return [self._encoder.bookmark(self._told)]
+        self._bookmarked = self._cursor.revision
+        return [self._encoder.bookmark(self._bookmarked)]
 
 
 def _bookmark_time(ends: float) -> float:
