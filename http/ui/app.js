@@ -36,6 +36,7 @@ function render() {
   const made = PAGES[page]({ path: rest, query: new URLSearchParams(asked ?? ""), go, signal: controller.signal });
   current = { keys: made.keys, controller };
   main.replaceChildren(made.element);
+  main.dataset.address = location.hash;
   document.title = `${made.title} · kubechronicle`;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.page === page) link.setAttribute("aria-current", "page");

@@ -17,7 +17,7 @@ export function timeline({ query, go, signal }) {
   const state = {
     range: "24h", from: "", to: "", by: "resource", ns: "", q: "", noise: "", ...Object.fromEntries(query),
   };
-  const chart = h("div.chart");
+  const chart = h("div.chart", { "aria-busy": "true" });
   const legend = h("div.legend", { "aria-label": "Legend" });
   const list = new ChangeList({ empty: "There are no changes in this time that match." });
   const form = h("form.filters", { onsubmit: (event) => { event.preventDefault(); change(read(form)); } },
@@ -63,6 +63,7 @@ export function timeline({ query, go, signal }) {
     } catch (error) {
       failed(chart, error);
     }
+    chart.removeAttribute("aria-busy");
     await listed;
   }
 
@@ -87,13 +88,16 @@ function names(found, state, change) {
   const total = h("b", {}, count(found.total, "change"));
   const shown = found.series.map(({ name, count: changes }, place) => {
     const field = SELECTS[state.by];
-    const text = [h(`i.series-${place}`), `${name || "in no namespace"} `, h("span.faint", {}, changes.toLocaleString("en"))];
+    const text = [h(`i.series-${place}`), `${label(name, state.by)} `, h("span.faint", {}, changes.toLocaleString("en"))];
     const pick = () => (state.by === "namespace" ? change({ ns: name }) : change({ q: selector(state.q, { [field]: name }) }));
     return name ? h("button.name", { type: "button", title: `Only ${name}`, onclick: pick }, text) : h("span.name", {}, text);
   });
   if (found.others) shown.push(h("span.name", {}, h("i.series-others"), "others ", h("span.faint", {}, found.others.toLocaleString("en"))));
   return [total, ...shown];
 }
+
+// Kinds without their group: the whole name is told where it matters.
+const label = (name, by) => (by === "resource" ? name.split(".")[0] : name || "in no namespace");
 
 function draw(found, from, to, zoom, zoomOut) {
   const width = found.bucketSeconds * 1000;

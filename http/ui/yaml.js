@@ -1,6 +1,7 @@
 // Objects as YAML, line by line, each with the path of what it shows. Only what kubectl would print: block style.
 
 const PLAIN = /^[A-Za-z_/][A-Za-z0-9_./()@%+$^~;<>=-]*$/;
+const UID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const WORDS = /^(true|false|yes|no|on|off|null|y|n|~)$/i;
 
 /** [{text, path}] of an object; path is the list of names and places. */
@@ -42,7 +43,7 @@ function leaf(start, value, indent, path, lines) {
 
 function scalar(value) {
   if (typeof value !== "string") return JSON.stringify(value);
-  const plain = PLAIN.test(value) || /^[A-Za-z][A-Za-z0-9_./ ()@%+$^~;<>=-]*[A-Za-z0-9_./)]$/.test(value)
+  const plain = PLAIN.test(value) || UID.test(value) || /^[A-Za-z][A-Za-z0-9_./ ()@%+$^~;<>=-]*[A-Za-z0-9_./)]$/.test(value)
     || /^[A-Za-z][A-Za-z0-9_.\/-]*(:[A-Za-z0-9_.\/@-]+)+$/.test(value);
   return plain && !WORDS.test(value) ? value : JSON.stringify(value);
 }
