@@ -31,6 +31,8 @@ exit code: 0 all of it done (or nothing to do), 1 some of it, 2 for errors
 SIGNS: Final = {"create": ("+", "new"), "update": ("~", "who"), "delete": ("-", "old"), "leave": ("·", "dim")}
 WORDS: Final = {"create": "recreate", "update": "put back", "delete": "delete", "leave": "leave"}
 TIMEOUT: Final = 300
+# Objects that are told of when many keep a namespace.
+TOLD: Final = 5
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -143,8 +145,18 @@ class _Work:
         timeout = self.asking.given.timeout
         name = self.asking.namespace
         self.asking.screen.note(f"namespace {name} is still being deleted; waiting {timeout:g} s at most")
-        wait_until_gone(self.asking.client, kind.path("", name), timeout)
+        wait_until_gone(self.asking.client, kind.path("", name), timeout, self._kept)
         return True
+
+    def _kept(self) -> str:
+        """The objects whose finalizers keep the namespace."""
+        left = states.read(self.asking.client, self.kinds, [self.asking.namespace], what="looking")
+        kept = [
+            f"{found['kind'].lower()}/{found['metadata']['name']} has {', '.join(found['metadata']['finalizers'])}"
+            for found in left.objects.values() if found["metadata"].get("finalizers")
+        ]  # fmt: skip
+        more = f" and {len(kept) - TOLD} more" if len(kept) > TOLD else ""
+        return f"finalizers keep it: {'; '.join(kept[:TOLD])}{more}" if kept else ""
 
 
 def _note_unread(screen: Screen, work: _Work) -> None:

@@ -20,6 +20,8 @@ JSON_PATCH: Final = "application/json-patch+json"
 TRIES: Final = 4
 # Seconds between looks at what comes or goes by itself.
 PAUSE: Final = 0.25
+# Seconds between looks at what keeps something that is to go.
+LOOK: Final = 3.0
 # Seconds within which a kind is served once its definition is there.
 DEFINED: Final = 30.0
 
@@ -180,17 +182,20 @@ def _without_taken(body: Object, error: ApiError) -> str | None:
     return f"node port {', '.join(map(str, ports))}" if ports else None
 
 
-def wait_until_gone(client: Client, path: str, timeout: float) -> None:
-    """OperatorError: it is there still."""
-    end = time.monotonic() + timeout
+def wait_until_gone(client: Client, path: str, timeout: float, look: Callable[[], str] = str) -> None:
+    """OperatorError: it is there still. ``look`` finds out what keeps it, where it does not say so itself."""
+    end, hindrance = time.monotonic() + timeout, ""
+    next_look = time.monotonic() + LOOK
     name = path.rpartition("/")[2]
     with Progress(f"waiting for {name} to be gone") as progress:
         while True:
             found = client.get_if(path)
             if found is None or not found["metadata"].get("deletionTimestamp"):
                 return
-            hindrance = _hindrance(found)
-            if time.monotonic() > end:
+            now = time.monotonic()
+            if now > min(end, next_look):
+                hindrance, next_look = _hindrance(found) or look(), now + LOOK
+            if now > end:
                 raise OperatorError(f"{name} is still being deleted after {timeout:g} s{hindrance and ': '}{hindrance}")
             progress.step(hindrance)
             time.sleep(PAUSE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import re
@@ -284,6 +285,19 @@ def test_restore(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> N
     who = chronicle("who", "changed", "secret/key", "-n", name, "-o", "json").json()["answers"][0]["revision"]["who"]
     assert who["fieldManager"] == "kubechronicle-restore"
     assert "Nothing is to be done" in chronicle("restore", *to, "--yes").out
+
+
+@pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False), ("\n", False), ("", False)])
+def test_restore_asks(
+    chronicle: Chronicle, shop: tuple[str, int], monkeypatch: pytest.MonkeyPatch, answer: str, done: bool
+) -> None:
+    terminal = io.StringIO(answer)
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdin", terminal)
+    said = chronicle("restore", "cm/settings", "-n", shop[0], "--to", str(shop[1]))
+    assert "recreate  configmap/settings" in said.out
+    assert "Do this? [y/N] " in said.err
+    assert (said.code == 0, "configmap/settings created" in said.out) == (done, done)
 
 
 def test_restore_tells_what_it_cannot(chronicle: Chronicle, shop: tuple[str, int], running: Any) -> None:
