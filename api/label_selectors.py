@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from kubechronicle.api import names, status
 from kubechronicle.api.field_errors import Cause, Path, aggregate, invalid_value
+from kubechronicle.api.remembering import remembered
 
 Matcher = Callable[[Mapping[str, str]], bool]
 
 PARSED_KEPT: Final = 2048
-"""Parsed selectors kept. Controllers and kubelets send the same few again and again; a stranger's flood of different
-ones only pushes those out."""
+LONGEST_KEPT: Final = 4096
+"""Parsed selectors kept, and the characters of the longest. Controllers and kubelets send the same few again and again;
+a stranger's flood of different ones only pushes those out."""
 
 
 class SelectorSyntaxError(Exception):
@@ -262,7 +263,7 @@ class _Parser:
         return requirement
 
 
-@lru_cache(maxsize=PARSED_KEPT)
+@remembered(PARSED_KEPT, longest=LONGEST_KEPT)
 def _parsed_labels(text: str, path: str) -> LabelSelector | str:
     try:
         return LabelSelector(_Parser(text, Path(path) if path else Path()).parse())

@@ -7,10 +7,11 @@ strategies pick it).
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
 from typing import Final
+
+from kubechronicle.api.remembering import remembered
 
 NameCheck = Callable[[str, bool], list[str]]
 """``check(name, prefix)``: with ``prefix`` the name is a generateName, which may end in a dash."""
@@ -85,7 +86,7 @@ def dns_label(text: str) -> list[str]:
     return problems
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def _subdomain_ok(text: str) -> bool:
     return len(text) <= SUBDOMAIN_MAX and _subdomain_match(text) is not None
 
@@ -134,7 +135,7 @@ def dns_1035_label(text: str) -> list[str]:
     return problems
 
 
-@functools.lru_cache(maxsize=2048)
+@remembered(2048)
 def _qualified_name(text: str) -> tuple[str, ...]:
     parts = text.split("/")
     problems: list[str] = []

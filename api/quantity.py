@@ -10,11 +10,12 @@ largest suffix that needs none: "0.5" is "500m", "1024Mi" is "1Gi", "1500m" stay
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable
 from decimal import ROUND_UP, Context, Decimal
 from typing import Final
+
+from kubechronicle.api.remembering import remembered
 
 SYNTAX_ERROR: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 SUFFIX_ERROR: Final = "unable to parse quantity's suffix"
@@ -37,7 +38,7 @@ class QuantityError(ValueError):
     """Not a quantity. Its text is apimachinery's."""
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def parse(text: str) -> tuple[Decimal, str]:
     """Return (value, family): family is ``binary``, ``decimal`` or ``exponent``. QuantityError if it is none.
 
@@ -53,7 +54,7 @@ def parse(text: str) -> tuple[Decimal, str]:
     family = "decimal"
     if exponent:
         family = "exponent"
-        value = _EXACT.scaleb(number, max(-400, min(400, int(exponent[1:]))))
+        value = _EXACT.scaleb(number, int(max(Decimal(-400), min(Decimal(400), Decimal(exponent[1:])))))
     elif suffix in _DECIMAL:
         value = _EXACT.scaleb(number, _DECIMAL[suffix])
     elif suffix in _BINARY:
@@ -73,7 +74,7 @@ def _round_and_cap(value: Decimal) -> Decimal:
     return value.quantize(_NANO, rounding=ROUND_UP, context=_EXACT)
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def canonical(text: str) -> str:
     """Return the canonical spelling of a quantity. QuantityError if it is none."""
     return spelled(*parse(text))

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from kubechronicle.api import fields as selectable
 from kubechronicle.api import status
 from kubechronicle.api.label_selectors import (
+    LONGEST_KEPT,
     PARSED_KEPT,
     LabelSelector,
     Matcher,
@@ -29,6 +30,7 @@ from kubechronicle.api.label_selectors import (
     selector_from_spec,
 )
 from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.remembering import remembered
 
 __all__ = [
     "FieldSelector",
@@ -82,21 +84,19 @@ def _field_matcher(term: FieldTerm) -> Matcher:
 # -- parsing field selectors ------------------------------------------------------------------------------------------
 
 _FIELD_OPERATOR: Final = re.compile("!=|==|=")
+_COMMA: Final = re.compile(r"\\.|,", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(.?)|[,=]", re.DOTALL)
 _ESCAPABLE: Final = re.compile(r"[\\,=]")
 
 
 def _split_terms(text: str) -> list[str]:
     """Split at commas that are not escaped."""
-    terms = [""]
-    escaped = False
-    for character in text:
-        if character == "," and not escaped:
-            terms.append("")
-            continue
-        terms[-1] += character
-        escaped = character == "\\" and not escaped
-    return terms
+    terms, start = [], 0
+    for match in _COMMA.finditer(text):
+        if match.group() == ",":
+            terms.append(text[start : match.start()])
+            start = match.end()
+    return [*terms, text[start:]]
 
 
 def _unescape(value: str) -> str:
@@ -124,7 +124,7 @@ def _field_terms(text: str, vocabulary: selectable.Vocabulary) -> Iterator[Field
         yield FieldTerm(part[: match.start()], match.group() != "!=", _unescape(part[match.end() :]))
 
 
-@lru_cache(maxsize=PARSED_KEPT)
+@remembered(PARSED_KEPT, longest=LONGEST_KEPT)
 def _parsed_fields(text: str, vocabulary: selectable.Vocabulary) -> FieldSelector | str:
     try:
         terms = list(_field_terms(text, vocabulary))

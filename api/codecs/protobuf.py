@@ -11,9 +11,9 @@ Source: apimachinery pkg/runtime/serializer/protobuf and pkg/runtime/generated.p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
+from ..remembering import remembered
 from .errors import CodecError, DecodeError, EncodeError
 from .wire.decoders import decoder
 from .wire.encoders import encoder
@@ -135,7 +135,7 @@ def _usual_raw(data: bytes) -> tuple[int, int]:
     return (at, end) if data[end:] == _TAIL and end <= len(data) else (0, 0)
 
 
-@lru_cache(maxsize=1024)  # a client sends the same few kinds again and again
+@remembered(1024)  # a client sends the same few kinds again and again
 def _type_meta(data: bytes) -> tuple[str, str]:
     """(apiVersion, kind) of the message TypeMeta."""
     found = {1: "", 2: ""}

@@ -13,6 +13,9 @@ from kubechronicle.api import names
 from kubechronicle.api.field_errors import Path
 from kubechronicle.api.selectors import FieldSelector, FieldTerm, field_terms, label_selector_problem
 
+# Characters of a raw selector that is looked at: more than any request's line can hold.
+MAX_RAW: Final = 64 * 1024
+
 FIELD_OPERATORS: Final[Mapping[str, bool]] = {"In": True, "NotIn": False}
 LABEL_OPERATORS: Final[Mapping[str, str]] = {
     "In": "{key} in ({values})",
@@ -27,7 +30,7 @@ def field_selector(given: Mapping[str, Any]) -> tuple[str, bool]:
     requirements = given.get("requirements") or ()
     if not requirements:
         raw = given.get("rawSelector", "")
-        return (raw, True) if field_terms(raw) is not None else ("", False)
+        return (raw, True) if len(raw) <= MAX_RAW and field_terms(raw) is not None else ("", False)
     terms = []
     for each in requirements:
         key, operator, values = each.get("key", ""), each.get("operator", ""), each.get("values") or []
@@ -41,7 +44,7 @@ def label_selector(given: Mapping[str, Any]) -> tuple[str, bool]:
     requirements = given.get("requirements") or ()
     if not requirements:
         raw = given.get("rawSelector", "")
-        return (raw, True) if label_selector_problem(raw, Path()) is None else ("", False)
+        return (raw, True) if len(raw) <= MAX_RAW and label_selector_problem(raw, Path()) is None else ("", False)
     terms = []
     for each in requirements:
         key, values = each.get("key", ""), each.get("values") or []

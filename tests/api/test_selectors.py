@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import pytest
 
 from kubechronicle.api.registry import ResourceType, builtin_registry
 from kubechronicle.api.selectors import (
+    _split_terms,
     describe,
+    field_terms,
     parse_field_selector,
     parse_label_selector,
     selector_from_labels,
@@ -196,3 +199,26 @@ def test_events_of_both_apis_select_the_same_stored_fields() -> None:
 def test_jobs_count_their_successes() -> None:
     _, fields = describe("jobs.batch", {"metadata": {"name": "j"}, "status": {"succeeded": 2}})
     assert parse_field_selector("status.successful=2", resource("batch", "v1", "jobs")).matches(fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("", [""]),
+        (",", ["", ""]),
+        ("a=b,c=d", ["a=b", "c=d"]),
+        (r"a=b\,c,d=e", [r"a=b\,c", "d=e"]),
+        (r"a=b\\,c=d", [r"a=b\\", "c=d"]),
+        (r"a=b\\\,c=d", [r"a=b\\\,c=d"]),
+        ("a=b\\\n,c", ["a=b\\\n", "c"]),
+        ("a=b\\", ["a=b\\"]),
+    ],
+)
+def test_terms_are_split_at_commas_that_are_not_escaped(text: str, terms: list[str]) -> None:
+    assert _split_terms(text) == terms
+
+
+def test_a_long_term_takes_no_longer_than_it_is() -> None:
+    began = process_time()
+    assert field_terms("a=" + "x" * 3_000_000) is not None
+    assert process_time() - began < 2

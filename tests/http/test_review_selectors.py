@@ -38,6 +38,7 @@ def test_fields(given: dict[str, Any], text: str, whole: bool) -> None:
         ({}, "", True),
         ({"rawSelector": "a in (b),!c"}, "a in (b),!c", True),
         ({"rawSelector": "a in"}, "", False),
+        ({"rawSelector": "a," * 40_000 + "b"}, "", False),
         (
             of(("a", "In", ["b", "c"]), ("d", "NotIn", [""]), ("e", "Exists", []), ("f.g/h", "DoesNotExist", [])),
             "a in (b,c),d notin (),e,!f.g/h",

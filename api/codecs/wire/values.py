@@ -20,6 +20,7 @@ from typing import Any
 
 import orjson
 
+from ...remembering import remembered
 from ..errors import DecodeError, EncodeError
 
 __all__ = [
@@ -248,7 +249,7 @@ def write_microtime(value: str | None) -> str:
     return "" if seconds == _ZERO_TIME and not nanos else f"\x08{integer(seconds)}\x10{integer(nanos)}"
 
 
-@lru_cache(maxsize=_TIMES)
+@remembered(_TIMES, longest=64)
 def time(payload: bytes, micro: bool, /) -> str | None:
     """RFC 3339 text of a Time or MicroTime message, None when it is empty: positional for the cache's sake."""
     if not payload:
