@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import trio
 
@@ -233,17 +234,22 @@ class PostgresLog:
 
     # Maintenance
 
-    async def compact(self, revision: int) -> Head:
+    async def compact(self, revision: int, *, archive: Path | None = None) -> Head:
         """Forget history below the revision, of all resources. FutureRevision, Compacted (it is forgotten already)."""
         async with self._maintenance() as session:
-            return await retention.compact(session, revision)
+            return await retention.compact(session, revision, archive=archive)
 
     async def retain(
-        self, policies: Sequence[retention.RetentionPolicy] = retention.DEFAULT_POLICIES, *, now: datetime | None = None
+        self,
+        policies: Sequence[retention.RetentionPolicy] = retention.DEFAULT_POLICIES,
+        *,
+        now: datetime | None = None,
+        archive: Path | None = None,
     ) -> retention.Retained:
-        """Apply the retention policies once: compact by age, drop partitions, make new ones ahead, prune batches."""
+        """Apply the retention policies once: compact by age and count, archive partitions and drop them, make new ones
+        ahead, prune batches."""
         async with self._maintenance() as session:
-            return await retention.retain(session, policies, now=now)
+            return await retention.retain(session, policies, now=now, archive=archive)
 
     async def verify(self) -> verify.Verdict:
         """Recompute the whole hash chain. Costs a read of all history."""

@@ -6,6 +6,7 @@ mark: below it a read or watch is answered 410 Gone. Rows are stored by retentio
 (events, leases) are many and soon worthless, the others are kept long. What lies below the marks of all resources of a
 class is dropped when a whole partition does, in steps that leave a consistent log wherever they are interrupted:
 
+    archive         where there is a directory for it: its rows to a file, synced and renamed (archives.py)
     copy_forward    one transaction: the newest row of each object there to ``kept``, all digests to ``tombstones``
     detach          DETACH PARTITION … CONCURRENTLY: waits for readers, nobody waits for it
     drop            nobody can see the table any more
@@ -20,9 +21,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import orjson
 
+from kubechronicle.eventlog import archives
 from kubechronicle.eventlog import postgres_rows as rows
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable
 from kubechronicle.eventlog.postgres_listener import CHANNEL, NOTIFY
@@ -85,6 +88,12 @@ select c.relname::text as name, i.inhdetachpending as detaching,
 from pg_inherits i join pg_class c on c.oid = i.inhrelid
 where i.inhparent = to_regclass('kubechronicle.log_' || $1) order by 3
 """
+# $1 table. A partition is made with its bounds as a constraint, which stays when it is detached.
+_BOUNDS = """
+select max((regexp_match(pg_get_constraintdef(oid), 'revision >= (\\d+)'))[1]::bigint) as first,
+    max((regexp_match(pg_get_constraintdef(oid), 'revision < (\\d+)'))[1]::bigint) as until
+from pg_constraint where conrelid = to_regclass($1) and contype = 'c'
+"""
 _DETACHED = """
 select c.relname::text as name from pg_class c
 where c.relnamespace = to_regnamespace('kubechronicle') and c.relkind = 'r'
@@ -116,8 +125,9 @@ def next_span(*, revisions: int | None, seconds: float | None, max_age: timedelt
     return int(min(max(per_partition, SMALLEST_SPAN), LARGEST_SPAN)) // 1000 * 1000
 
 
-async def compact(session: Session, revision: int) -> Head:
-    """Move the marks of all resources to the revision, and drop what can be. Compacted, FutureRevision as in etcd."""
+async def compact(session: Session, revision: int, *, archive: Path | None = None) -> Head:
+    """Move the marks of all resources to the revision, and drop what can be; ``archive`` is the directory it goes to
+    before. Compacted, FutureRevision as in etcd."""
     head = await marks(session)
     if revision > head.revision:
         raise FutureRevision(revision, head.revision)
@@ -130,13 +140,21 @@ async def compact(session: Session, revision: int) -> Head:
         if alone:
             classes = await resource_classes(session)
             for retention_class in CLASSES:
-                await _drop(session, retention_class, until=_class_mark(head, retention_class, classes))
+                until = _class_mark(head, retention_class, classes)
+                await _drop(session, retention_class, until=until, archive=archive)
     return head
 
 
-async def retain(session: Session, policies: Sequence[RetentionPolicy], *, now: datetime | None = None) -> Retained:
-    """Apply the policies once. ``now``: by default the database's clock, which also stamps the rows. Marks never go
-    back: where servers have different policies, the shortest counts."""
+async def retain(
+    session: Session,
+    policies: Sequence[RetentionPolicy],
+    *,
+    now: datetime | None = None,
+    archive: Path | None = None,
+) -> Retained:
+    """Apply the policies once. ``now``: by default the database's clock, which also stamps the rows. ``archive``: the
+    directory to which partitions go before they are dropped. Marks never go back: of the policies of several servers,
+    the shortest counts."""
     async with _only_one(session) as alone:
         if not alone:
             return Retained(busy=True)
@@ -158,7 +176,7 @@ async def retain(session: Session, policies: Sequence[RetentionPolicy], *, now: 
         dropped: list[str] = []
         for retention_class in CLASSES:
             until = _class_mark(head, retention_class, classes)
-            dropped += await _drop(session, retention_class, until=until)
+            dropped += await _drop(session, retention_class, until=until, archive=archive)
         pruned = await _prune(session)
     return Retained(compacted=tuple(compacted), dropped=tuple(dropped), made=tuple(made), batches_pruned=pruned)
 
@@ -228,7 +246,7 @@ async def _only_one(session: Session) -> AsyncIterator[bool]:
             await session.fetch("select pg_advisory_unlock($1)", ADVISORY_LOCK)
 
 
-async def _drop(session: Session, retention_class: str, *, until: int) -> list[str]:
+async def _drop(session: Session, retention_class: str, *, until: int, archive: Path | None) -> list[str]:
     """Drop the class's partitions that lie at or below the revision, oldest first: copy_forward relies on it. Leaves
     the rest for next time where a reader does not let go of a partition."""
     dropped: list[str] = []
@@ -237,6 +255,7 @@ async def _drop(session: Session, retention_class: str, *, until: int) -> list[s
         if row["until"] - 1 > until and not row["detaching"]:
             break
         table = f"kubechronicle.{row['name']}"
+        await _archive(session, archive, row["name"], retention_class)
         if not row["detaching"]:
             await session.fetch("select kubechronicle.copy_forward($1::text::regclass, $2)", table, retention_class)
         how = "finalize" if row["detaching"] else "concurrently"
@@ -246,8 +265,19 @@ async def _drop(session: Session, retention_class: str, *, until: int) -> list[s
         dropped.append(row["name"])
     # These and, had a server died before it got here, what it had detached.
     for row in await session.fetch(_DETACHED, retention_class):
+        await _archive(session, archive, row["name"], retention_class)
         await session.execute(f"drop table kubechronicle.{row['name']}")
     return dropped
+
+
+async def _archive(session: Session, archive: Path | None, table: str, retention_class: str) -> None:
+    """A partition is not changed any more when it is dropped, so it does not matter how often this is begun."""
+    if archive is None:
+        return
+    constraint = (await session.fetch(_BOUNDS, f"kubechronicle.{table}"))[0]
+    if constraint["first"] is not None:
+        bounds = range(constraint["first"], constraint["until"])
+        await archives.write_partition(session, archive, table, retention_class, bounds)
 
 
 async def _patiently(session: Session, statement: str, seconds: float) -> bool:

@@ -15,7 +15,7 @@ form; big-endian, -1 as length for null. Rows whose partition was dropped are re
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -88,6 +88,17 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedRow:
+    """A row read from an archive. ``columns``: as in the log, by name. ``digest`` is computed from them, ``hash`` is as
+    the row says."""
+
+    revision: int
+    columns: dict[str, Any]
+    digest: bytes
+    hash: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """``problem`` None: revisions 1 to ``revision`` are what was appended; ``hash`` is worth noting elsewhere."""
 
@@ -96,6 +107,7 @@ class Verdict:
     hash: bytes
     rows: int  # checked by their content
     tombstones: int  # checked by their digest, their content being gone
+    archived: int = 0  # of these, checked by their content in archives
 
 
 def encode_row(values: Sequence[Any]) -> bytes:
@@ -145,6 +157,7 @@ class ChainCheck:
     revision: int = 0
     rows: int = 0
     tombstones: int = 0
+    digest: bytes = b""  # of the newest revision
     current: set[int] = field(default_factory=set)  # the revisions of the objects that exist
     _committed_at: datetime = _EPOCH - timedelta(days=365 * 100)
 
@@ -197,6 +210,7 @@ class ChainCheck:
 
     def _link(self, revision: int, digest: bytes, stored: bytes | None) -> Problem | None:
         self.hash = sha256(self.hash + digest).digest()
+        self.digest = digest
         self.revision = revision
         if stored is not None and stored != self.hash:
             return Problem(revision=revision, what="the chain is broken: the row does not follow the one before it")
@@ -208,10 +222,15 @@ class ChainCheck:
 
 
 async def verify(
-    session: Session, *, anchors: Mapping[int, bytes] | None = None, log_ids: Collection[UUID] = ()
+    session: Session,
+    *,
+    anchors: Mapping[int, bytes] | None = None,
+    log_ids: Collection[UUID] = (),
+    archived: Iterable[ArchivedRow] = (),
 ) -> Verdict:
     """Recompute the chain from the beginning to the head. Reads all history once, in bounded memory (but for one number
-    per live object). ``log_ids``: which log it was when the anchors were noted."""
+    per live object). ``log_ids``: which log it was when the anchors were noted. ``archived``: the rows of its archives,
+    in order; each has to be the one that was appended."""
     async with session.snapshot():
         # The lock keeps partitions from being dropped under a snapshot that does not see their survivors yet.
         await session.execute(
@@ -224,15 +243,17 @@ async def verify(
             async for chunk in chunks:
                 kept.update((row["revision"], digest_of(row)) for row in chunk)
         check = ChainCheck(hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept)
-        problem = _another_log(log_id, log_ids) or await _follow(session, check)
+        beside = _Beside(iter(archived))
+        problem = _another_log(log_id, log_ids) or await _follow(session, check, beside) or beside.finish(head)
         if problem is None:
             live = {row[0] for row in await session.fetch("select revision from kubechronicle.live")}
             problem = check.finish(head, bytes(head_hash), live)
         if problem is None and (wrong := await session.fetch(_WRONG_LIVE)):
             problem = Problem(revision=wrong[0][0], what="the table of live objects contradicts the log about it")
     return Verdict(
-        problem=problem, revision=check.revision, hash=check.hash, rows=check.rows, tombstones=check.tombstones
-    )
+        problem=problem, revision=check.revision, hash=check.hash, rows=check.rows, tombstones=check.tombstones,
+        archived=beside.seen,
+    )  # fmt: skip
 
 
 def _another_log(log_id: UUID, noted: Collection[UUID]) -> Problem | None:
@@ -242,7 +263,38 @@ def _another_log(log_id: UUID, noted: Collection[UUID]) -> Problem | None:
     return Problem(revision=0, what=f"this is log {log_id}, not log {other}: it was made anew, or is another's")
 
 
-async def _follow(session: Session, check: ChainCheck) -> Problem | None:
+@dataclass(slots=True)
+class _Beside:
+    """Archived rows, compared with the chain as it passes them."""
+
+    rows: Iterator[ArchivedRow]
+    seen: int = 0
+    _next: ArchivedRow | None = None
+    _begun: bool = False
+
+    def passed(self, check: ChainCheck, *, stored: bool) -> Problem | None:
+        """The chain has come to its revision; ``stored``: by a row of the log."""
+        if not self._begun:
+            self._begun, self._next = True, next(self.rows, None)
+        row = self._next
+        if row is None or row.revision > check.revision:
+            return None
+        if row.revision < check.revision:
+            return Problem(revision=row.revision, what="the archives have this revision twice")
+        if row.hash != check.hash or row.digest != check.digest:
+            return Problem(revision=row.revision, what="the archived row is not the one that was appended")
+        self.seen += not stored
+        self._next = next(self.rows, None)
+        return None
+
+    def finish(self, head: int) -> Problem | None:
+        left = self._next if self._begun else next(self.rows, None)
+        if left is None:
+            return None
+        return Problem(revision=left.revision, what=f"it is archived, but the newest revision is {head}")
+
+
+async def _follow(session: Session, check: ChainCheck, beside: _Beside) -> Problem | None:
     """Feed rows and tombstones in the order of their revisions. While a partition is being dropped a revision may be
     there as both; then the row speaks, and its tombstone has to agree."""
     async with aclosing(_tombstones(session)) as tombstones, aclosing(session.rows(_LOG, chunk=CHUNK)) as chunks:
@@ -251,15 +303,15 @@ async def _follow(session: Session, check: ChainCheck) -> Problem | None:
             for row in chunk:
                 while tombstone is not None and tombstone[0] <= row["revision"]:
                     if tombstone[0] < row["revision"]:
-                        if problem := check.tombstone(*tombstone):
+                        if problem := check.tombstone(*tombstone) or beside.passed(check, stored=False):
                             return problem
                     elif tombstone[1] != row["digest"]:
                         return Problem(revision=tombstone[0], what="the tombstone is not of the row that was appended")
                     tombstone = await anext(tombstones, None)
-                if problem := check.row(row):
+                if problem := check.row(row) or beside.passed(check, stored=True):
                     return problem
         while tombstone is not None:
-            if problem := check.tombstone(*tombstone):
+            if problem := check.tombstone(*tombstone) or beside.passed(check, stored=False):
                 return problem
             tombstone = await anext(tombstones, None)
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
@@ -101,6 +102,7 @@ class Plan:
     admission_plugins: frozenset[str] = plugins.DEFAULT
     registry: Registry = field(default_factory=builtin_registry)
     retention: tuple[RetentionPolicy, ...] = DEFAULT_POLICIES
+    history_archive: Path | None = None
     drain_grace: float = 10.0
     server: str = ""
     leading: trio.Event | None = None

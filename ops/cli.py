@@ -169,6 +169,10 @@ def _verify_flags(parser: argparse.ArgumentParser) -> None:
         help="what an earlier `kubechronicle checkpoint` signed: proves the same; may be repeated",
     )  # fmt: skip
     parser.add_argument(
+        "--archive", metavar="DIR",
+        help="the directory of --history-archive: proves that what is archived is what was appended",
+    )  # fmt: skip
+    parser.add_argument(
         "--key", metavar="FILE",
         help="the key of the checkpoints, public or private; by default DATA_DIR/pki/checkpoint.key",
     )  # fmt: skip
@@ -184,7 +188,7 @@ def _checkpoint_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _compact_flags(parser: argparse.ArgumentParser) -> None:
-    _maintenance_flags(parser)
+    _add_settings(parser, (*MAINTENANCE_FLAGS, "history-archive"))
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--revision", metavar="N", help="forget history below this revision")
     which.add_argument("--keep", metavar="DURATION", help="forget history older than this, e.g. 720h")
@@ -227,9 +231,13 @@ def _migrate(given: argparse.Namespace) -> int:
 def _verify(given: argparse.Namespace) -> int:
     from kubechronicle.ops import maintenance
 
-    anchors, files, key = maintenance.parse_anchors(given.anchor), given.checkpoint, _path(given.key)
+    anchors, files = maintenance.parse_anchors(given.anchor), given.checkpoint
+    key, archive = _path(given.key), _path(given.archive)
     return _async_command(
-        lambda loaded: maintenance.run_verify(loaded, anchors=anchors, checkpoints=files, key_file=key), given
+        lambda loaded: maintenance.run_verify(
+            loaded, anchors=anchors, checkpoints=files, key_file=key, archive=archive
+        ),
+        given,
     )
 
 
@@ -285,6 +293,18 @@ def _convert(given: argparse.Namespace) -> int:
     return convert.run(given.source, given.target, given.output_version)
 
 
+def _archive_flags(parser: argparse.ArgumentParser) -> None:
+    from kubechronicle.ops import archive_flags
+
+    archive_flags.add_commands(parser)
+
+
+def _archive(given: argparse.Namespace) -> int:
+    from kubechronicle.ops import archive
+
+    return archive.run(given)
+
+
 def _history_flags(parser: argparse.ArgumentParser) -> None:
     from kubechronicle.ops import history
 
@@ -318,6 +338,7 @@ COMMANDS: dict[str, Command] = {
     "compact": ("Forget old history; objects that exist are kept.", _compact_flags, _compact),
     "kubeconfig": ("Print a kubeconfig: for a user, or for a moment of history.", _kubeconfig_flags, _kubeconfig),
     "history": ("Tell how much history there is, and what is confidential in it.", _history_flags, _history),
+    "archive": ("Read history that was archived before it was dropped.", _archive_flags, _archive),
     "convert": ("Convert objects between JSON, YAML and protobuf, and between versions.", _convert_flags, _convert),
     "version": ("Print the version.", _version_flags, _version),
 }

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from kubechronicle.eventlog import archives
 from kubechronicle.eventlog.errors import Compacted, FutureRevision
 from kubechronicle.eventlog.postgres import migrate, open_postgres_log, open_session
 from kubechronicle.eventlog.verify import verify
@@ -30,9 +31,15 @@ async def run_migrate(settings: Settings) -> int:
 
 
 async def run_verify(
-    settings: Settings, *, anchors: dict[int, bytes], checkpoints: Sequence[str] = (), key_file: Path | None = None
+    settings: Settings,
+    *,
+    anchors: dict[int, bytes],
+    checkpoints: Sequence[str] = (),
+    key_file: Path | None = None,
+    archive: Path | None = None,
 ) -> int:
-    """Recompute the hash chain. ``checkpoints``: files. Exit code 1 if history, or a checkpoint, was edited."""
+    """Recompute the hash chain. ``checkpoints``: files; ``archive``: the directory of archives. Exit code 1 if history,
+    a checkpoint or an archive was edited."""
     found, wrong = read_checkpoints(settings, checkpoints, key_file)
     for checkpoint in found:
         if anchors.setdefault(checkpoint.revision, checkpoint.hash) != checkpoint.hash:
@@ -42,14 +49,21 @@ async def run_verify(
         return 1
     log_ids = {checkpoint.log_id for checkpoint in found}
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle verify") as session:
-        verdict = await verify(session, anchors=anchors, log_ids=log_ids)
+        try:
+            log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
+            archived = archives.rows_of_all(archives.of_log(archive, log_id)) if archive is not None else ()
+            verdict = await verify(session, anchors=anchors, log_ids=log_ids, archived=archived)
+        except archives.ArchiveError as error:
+            print(error, file=sys.stderr)
+            return 1
     if verdict.problem is not None:
         where = f"revision {verdict.problem.revision}: " if verdict.problem.revision else ""
         print(f"{where}{verdict.problem.what}", file=sys.stderr)
         return 1
     print(
-        f"verified revisions 1 to {verdict.revision}: {verdict.rows} by content, {verdict.tombstones} by digest; "
-        f"anchor {verdict.revision}:{verdict.hash.hex()}"
+        f"verified revisions 1 to {verdict.revision}: {verdict.rows} by content, "
+        + (f"{verdict.archived} by content in archives, " if archive is not None else "")
+        + f"{verdict.tombstones - verdict.archived} by digest; anchor {verdict.revision}:{verdict.hash.hex()}"
     )
     for checkpoint in found:
         print(f"up to revision {checkpoint.revision} history is what it was at {checkpoint.noted_at.isoformat()}")
@@ -66,7 +80,9 @@ async def run_compact(settings: Settings, *, revision: int | None, keep: float |
                 print("there is no history that old")
                 return 0
         try:
-            head = await log.compact(revision)
+            head = await log.compact(revision, archive=settings.history_archive)
+        except archives.ArchiveError as error:
+            raise OperatorError(f"--history-archive: {error}") from None
         except FutureRevision as error:
             raise OperatorError(f"--revision: the newest revision is {error.current}") from None
         except Compacted as error:

@@ -142,7 +142,7 @@ async def run_server(
     instance = f"{socket.gethostname()}-{os.getpid()}"
     async with open_postgres_log(database_url, instance=instance) as revision_log, trio.open_nursery() as nursery:
         assembly = assemble(revision_log, plan)
-        nursery.start_soon(_retain, revision_log, plan.retention, plan.leading)
+        nursery.start_soon(_retain, revision_log, plan)
         for task in beside:
             nursery.start_soon(task)
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
@@ -206,6 +206,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         admission_plugins=inputs.admission_plugins,
         registry=inputs.registry,
         retention=inputs.retention,
+        history_archive=settings.history_archive,
         server=f"apiserver-{socket.gethostname()}",
     )
 
@@ -261,15 +262,13 @@ async def _run_then_stop(
     scope.cancel()
 
 
-async def _retain(
-    revision_log: PostgresLog, policies: tuple[RetentionPolicy, ...], leading: trio.Event | None
-) -> None:
-    if leading is not None:
-        await leading.wait()
+async def _retain(revision_log: PostgresLog, plan: Plan) -> None:
+    if plan.leading is not None:
+        await plan.leading.wait()
     await trio.sleep(FIRST_RETENTION)
     while True:
         try:
-            done = await revision_log.retain(policies)
+            done = await revision_log.retain(plan.retention, archive=plan.history_archive)
             if done.compacted or done.dropped:
                 log.info("Forgot old history", extra={"compacted": done.compacted, "dropped": done.dropped})
         except LogError as error:

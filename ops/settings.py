@@ -80,6 +80,7 @@ class Settings:
     runtime_config: types.Pairs | None
     history_retention: types.WholePairs | None
     history_retention_file: types.ReadableFile | None
+    history_archive: types.Directory | None
     controllers: types.Controllers
     enable_admission_plugins: types.Names | None
     disable_admission_plugins: types.Names | None

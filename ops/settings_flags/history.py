@@ -13,4 +13,9 @@ FLAGS = (
         name="history-retention-file", placeholder="FILE", default="",
         help="The same in a YAML file: `retention`, a list of `resource`, `age` and `changes`.",
     ),
+    Flag(
+        name="history-archive", placeholder="DIR", default="",
+        help="Where history goes before it is dropped, as files of compressed JSON lines; made if missing. By default "
+        "it is dropped for good. Servers that share a database all need one; give it to `compact`, too.",
+    ),
 )  # fmt: skip
