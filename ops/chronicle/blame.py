@@ -104,7 +104,7 @@ def lines(marked: Marked) -> Iterator[tuple[int, str]]:
                 for line in yaml_text({name: member.value}).splitlines():
                     yield member.revision, line
                 continue
-            yield member.revision, yaml_text({name: None}).partition(": ")[0] + ":"
+            yield member.revision, yaml_text({name: None}).removesuffix(" null\n")
             indent = "  " if isinstance(member.members, Mapping) else ""
             for revision, line in lines(member):
                 yield revision, f"{indent}{line}"

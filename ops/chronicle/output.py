@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TextIO
 
 import orjson
-import yaml
+
+from kubechronicle.api.codecs import yaml_writer
 
 COLOURS: Final[Mapping[str, str]] = {
     "revision": "33", "old": "31", "new": "32", "who": "36", "dim": "2", "strong": "1", "warning": "35",
@@ -72,27 +73,9 @@ def json_text(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Text of several lines as a block, no aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _text_node(dumper: Any, text: str) -> Any:
-    block = "\n" in text and not any(line.endswith((" ", "\t")) for line in text.split("\n")) and "\t" not in text
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if block else None)
-
-
-_Dumper.add_representer(str, _text_node)
-
-
 def yaml_text(value: Any) -> str:
-    """As kubectl prints it: names in order, long lines whole."""
-    text: str = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, width=10**6, sort_keys=True
-    )
-    return text.removesuffix("...\n")
+    """As kubectl prints it: names in order, and nothing that another parser might take for something else."""
+    return yaml_writer.write(value)
 
 
 def shown_time(text: str) -> str:
