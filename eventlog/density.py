@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from kubechronicle.eventlog.changes import ChangeQuery, conditions_of, table_of
 from kubechronicle.eventlog.errors import TooMany
+from kubechronicle.eventlog.postgres_sql import log_table
 from kubechronicle.eventlog.records import Record, Who
 
 By = Literal["resource", "user_name", "namespace", "operation"]
@@ -105,15 +106,38 @@ def within(query: ChangeQuery, edges: Sequence[int]) -> ChangeQuery:
     return replace(query, after=max(query.after, edges[0] - 1), until=min(query.until, edges[-1] - 1))
 
 
-def statement(query: DensityQuery, edges: Sequence[int], short: Iterable[str]) -> tuple[str, list[Any]]:
+# Without "offset 0" Postgres expects as many groups as there are rows, and sorts them all.
+_PART: Final = (
+    "select bucket, value, {}count(*) as changes from (select {} from {} where {} offset 0) found group by 1, 2"
+)
+
+
+def statement(query: DensityQuery, edges: Sequence[int], short: Sequence[str]) -> tuple[str, list[Any]]:
     """The SELECT of bucket, value (null: the others) and number; ``edges`` as revisions. It costs one index range, of
     the index that has the columns if there is one."""
-    conditions, arguments = conditions_of(query.changes)
+    changes, table = query.changes, table_of(query.changes, short)
+    extra: list[tuple[str, str, list[str]]] = []  # sign, table and resources of what is counted besides
+    if not changes.resources and set(short) & set(changes.not_resources):
+        # Of what is kept for a short time there is much, in tables of its own: look only for what counts of it.
+        table, left = log_table("long"), tuple(sorted(set(changes.not_resources) - set(short)))
+        extra.append(("", log_table("short"), sorted(set(short) - set(changes.not_resources))))
+        changes = replace(changes, not_resources=left)
+    if query.by in ("user_name", "namespace") and changes.not_resources and _is_whole(changes):
+        # The index by user does not know of resources: count all, and take away those of the few that don't count.
+        extra.append(("-", table, list(changes.not_resources)))
+        changes = replace(changes, not_resources=())
+    bucket = f"{_bucket(list(edges[1:-1]), 0)} as bucket, {query.by}::text as value"
+    conditions, arguments = conditions_of(changes)
+    parts = [_PART.format("", bucket, table, " and ".join(conditions))]
+    for sign, other, resources in extra:
+        arguments.append(resources)
+        these = [*conditions, f"resource = any (${len(arguments)}::text[])"]
+        parts.append(_PART.format(sign, bucket, other, " and ".join(these)))
     arguments.append(query.most)
     text = f"""
 with counted as (
-    select {_bucket(list(edges[1:-1]), 0)} as bucket, {query.by}::text as value, count(*) as changes
-    from {table_of(query.changes, short)} where {" and ".join(conditions)} group by 1, 2
+    select bucket, value, sum(changes) as changes from ({" union all ".join(parts)}) parts
+    group by 1, 2 having sum(changes) > 0
 ), named as (
     select value from counted group by value order by sum(changes) desc, value collate "C" limit ${len(arguments)}
 )
@@ -122,6 +146,13 @@ from counted c left join named n on n.value = c.value
 group by 1, n.value order by 1, n.value collate "C" nulls last
 """
     return text, arguments
+
+
+def _is_whole(changes: ChangeQuery) -> bool:
+    """Whether a range of revisions is asked about without a condition, but for resources that don't count."""
+    return changes == ChangeQuery(
+        after=changes.after, until=changes.until, newest_first=changes.newest_first, not_resources=changes.not_resources
+    )
 
 
 def _bucket(edges: Sequence[int], first: int) -> str:
