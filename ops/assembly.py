@@ -22,12 +22,13 @@ from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.allocation.services import ServiceClaimant
 from kubechronicle.actors.loops.api_services import APIServices
 from kubechronicle.actors.loops.authentication_trust import NAME, Trust, authentication_trust
-from kubechronicle.actors.loops.bootstrap import Advertised, Bootstrap
+from kubechronicle.actors.loops.bootstrap import Bootstrap
 from kubechronicle.actors.loops.cluster_ip_repair import ClusterIPRepair
 from kubechronicle.actors.loops.kept_config_map import KeptConfigMap
 from kubechronicle.actors.loops.legacy_tokens import CONFIG_MAP, LegacyTokenTracking
 from kubechronicle.actors.loops.node_port_repair import NodePortRepair
 from kubechronicle.actors.loops.rbac_bootstrap import RbacBootstrap
+from kubechronicle.actors.loops.server_endpoints import Advertised
 from kubechronicle.actors.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store

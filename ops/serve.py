@@ -27,7 +27,7 @@ import trio
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.allocation.network import ServiceNetwork
-from kubechronicle.actors.loops.bootstrap import Advertised
+from kubechronicle.actors.loops.server_endpoints import Advertised
 from kubechronicle.api import runtime_config
 from kubechronicle.api.registry import Registry
 from kubechronicle.eventlog.errors import LogError

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.allocation.network import ServiceNetwork
-from kubechronicle.actors.loops.bootstrap import Advertised
+from kubechronicle.actors.loops.server_endpoints import Advertised
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor
 from kubechronicle.api.runtime_config import parse, registry_for
@@ -211,7 +211,7 @@ ISSUER = ServiceAccountIssuer(
 
 def plan(
     *,
-    address: str = "10.1.0.1",
+    address: str = "",
     controllers: frozenset[str] = frozenset(),
     root_ca: bytes = b"",
     admission: frozenset[str] = ADMISSION,
@@ -223,12 +223,13 @@ def plan(
     other: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Plan:
-    """``other``: fields of the Plan by name, instead of what stands here."""
+    """``address``: by which others reach the server; without one it has no endpoints, so no lease to renew every ten
+    seconds, and a test knows every revision. ``other``: fields of the Plan by name, instead of what stands here."""
     usual = Plan(
         listen=ServeConfig(tls_cert_file="", tls_private_key_file=""),
-        advertised=Advertised(address=address, port=6443),
+        advertised=Advertised(address=address or "127.0.0.1", port=6443),
         services=services,
-        http=HttpSettings(server_address=f"{address}:6443", server_version="0.1", **settings),
+        http=HttpSettings(server_address=f"{address or '10.1.0.1'}:6443", server_version="0.1", **settings),
         authenticators=[ClientCertificates(CLIENT_CA.bundle)],
         static_tokens=[StaticTokens(USERS)],
         issuer=issuer,

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import socket
+from functools import partial
+from typing import Any, cast
+
 import pytest
 import trio
-from in_process import InProcess, open_server
+from in_process import InProcess
+from in_process import open_server as open_any
 from trio.testing import MockClock
 
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.loops.bootstrap import RECONCILE_INTERVAL, SYSTEM_NAMESPACES
 from kubechronicle.eventlog.memory import Fault, MemoryLog, MemoryStore
 
+open_server = partial(open_any, address="10.1.0.1")  # one that others reach
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 CIDR = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes"
 SERVICE = "/api/v1/namespaces/default/services/kubernetes"
 ENDPOINTS = "/api/v1/namespaces/default/endpoints/kubernetes"
@@ -23,6 +30,12 @@ async def addresses(server: InProcess) -> tuple[list[str], list[str]]:
     in_endpoints = [one["ip"] for subset in endpoints.get("subsets") or [] for one in subset.get("addresses") or []]
     in_slice = [address for one in piece.get("endpoints") or [] for address in one["addresses"]]
     return in_endpoints, in_slice
+
+
+async def leases(server: InProcess) -> list[dict[str, Any]]:
+    """The identity leases."""
+    found = await server.get(f"{LEASES}?labelSelector=apiserver.kubernetes.io/identity%3Dkube-apiserver")
+    return cast("list[dict[str, Any]]", found["items"])
 
 
 async def test_the_first_second(autojump_clock: MockClock) -> None:
@@ -46,19 +59,23 @@ async def test_a_server_nobody_else_can_reach_has_no_endpoints(autojump_clock: M
         await server.assembly.own.bootstrap.withdraw()
 
 
-async def test_looking_again_writes_nothing(autojump_clock: MockClock) -> None:
+async def test_looking_again_writes_nothing_but_the_lease(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         before = server.log.store.revision
         await trio.sleep(5.5 * RECONCILE_INTERVAL)
-        assert server.log.store.revision == before
+        assert server.log.store.revision == before + 5
+        (lease,) = await leases(server)
+        assert int(lease["metadata"]["resourceVersion"]) == before + 5
 
 
-async def test_a_restarted_server_writes_nothing(autojump_clock: MockClock) -> None:
+async def test_a_restarted_server_writes_nothing_but_the_lease(autojump_clock: MockClock) -> None:
     log = MemoryLog()
     async with open_server(log, loops=True):
         before = log.store.revision
     async with open_server(log, loops=True):
-        assert log.store.revision == before
+        assert log.store.revision == before + 1
+    async with open_server(log, loops=True, address="127.0.0.1"):
+        assert log.store.revision == before + 1
 
 
 async def test_what_somebody_took_away_comes_back(autojump_clock: MockClock) -> None:
@@ -96,6 +113,59 @@ async def test_a_server_that_has_withdrawn_does_not_come_back_by_itself(autojump
         await server.assembly.own.bootstrap.withdraw()
         await trio.sleep(RECONCILE_INTERVAL * 3)
         assert await addresses(server) == ([], [])
+
+
+async def test_the_lease_of_a_server(autojump_clock: MockClock) -> None:
+    async with open_server(loops=True) as server:
+        (lease,) = await leases(server)
+        assert lease["metadata"]["name"].startswith("apiserver-")
+        assert lease["metadata"]["labels"]["kubernetes.io/hostname"] == socket.gethostname()[:63]
+        assert lease["metadata"]["annotations"] == {"kubechronicle/advertised": "10.1.0.1:6443"}
+        assert lease["spec"]["leaseDurationSeconds"] == 3600
+        assert lease["spec"]["holderIdentity"].startswith(lease["metadata"]["name"] + "_")
+        await trio.sleep(RECONCILE_INTERVAL + 1)
+        (renewed,) = await leases(server)
+        assert renewed["spec"]["renewTime"] > lease["spec"]["renewTime"]
+        await server.assembly.own.bootstrap.withdraw()
+        assert await leases(server) == []
+
+
+@pytest.mark.parametrize("address", ["10.1.0.2", "fd00::2"])
+async def test_the_address_of_a_killed_server_goes(address: str, autojump_clock: MockClock) -> None:
+    store = MemoryStore()
+    async with open_server(store, loops=True) as one:
+        async with open_server(store, loops=True, address=address):
+            assert len(await leases(one)) == 2
+        assert address in (await addresses(one))[0]  # it ended without withdrawing
+        await trio.sleep(3 * RECONCILE_INTERVAL + 1)
+        assert await addresses(one) == (["10.1.0.1"], ["10.1.0.1"])
+        before = store.revision
+        await trio.sleep(10 * RECONCILE_INTERVAL)
+        assert store.revision == before + 10  # its own lease alone
+        assert len(await leases(one)) == 2
+
+
+async def test_an_address_nobody_has_a_lease_for_goes_and_its_port_too(autojump_clock: MockClock) -> None:
+    async with open_server(loops=True) as server:
+        ours = (await server.get(ENDPOINTS))["subsets"]
+        stale = {"addresses": [{"ip": "10.1.0.9"}], "ports": [{"name": "https", "port": 7443, "protocol": "TCP"}]}
+        await server.patch(ENDPOINTS, {"subsets": [*ours, stale]})
+        await trio.sleep(RECONCILE_INTERVAL + 1)
+        assert (await addresses(server))[0] == ["10.1.0.1", "10.1.0.9"]
+        await trio.sleep(2 * RECONCILE_INTERVAL)
+        assert (await server.get(ENDPOINTS))["subsets"] == ours
+
+
+async def test_the_lease_of_a_server_long_gone_goes(autojump_clock: MockClock) -> None:
+    labels = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
+    async with open_server(loops=True) as server:
+        for name, renewed in (("old", "2026-01-01T00:00:00.000000Z"), ("ahead", "2999-01-01T00:00:00.000000Z")):
+            spec = {"holderIdentity": name, "leaseDurationSeconds": 3600, "renewTime": renewed}
+            await server.post(LEASES, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+        await trio.sleep(RECONCILE_INTERVAL + 1)
+        names = [lease["metadata"]["name"] for lease in await leases(server)]
+        assert "ahead" in names
+        assert "old" not in names
 
 
 async def test_servers_that_start_at_once(autojump_clock: MockClock) -> None:

@@ -121,7 +121,7 @@ async def test_nothing_is_published_without_a_bundle(autojump_clock: MockClock) 
 
 @pytest.mark.parametrize("call", ["append", "head", "read"])
 async def test_failures_are_tried_again(autojump_clock: MockClock, call: str) -> None:
-    async with running() as server:
+    async with running(address="10.1.0.1") as server:
         await published(server)
         server.log.fail_next(call, *[Fault.UNAVAILABLE] * 6)
         answer = await server.ask("DELETE", path())
@@ -134,14 +134,14 @@ async def test_failures_are_tried_again(autojump_clock: MockClock, call: str) ->
 async def test_two_authorities_make_no_storm(autojump_clock: MockClock) -> None:
     """Replicas that disagree contradict each other ever more rarely; replicas that agree do not write at all."""
     store = MemoryStore()
-    async with running(store) as one, running(store, address="10.1.0.2", bundle=b"another") as two:
+    async with running(store) as one, running(store, bundle=b"another") as two:
         await trio.sleep(3600)
         spaces = len(await one.names(SPACES))
         first = store.revision
         await trio.sleep(3600)
         assert store.revision - first <= 4 * spaces
         assert one.tree.restarts_total == two.tree.restarts_total == 0
-    async with running(store) as one, running(store, address="10.1.0.2"):
+    async with running(store) as one, running(store):
         await published(one)
         quiet = store.revision
         await trio.sleep(LONG)
