@@ -140,8 +140,6 @@ def static_tokens(settings: Settings) -> list[TokenAuthenticator]:
         return []
     try:
         return [StaticTokens(parse_token_file(settings.token_auth_file))]
-    except UnicodeDecodeError:
-        raise OperatorError(f"--token-auth-file: {settings.token_auth_file} is not UTF-8 text") from None
     except TokenFileError as error:
         raise OperatorError(f"--token-auth-file: {error}") from None
 
