@@ -28,7 +28,6 @@ from kubechronicle.api.field_errors import (
 
 ABAC, ALWAYS_ALLOW, ALWAYS_DENY, NODE, RBAC, WEBHOOK = "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"
 TYPES: Final = (ABAC, ALWAYS_ALLOW, ALWAYS_DENY, NODE, RBAC, WEBHOOK)
-"""Those made once, when the server starts: a changed file can't bring them in."""
 
 VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
