@@ -416,7 +416,7 @@ async def test_failures_on_the_way_are_tried_again(autojump_clock: MockClock, ca
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
 async def test_two_replicas_do_it_together(autojump_clock: MockClock, policy: str) -> None:
     store = MemoryStore()
-    async with running(store) as one, running(store, address="10.1.0.2") as two:
+    async with running(store) as one, running(store) as two:
         await family(one)
         await delete(two, "root", policy)
         left = ["leaf-0", "leaf-1", "middle", "stranger"] if policy == "Orphan" else ["stranger"]
@@ -426,7 +426,7 @@ async def test_two_replicas_do_it_together(autojump_clock: MockClock, policy: st
 async def test_an_owner_this_replica_has_not_heard_of_yet(autojump_clock: MockClock) -> None:
     """Nothing is deleted on the strength of a view that is behind."""
     store = MemoryStore()
-    async with running(store) as one, open_server(store, loops=True, address="10.1.0.2") as two:
+    async with running(store) as one, open_server(store, loops=True) as two:
         with one.log.hold("read") as gate:
             o = await make(two, "o")
             await make(two, "a", o)
@@ -438,7 +438,7 @@ async def test_an_owner_this_replica_has_not_heard_of_yet(autojump_clock: MockCl
 async def test_a_dependent_that_finds_another_owner_in_time_stays(autojump_clock: MockClock) -> None:
     """The deletion is on condition that the object is as it was when its end was decided."""
     store = MemoryStore()
-    async with running(store) as one, open_server(store, loops=True, address="10.1.0.2") as two:
+    async with running(store) as one, open_server(store, loops=True) as two:
         o, p = await make(two, "o"), await make(two, "p")
         await make(two, "a", o)
         await maps(one)

@@ -143,7 +143,7 @@ async def test_several_at_once(autojump_clock: MockClock) -> None:
 
 async def test_two_replicas_do_it_together(autojump_clock: MockClock) -> None:
     store = MemoryStore()
-    async with running(store) as one, running(store, address="10.1.0.2") as two:
+    async with running(store) as one, running(store) as two:
         await fill(one)
         await two.delete(f"{SPACES}/space")
         await gone(one)
@@ -154,7 +154,7 @@ async def test_two_replicas_do_it_together(autojump_clock: MockClock) -> None:
 async def test_an_object_created_on_a_lagging_replica_is_deleted_too(autojump_clock: MockClock) -> None:
     """The other replica has not heard yet that the namespace ends: whatever slips in must not outlive it."""
     store = MemoryStore()
-    async with running(store) as one, open_server(store, loops=True, address="10.1.0.2") as two:
+    async with running(store) as one, open_server(store, loops=True) as two:
         await fill(one)
         await two.get(f"{SPACES}/space")
         held = configmap("held", "space")
@@ -174,7 +174,7 @@ async def test_nothing_slips_into_a_namespace_that_has_ended_elsewhere(autojump_
     """Admitted on a lagging view, committed after the end: taken back, because nobody else would clean it up."""
     store = MemoryStore()
     one_runs = open_server(store, loops=True) if ends == "terminating" else running(store)
-    async with one_runs as one, open_server(store, loops=True, address="10.1.0.2") as two:
+    async with one_runs as one, open_server(store, loops=True) as two:
         await one.post(SPACES, {"metadata": {"name": "space"}})
         await two.get(f"{SPACES}/space")
         answers: list[Answer] = []
