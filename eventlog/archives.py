@@ -187,10 +187,13 @@ def archives(directory: Path) -> list[Archive]:
 
 
 def of_log(directory: Path, log_id: UUID) -> list[Archive]:
-    """Those of one log. ArchiveError: there is none, so nobody means this directory."""
-    found = [archive for archive in archives(directory) if archive.log_id == log_id]
-    if not found:
-        raise ArchiveError(f"there is no archive of log {log_id} in {directory}")
+    """Those of one log, maybe none yet. ArchiveError: nobody can mean this directory."""
+    if not directory.is_dir():
+        raise ArchiveError(f"there is no directory {directory}")
+    everything = archives(directory)
+    found = [archive for archive in everything if archive.log_id == log_id]
+    if everything and not found:
+        raise ArchiveError(f"the archives in {directory} are of another log than {log_id}")
     return found
 
 

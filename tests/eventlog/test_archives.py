@@ -223,9 +223,14 @@ EDITS: tuple[tuple[Callable[[list[bytes]], None], str], ...] = (
 )
 
 
-async def test_an_edit_is_found(log: Any, command: Command, database: str, tmp_path: Path) -> None:
-    await log.compact(70, archive=tmp_path)
+async def test_an_edit_is_found(
+    log: Any, command: Command, database: str, run_sql: RunSql, tmp_path: Path
+) -> None:
     verify_it = ("verify", "--database-url", database, "--archive", str(tmp_path))
+    assert (await command(*verify_it))[0] == 0  # nothing is archived yet
+    code, found = await command(*verify_it[:-1], str(tmp_path / "none"))
+    assert (code, found) == (1, f"there is no directory {tmp_path / 'none'}\n")
+    await log.compact(70, archive=tmp_path)
     code, untouched = await command(*verify_it)
     assert (code, "30 by content, 60 by content in archives, 0 by digest" in untouched) == (0, True)
     file = files(tmp_path)[0]
@@ -236,7 +241,8 @@ async def test_an_edit_is_found(log: Any, command: Command, database: str, tmp_p
         assert (code, found.count("\n")) == (1, 1), said
         assert said in found
         file.write_bytes(content)
-    assert (await command(*verify_it))[0] == 0
+    run_sql("update kubechronicle.head set log_id = gen_random_uuid()")
+    assert "are of another log than" in (await command(*verify_it))[1]
 
 
 async def test_a_damaged_file_is_one_line(log: Any, command: Command, tmp_path: Path) -> None:
