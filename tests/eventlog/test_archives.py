@@ -223,9 +223,7 @@ EDITS: tuple[tuple[Callable[[list[bytes]], None], str], ...] = (
 )
 
 
-async def test_an_edit_is_found(
-    log: Any, command: Command, database: str, run_sql: RunSql, tmp_path: Path
-) -> None:
+async def test_an_edit_is_found(log: Any, command: Command, database: str, run_sql: RunSql, tmp_path: Path) -> None:
     verify_it = ("verify", "--database-url", database, "--archive", str(tmp_path))
     assert (await command(*verify_it))[0] == 0  # nothing is archived yet
     code, found = await command(*verify_it[:-1], str(tmp_path / "none"))
