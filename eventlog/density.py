@@ -128,6 +128,8 @@ def statement(query: DensityQuery, edges: Sequence[int], short: Sequence[str]) -
         changes = replace(changes, not_resources=())
     bucket = f"{_bucket(list(edges[1:-1]), 0)} as bucket, {query.by}::text as value"
     conditions, arguments = conditions_of(changes)
+    # The range as numbers: plans are made without regard to arguments, and how much is counted decides which is best.
+    conditions[:2] = [f"revision > {int(changes.after)}::bigint", f"revision <= {int(changes.until)}::bigint"]
     parts = [_PART.format("", bucket, table, " and ".join(conditions))]
     for sign, other, resources in extra:
         arguments.append(resources)
@@ -142,7 +144,7 @@ with counted as (
     select value from counted group by value order by sum(changes) desc, value collate "C" limit ${len(arguments)}
 )
 select c.bucket, n.value, sum(c.changes)::bigint as changes
-from counted c left join named n on n.value = c.value
+from counted c left join named n on n.value = c.value where $1::bigint <= $2::bigint
 group by 1, n.value order by 1, n.value collate "C" nulls last
 """
     return text, arguments
