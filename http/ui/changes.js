@@ -1,7 +1,7 @@
 // The list of changes that the pages share: a table, of which each row leads to the object at that revision.
 
 import { h, loading, say, when, count } from "./dom.js";
-import { ApiError, Changes, number, resourceName, scopes } from "./api.js";
+import { ApiError, Changes, resourceName, scopes } from "./api.js";
 
 export const NOISE = "object.resource!=events,object.resource!=leases";
 const PAGE = 100;
@@ -105,5 +105,3 @@ export function failed(element, error) {
   if (!(error instanceof ApiError)) console.error(error);
   element.replaceChildren(h("div.error", { role: "alert" }, h("h2", {}, title), h("p", {}, text)));
 }
-
-export { number };

@@ -1,7 +1,7 @@
 // One object: its revisions, any two of them side by side, and who last set each field.
 
 import { count, h, loading, say, timeText, when } from "./dom.js";
-import { Changes, GROUP, number, revision as one, scopes } from "./api.js";
+import { Changes, revision as one, scopes } from "./api.js";
 import { failed, operation, summary, user } from "./changes.js";
 import { authorOf, blame } from "./blame.js";
 import { rows } from "./diff.js";
@@ -200,5 +200,3 @@ function nearby(found) {
   });
   return kept;
 }
-
-export { GROUP, number };
