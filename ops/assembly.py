@@ -237,15 +237,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
     admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, claimants)
     writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
     store = Store(registry=plan.registry, reads=reads, writes=writes)
-    own = OwnObjects(
-        bootstrap=Bootstrap(store, plan.advertised, plan.services),
-        roles=RbacBootstrap(store),
-        api_services=APIServices(store),
-        cluster_ips=ClusterIPRepair(store),
-        node_ports=NodePortRepair(store, plan.services.node_ports),
-        trust=authentication_trust(store, plan.trust),
-        legacy_tokens=LegacyTokenTracking(store),
-    )
+    own = _own_objects(plan, store)
     assembly: Assembly
     checks = [
         *_log_checks(tail),
@@ -281,6 +273,18 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         AllocationCollector(services.figures, own.cluster_ips.figures, own.node_ports.figures, plan.services, state)
     )
     return assembly
+
+
+def _own_objects(plan: Plan, store: Store) -> OwnObjects:
+    return OwnObjects(
+        bootstrap=Bootstrap(store, plan.advertised, plan.services),
+        roles=RbacBootstrap(store),
+        api_services=APIServices(store),
+        cluster_ips=ClusterIPRepair(store),
+        node_ports=NodePortRepair(store, plan.services.node_ports),
+        trust=authentication_trust(store, plan.trust),
+        legacy_tokens=LegacyTokenTracking(store),
+    )
 
 
 def _permits(authorization: AuthorizationChain) -> Permits:
