@@ -159,10 +159,6 @@ def between_timestamps(left: Timestamp, right: Timestamp) -> Duration:
     return checked_duration(left.nanoseconds - right.nanoseconds)
 
 
-def negate_duration(value: Duration) -> Duration:
-    return checked_duration(-value.nanoseconds)
-
-
 # -- order ------------------------------------------------------------------------------------------------------------
 
 

@@ -165,10 +165,6 @@ class _Stuck(Exception):
     """One object can't be brought back."""
 
 
-# Fields of a Service the server hands out once.
-HANDED_OUT: Final = (("clusterIP", ("clusterIP", "clusterIPs")), ("nodePort", ()), ("healthCheckNodePort", ()))
-
-
 def _without_taken(body: Object, error: ApiError) -> str | None:
     """Take out what the server says somebody else has by now; the name of it, None if that is not what it says."""
     if body.get("kind") != "Service" or error.code not in (409, 422) or "allocated" not in error.message:
