@@ -209,13 +209,17 @@ func (w *plainWatches) report() map[string]any {
 	w.Lock()
 	defer w.Unlock()
 	repeated := []int64{}
+	events := w.events // but for those above "to": servers renew Leases while the report is being made
 	for revision, times := range w.seen {
+		if revision > w.to {
+			events -= times
+		}
 		if times > 1 {
 			repeated = append(repeated, revision)
 		}
 	}
 	return map[string]any{
-		"resources": len(w.all), "from": w.from, "to": w.to, "events": w.events, "bookmarks": w.bookmarks,
+		"resources": len(w.all), "from": w.from, "to": w.to, "events": events, "bookmarks": w.bookmarks,
 		"resumed": w.resumed, "broken": w.broken, "problems": w.problems, "missed": len(w.missing), "repeated": len(repeated),
 		"missing": w.missing[:min(len(w.missing), listed)], "repeatedRevisions": repeated[:min(len(repeated), listed)],
 	}
