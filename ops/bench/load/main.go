@@ -39,6 +39,11 @@ type options struct {
 	target    *target
 }
 
+// modes: what -mode may name. A file whose modes have flags of their own adds both in its init.
+var modes = map[string]func(options) (map[string]any, error){
+	"get": runGet, "create": runCreate, "update": runUpdate, "fill": runFill, "list": runList, "watch": runWatch,
+}
+
 func main() {
 	var o options
 	var server, ca, tokenFile, cert, key string
@@ -47,7 +52,7 @@ func main() {
 	flag.StringVar(&tokenFile, "token-file", "", "file with a bearer token")
 	flag.StringVar(&cert, "cert", "", "client certificate file")
 	flag.StringVar(&key, "key", "", "client key file")
-	flag.StringVar(&o.mode, "mode", "get", "get, create, update, fill, list or watch")
+	flag.StringVar(&o.mode, "mode", "get", "get, create, update, fill, list, watch, fanout, informers, churn or nodes")
 	flag.StringVar(&o.namespace, "namespace", "bench", "namespace to work in, created when absent")
 	flag.IntVar(&o.conns, "conns", 1, "connections, each with one request in flight")
 	flag.Float64Var(&o.seconds, "seconds", 5, "length of the measured part")
@@ -64,9 +69,6 @@ func main() {
 	var err error
 	if o.target, err = newTarget(server, ca, tokenFile, cert, key); err != nil {
 		fatal(err)
-	}
-	modes := map[string]func(options) (map[string]any, error){
-		"get": runGet, "create": runCreate, "update": runUpdate, "fill": runFill, "list": runList, "watch": runWatch,
 	}
 	run, known := modes[o.mode]
 	if !known {
