@@ -87,11 +87,11 @@ def memory_mib(processes: Sequence[Stat]) -> float:
     return total / 1024
 
 
-def resident_mib(pid: int) -> float:
-    """VmRSS of one process, or 0 if it is gone."""
+def resident_mib(pid: int, *, field: str = "VmRSS") -> float:
+    """VmRSS of one process (or VmHWM, the most it ever had), or 0 if it is gone."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith(f"{field}:"):
                 return int(line.split()[1]) / 1024
     return 0.0
 
