@@ -29,6 +29,17 @@ if command -v flock >/dev/null 2>&1 && [ "${KUBECHRONICLE_INSTALL_LOCKED:-}" != 
     KUBECHRONICLE_INSTALL_LOCKED=yes exec flock .cache/install.lock "$0" "$what"
 fi
 
+# Python compiles a module when it is first imported and keeps the result, unless PYTHONDONTWRITEBYTECODE is set (many
+# containers do); then it would compile 400 of them at each start, which takes most of a second.
+compile_modules() {
+    if [ -f .venv/.compiled ] && [ -z "$(find ./kubechronicle/*/ -name '*.py' -newer .venv/.compiled | head -n 1)" ]; then
+        return
+    fi
+    touch .venv/.compiling # before compiling: what is edited meanwhile is newer
+    .venv/bin/python -m compileall -q "$(pwd -P)"/kubechronicle/* || say "some modules do not compile (see above)"
+    mv .venv/.compiling .venv/.compiled
+}
+
 # What is installed holds for what is stamped: the locks, the package's metadata, the folder (scripts name it). A .venv
 # with the tests' dependencies serves to run as well.
 stamp() { { pwd -P; cat "$1" pyproject.toml "$0"; } | cksum; }
@@ -36,6 +47,7 @@ for made in requirements.lock requirements-test.lock; do
     if [ "$made" = "$lock" ] || [ "$made" = requirements-test.lock ]; then
         stamped=.venv/.$made.stamp
         if [ -x .venv/bin/kubechronicle ] && [ -f "$stamped" ] && [ "$(cat "$stamped")" = "$(stamp "$made")" ]; then
+            compile_modules
             exit 0
         fi
     fi
@@ -68,4 +80,5 @@ say "installing what $lock names"
 pip install -q --require-hashes --no-deps -r "$lock" || die "pip could not install the dependencies (see above)"
 pip install -q --no-deps --no-build-isolation --editable . || die "pip could not install kubechronicle (see above)"
 rm -f .venv/.requirements*.stamp
+compile_modules
 stamp "$lock" >".venv/.$lock.stamp"
