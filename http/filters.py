@@ -34,6 +34,7 @@ from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.exchange import close_iterator
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import KNOWN_VERBS, Metrics
+from kubechronicle.http.pieces import Pieces
 from kubechronicle.http.request_info import HISTORY, VERB_OF_METHOD, Query, RequestInfo, resolve, split_moment
 
 log = logging.getLogger(__name__)
@@ -167,10 +168,9 @@ def measure(services: Services, following: Next) -> Next:
             code = known.code if known is not None else 500
             metrics.observe_request(labels, code=code, seconds=trio.current_time() - started, size=0)
             raise
-        if isinstance(response.body, bytes):
-            metrics.observe_request(
-                labels, code=response.status, seconds=trio.current_time() - started, size=len(response.body)
-            )
+        if isinstance(response.body, bytes | Pieces):
+            size = len(response.body) if isinstance(response.body, bytes) else response.body.length
+            metrics.observe_request(labels, code=response.status, seconds=trio.current_time() - started, size=size)
         else:
             response.body = _Counted(response.body, metrics, labels, response.status)
         return response

@@ -37,6 +37,7 @@ from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.authorization.in_force import AuthorizationPlan
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.pieces import Pieces
 from kubechronicle.http.serve_config import ServeConfig
 from kubechronicle.ops.assembly import Assembly, Plan, assemble
 
@@ -155,8 +156,12 @@ class InProcess:
 
     async def ask(self, method: str, target: str, body: Any = None, **request: Any) -> Answer:
         response = await self.respond(method, target, body, **request)
-        assert isinstance(response.body, bytes), "this is a stream"
-        return Answer(response.status, response.headers, response.body)
+        content = response.body
+        if isinstance(content, Pieces):
+            content = b"".join([piece async for piece in content])
+            assert len(content) == int(response.header("content-length"))
+        assert isinstance(content, bytes), "this is a stream"
+        return Answer(response.status, response.headers, content)
 
     async def respond(self, method: str, target: str, body: Any = None, **request: Any) -> Response:
         return await self.assembly.application.application(self.request(method, target, body, **request))

@@ -32,6 +32,9 @@ __all__ = [
     "encode_raw",
     "encode_watch_event",
     "envelope",
+    "list_frame",
+    "list_item",
+    "raw_of_item",
     "supports",
 ]
 
@@ -147,9 +150,15 @@ def _type_meta(data: bytes) -> tuple[str, str]:
 
 def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
     """A raw message in the envelope."""
+    return b"%b\n%b\x12%b%b%b" % (PREFIX, _sized_type_meta(api_version, kind), _size(raw), raw, _TAIL)
+
+
+@remembered(1024)  # what is answered is of a few kinds
+def _sized_type_meta(api_version: str, kind: str) -> bytes:
+    """The message TypeMeta, with its length before it."""
     version, name = api_version.encode(), kind.encode()
     meta = b"\n%b%b\x12%b%b" % (_size(version), version, _size(name), name)
-    return b"%b\n%b%b\x12%b%b%b" % (PREFIX, _size(meta), meta, _size(raw), raw, _TAIL)
+    return _size(meta) + meta
 
 
 def encode_raw(obj: Mapping[str, Any]) -> bytes:
@@ -177,11 +186,30 @@ def encode_list(api_version: str, kind: str, metadata: Mapping[str, Any], items:
 
     Every Kubernetes list is the message {1: ListMeta, 2: repeated item}, so the items need not be looked into.
     """
+    made = b"".join(map(list_item, items))
+    opening, closing = list_frame(api_version, kind, metadata, len(made))
+    return opening + made + closing
+
+
+def list_item(raw: bytes) -> bytes:
+    """An object's message as one of the items of a list."""
+    return b"\x12%b%b" % (_size(raw), raw)
+
+
+def raw_of_item(item: bytes) -> bytes:
+    """The message in what `list_item` made of it."""
+    at = 1
+    while item[at] > 0x7F:
+        at += 1
+    return item[at + 1 :]
+
+
+def list_frame(api_version: str, kind: str, metadata: Mapping[str, Any], size: int) -> tuple[bytes, bytes]:
+    """What stands before and after the items of a list body, which are `list_item`s of so many bytes together."""
     meta = encode_message("meta/v1.ListMeta", metadata)
-    parts = [b"\n", _size(meta), meta]
-    for item in items:
-        parts += (b"\x12", _size(item), item)
-    return envelope(api_version, kind, b"".join(parts))
+    begin = b"\n%b%b" % (_size(meta), meta)
+    whole = varint(len(begin) + size).encode("latin-1")
+    return b"%b\n%b\x12%b%b" % (PREFIX, _sized_type_meta(api_version, kind), whole, begin), _TAIL
 
 
 def encode_watch_event(kind: str, enveloped: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kubechronicle.actors.reads import ObjectReads, Selection
@@ -20,7 +20,8 @@ from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision
 from kubechronicle.http.context import Context
-from kubechronicle.http.encoder import Encoder, Object, encode
+from kubechronicle.http.encoded import Encodings
+from kubechronicle.http.encoder import Body, Encoder, Object, encode
 from kubechronicle.http.handlers.bodies import (
     MAX_BODY,
     caller_of,
@@ -38,6 +39,7 @@ from kubechronicle.http.handlers.token_request import request_token
 from kubechronicle.http.handlers.watch import Drain, storage_revision, watch
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.pieces import WHOLE
 from kubechronicle.http.request_info import RequestInfo
 
 
@@ -45,7 +47,7 @@ from kubechronicle.http.request_info import RequestInfo
 class Resources:
     """What the handlers work with. Watches end after ``min_watch`` to twice that, at random, unless they ask for less
     (--min-request-timeout). ``reads``: what is read from, the store's or a moment of the past. ``issuer`` of service
-    account tokens: None where none are issued."""
+    account tokens: None where none are issued. ``encodings``: what entries were encoded to for requests before."""
 
     store: Store
     reads: ObjectReads
@@ -55,6 +57,7 @@ class Resources:
     min_watch: float
     drain: Drain
     issuer: ServiceAccountIssuer | None = None
+    encodings: Encodings = field(default_factory=Encodings)
 
 
 # Subresources that are no other view of the object itself.
@@ -123,7 +126,7 @@ def _verb(method: str, info: RequestInfo, rt: ResourceType) -> str:
 
 async def get(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
     info = context.info
-    encoder = _encoder(request, context, rt)
+    encoder = _encoder(resources, request, context, rt)
     asked = options.parse_get_options(context.query.as_dict())
     revision = None
     if asked.resource_version:
@@ -139,7 +142,7 @@ async def list_(resources: Resources, request: Request, context: Context, rt: Re
     asked = options.parse_list_options(context.query.as_dict(), watch=False)
     if rt.group == HISTORY and SUMMARY in context.query:
         return await summarized(resources, context, rt, _selection(context.info, rt, asked))
-    encoder = _encoder(request, context, rt)
+    encoder = _encoder(resources, request, context, rt)
     selection = _selection(context.info, rt, asked)
     if asked.continue_ and asked.resource_version not in ("", "0"):
         raise status.bad_request("specifying resource version is not allowed when using continue")
@@ -149,7 +152,7 @@ async def list_(resources: Resources, request: Request, context: Context, rt: Re
     listing = await resources.reads.list(
         rt, selection, limit=asked.limit, continue_token=asked.continue_, revision=revision, exact=exact
     )
-    return _answer(200, encoder, encoder.many(listing))
+    return _list_answer(request, encoder, await encoder.many(listing))
 
 
 async def begin_watch(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -158,6 +161,7 @@ async def begin_watch(resources: Resources, request: Request, context: Context, 
     return await watch(
         request, context, rt, asked, selection,
         reads=resources.reads, metrics=resources.metrics, min_watch=resources.min_watch, drain=resources.drain,
+        encodings=resources.encodings,
     )  # fmt: skip
 
 
@@ -187,7 +191,7 @@ def _list_revision(asked: options.ListOptions) -> int | None:
 
 
 async def create(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    encoder = _encoder(request, context, rt)
+    encoder = _encoder(resources, request, context, rt)
     asked = options.parse_create_options(context.query.as_dict())
     if rt.kind in REVIEWS and not rt.stored:
         return await review(resources, request, context, rt)
@@ -202,7 +206,7 @@ async def create(resources: Resources, request: Request, context: Context, rt: R
 
 
 async def update(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    encoder = _encoder(request, context, rt)
+    encoder = _encoder(resources, request, context, rt)
     asked = options.parse_update_options(context.query.as_dict())
     value, duplicates = await decoded_body(request, rt, asked.field_validation)
     target = target_of(request, context, rt, asked)
@@ -214,7 +218,7 @@ async def update(resources: Resources, request: Request, context: Context, rt: R
 
 
 async def patch(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    encoder = _encoder(request, context, rt)
+    encoder = _encoder(resources, request, context, rt)
     content_type = negotiate.patch_type(request.headers.get("content-type"))
     asked = options.parse_patch_options(context.query.as_dict(), content_type)
     body = await request.body(MAX_BODY)
@@ -239,7 +243,7 @@ def _may_create(resources: Resources, context: Context) -> None:
 
 
 async def delete(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    encoder = _encoder(request, context, rt)
+    encoder = _encoder(resources, request, context, rt)
     asked = await delete_options(request, context)
     context.warnings += deletion.warnings(rt.resource, asked)
     target = target_of(request, context, rt, asked)
@@ -256,7 +260,7 @@ async def delete(resources: Resources, request: Request, context: Context, rt: R
 
 
 async def delete_collection(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    encoder = _encoder(request, context, rt)
+    encoder = _encoder(resources, request, context, rt)
     asked_list = options.parse_list_options(context.query.as_dict(), watch=False)
     asked = await delete_options(request, context)
     context.warnings += deletion.warnings(rt.resource, asked)
@@ -267,7 +271,7 @@ async def delete_collection(resources: Resources, request: Request, context: Con
         caller_of(request, context, ""), target, selection, asked,
         limit=asked_list.limit, continue_token=asked_list.continue_, revision=revision,
     )  # fmt: skip
-    return _answer(200, encoder, encoder.many(found))
+    return _list_answer(request, encoder, await encoder.many(found))
 
 
 HANDLERS: dict[str, Handler] = {
@@ -285,13 +289,23 @@ HANDLERS: dict[str, Handler] = {
 # -- shared -----------------------------------------------------------------------------------------------------------
 
 
-def _encoder(request: Request, context: Context, rt: ResourceType) -> Encoder:
+def _encoder(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Encoder:
     form, include = object_form(request, context, protobuf=bool(rt.message)), context.query.get("includeObject")
-    return Encoder(rt, form, include_object=include, then=context.at.time if context.at is not None else None)
+    then = context.at.time if context.at is not None else None
+    return Encoder(rt, form, include_object=include, then=then, kept=resources.encodings)
 
 
 def _answer(code: int, encoder: Encoder, body: bytes) -> Response:
     return Response(code, [("content-type", encoder.form.content_type), CACHE_CONTROL], body)
+
+
+def _list_answer(request: Request, encoder: Encoder, body: Body) -> Response:
+    if not isinstance(body, bytes) and (body.length <= WHOLE or request.websocket is not None):
+        body = body.whole()  # a WebSocket's handshake is refused with a list in one piece
+    if isinstance(body, bytes):
+        return _answer(200, encoder, body)
+    headers = [("content-type", encoder.form.content_type), CACHE_CONTROL, ("content-length", str(body.length))]
+    return Response(200, headers, body)
 
 
 def _written(context: Context, encoder: Encoder, written: Written) -> Response:

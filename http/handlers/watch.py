@@ -24,6 +24,7 @@ from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.eventlog.replay import ReplayOver
 from kubechronicle.http.answers import CACHE_CONTROL, watch_form
 from kubechronicle.http.context import Context
+from kubechronicle.http.encoded import Encodings
 from kubechronicle.http.encoder import JSON, Encoder
 from kubechronicle.http.messages import SWITCHED, Push, Request, Response
 from kubechronicle.http.metrics import Metrics
@@ -71,10 +72,11 @@ async def watch(
     metrics: Metrics,
     min_watch: float,
     drain: Drain,
+    encodings: Encodings,
 ) -> Response:
     form = watch_form(request, context, protobuf=bool(rt.message))
     then = context.at.time if context.at is not None else None
-    encoder = Encoder(rt, form, include_object=context.query.get("includeObject"), then=then)
+    encoder = Encoder(rt, form, include_object=context.query.get("includeObject"), then=then, kept=encodings)
     revision = None
     if asked.resource_version:
         revision = storage_revision(asked.resource_version)
@@ -188,7 +190,7 @@ class WatchStream:
         initial, start = self._watching.initial, self._initial_told
         if start < len(initial):
             self._initial_told = start + INITIAL_PART
-            return [self._encoder.event("ADDED", entry) for entry in initial[start : start + INITIAL_PART]]
+            return self._encoder.initial(initial[start : start + INITIAL_PART])
         if self._bookmark_due:
             self._bookmark_due = False
             return [self._encoder.bookmark(self._watching.initial_revision, initial_end=True)]

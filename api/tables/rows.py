@@ -1,0 +1,93 @@
+"""Rows as encoded JSON that stays true: with gaps where ages stand, to be filled in when the row is shown.
+
+A row of a table depends on nothing but the object, its printer and what the time is; and on the time only by what the
+function ``since`` says, which a printer is given. So it is given one that says which timestamp it was asked for:
+
+    [b'{"cells":["web-1","1/1","Running","3 (', b"2026-01-02T03:04:05Z", b' ago)","', b"2026-…", b'"],"object":…}']
+
+JSON and timestamps take turns, beginning and ending with JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from kubechronicle.api.builtin.cell_text import ages_at
+from kubechronicle.api.builtin.printer import Object, Printer
+from kubechronicle.api.codecs import json
+from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.tables import INCLUDE_METADATA, META_V1, table_row
+
+Row: TypeAlias = tuple[bytes, ...]
+
+MARK: Final = "\ud800"
+"""Stands on both sides of a timestamp in a cell. Half of a surrogate pair is in no object: it has no UTF-8."""
+
+
+def _marked(text: str | None) -> str:
+    return f"{MARK}{text}{MARK}" if text else "<unknown>"
+
+
+def encoded_row(
+    rt: ResourceType,
+    obj: Object,
+    *,
+    include_object: str = INCLUDE_METADATA,
+    version: str = META_V1,
+    served: Object | None = None,
+    printer: Printer | None = None,
+) -> Row:
+    """The row ``table_row`` makes of an object, with gaps for ages."""
+    made = table_row(
+        rt, obj, since=_marked, include_object=include_object, version=version, served=served, printer=printer
+    )
+    cells: list[Any] = made.pop("cells")
+    row: list[bytes] = []
+    text, begin = b'{"cells":[', 0
+    for index, cell in enumerate(cells):
+        if cell.__class__ is str and MARK in cell:
+            if begin < index:
+                text += json.encode(cells[begin:index])[1:-1] + b","
+            text = _with_gaps(row, text + b'"', cell) + (b'",' if index + 1 < len(cells) else b'"')
+            begin = index + 1
+    if begin < len(cells):
+        text += json.encode(cells[begin:])[1:-1]
+    row.append(b"%b],%b" % (text, json.encode(made)[1:]))
+    return tuple(row)
+
+
+def _with_gaps(row: list[bytes], text: bytes, cell: str) -> bytes:
+    """Put the parts of a cell behind the text that stands before it; what is not followed by a gap is left over."""
+    for index, part in enumerate(cell.split(MARK)):
+        if index % 2:
+            row += (text, part.encode())
+            text = b""
+        elif part:
+            text += json.encode(part)[1:-1]
+    return text
+
+
+def row_size(row: Row) -> int:
+    """Bytes of a row as it is kept, about."""
+    return sum(map(len, row)) + 50 * len(row)
+
+
+def filler(now: datetime) -> Callable[[Row], bytes]:
+    """Return the function that makes the JSON of a row as of now."""
+    since = ages_at(now)
+    known: dict[bytes, bytes] = {}
+
+    def age(moment: bytes) -> bytes:
+        found = known[moment] = since(moment.decode()).encode()
+        return found
+
+    def filled(row: Row) -> bytes:
+        if len(row) == 3:  # nearly every kind has one age
+            return b"%b%b%b" % (row[0], known.get(row[1]) or age(row[1]), row[2])
+        parts = list(row)
+        parts[1::2] = [known.get(moment) or age(moment) for moment in row[1::2]]
+        return b"".join(parts)
+
+    return filled
