@@ -1,0 +1,1 @@
+"""How the server scales: ``python -m kubechronicle.ops.bench.curves`` (``make bench-curves``)."""
