@@ -10,7 +10,7 @@ A file is gzip of JSON lines: a header, a row per line in the order of revisions
 ``first`` and ``last`` bound the partition, ``firstRow`` and ``lastRow`` are the revisions of the rows in it;
 ``hashBefore`` is the hash of revision firstRow - 1 (null if it is not known any more), ``hashAfter`` that of lastRow. A
 row has the columns of its digest under their names, byte for byte (``object`` and ``user_extra`` are texts for that),
-and digest and hash as hex: see verify.py.
+and digest and hash as hex: see verify.py. What an erasure has left of a row has its own digest as well, ``"erased"``.
 
 Invariant: a file of this name is whole: it is written beside, synced, and renamed.
 """
@@ -22,7 +22,7 @@ import heapq
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,9 +36,10 @@ from uuid import UUID
 import orjson
 import trio
 
+from kubechronicle.eventlog.digests import DIGESTED, encode_row
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres_session import Row, Session
-from kubechronicle.eventlog.verify import DIGESTED, ArchivedRow, encode_row
+from kubechronicle.eventlog.verify import ArchivedRow
 
 FORMAT = "kubechronicle archive v1"
 SUFFIX = ".jsonl.gz"
@@ -46,6 +47,13 @@ CHUNK = 500  # rows at a time: some 2 MB of typical ones
 LONGEST_LINE = 256 * 1024 * 1024  # bytes; a row is an object of a few MB at most
 _NAMES = tuple(name for name, _ in DIGESTED)
 _COLUMNS = ", ".join((*_NAMES, "digest", "hash"))
+_ROWS = f"""
+select {_COLUMNS}, exists (select from kubechronicle.erased e where e.revision = p.revision) as erased
+from kubechronicle.{{}} p order by revision
+"""
+_NOTE = """
+insert into kubechronicle.archived (file, class, first, last) values ($1, $2, $3, $4) on conflict (file) do nothing
+"""
 _EDGE = "select revision, hash from kubechronicle.{} order by revision {} limit 1"
 # $1: the first row. The nearest hash that is still stored before it.
 _HASH_BEFORE = """
@@ -98,14 +106,15 @@ async def write_partition(session: Session, directory: Path, table: str, retenti
             there = await trio.to_thread.run_sync(read_header, path)
             if (there.last_row, there.hash_after) != (header.last_row, header.hash_after):
                 raise ArchiveError(f"{path} holds other rows than the partition to be archived there")
-            return
-        await _write(session, table, header)
+        else:
+            await _write(session, table, header)
     except OSError as error:
         raise ArchiveError(f"cannot archive to {path}: {error.strerror}") from error
+    await session.fetch(_NOTE, path.name, retention_class, first_row, last_row)
 
 
 async def _write(session: Session, table: str, header: Archive) -> None:
-    unfinished = header.path.with_name(f".{header.path.name}.unfinished")
+    unfinished = _unfinished(header.path)
     file = await trio.to_thread.run_sync(_open, unfinished)
     rows = 0
     try:
@@ -113,8 +122,7 @@ async def _write(session: Session, table: str, header: Archive) -> None:
             await trio.to_thread.run_sync(packed.write, _header_line(header))
             async with session.snapshot():
                 await session.execute("set local statement_timeout = 0")
-                statement = f"select {_COLUMNS} from kubechronicle.{table} order by revision"
-                async with aclosing(session.rows(statement, chunk=CHUNK)) as chunks:
+                async with aclosing(session.rows(_ROWS.format(table), chunk=CHUNK)) as chunks:
                     async for chunk in chunks:
                         await trio.to_thread.run_sync(_write_rows, packed, chunk)
                         rows += len(chunk)
@@ -122,6 +130,10 @@ async def _write(session: Session, table: str, header: Archive) -> None:
         await trio.to_thread.run_sync(_finish, file, unfinished, header.path)
     finally:
         file.close()
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}.unfinished")
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -154,8 +166,14 @@ def _header_line(header: Archive) -> bytes:
 def _write_rows(packed: gzip.GzipFile, chunk: Sequence[Row]) -> None:
     for row in chunk:
         columns = {name: row[name] for name in _NAMES}
-        line = {**columns, "digest": bytes(row["digest"]).hex(), "hash": bytes(row["hash"]).hex()}
-        packed.write(orjson.dumps(line) + b"\n")
+        packed.write(_line(columns, bytes(row["digest"]), bytes(row["hash"]), erased=row["erased"]))
+
+
+def _line(columns: Mapping[str, Any], digest: bytes, hash_: bytes, *, erased: bool) -> bytes:
+    line = {**columns, "digest": digest.hex(), "hash": hash_.hex()}
+    if erased:
+        line["erased"] = sha256(encode_row([columns[name] for name in _NAMES])).hexdigest()
+    return orjson.dumps(line) + b"\n"
 
 
 async def _hash_before(session: Session, directory: Path, log_id: UUID, first_row: int) -> bytes | None:
@@ -225,6 +243,35 @@ def rows_of_all(found: Sequence[Archive]) -> Iterator[ArchivedRow]:
     return heapq.merge(*streams, key=lambda row: row.revision)
 
 
+def rewrite(archive: Archive, changed: Callable[[ArchivedRow], Mapping[str, Any] | None]) -> int:
+    """Write the file anew with what an erasure leaves of its rows (None: the row as it is), and answer of how many. The
+    old file is there until the new one is whole. ArchiveError."""
+    unfinished, path, count = _unfinished(archive.path), archive.path, 0
+    try:
+        with _open(unfinished) as file:
+            with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed, _reading(path) as lines:
+                packed.write(next(lines))
+                for line in lines:
+                    told = _parsed(path, line)
+                    row = _row(path, told) if "rows" not in told else None
+                    left = changed(row) if row is not None else None
+                    if row is None or left is None:
+                        packed.write(line)
+                        continue
+                    packed.write(_line(left, row.digest, row.hash, erased=True))
+                    count += 1
+            _finish(file, unfinished, path)
+    except OSError as error:
+        raise ArchiveError(f"cannot rewrite {path}: {error.strerror}") from error
+    return count
+
+
+def remove_unfinished(directory: Path, log_id: UUID) -> None:
+    """What was left when a write was interrupted; nobody may be writing."""
+    for path in directory.glob(f".{log_id}-*.unfinished"):
+        path.unlink(missing_ok=True)
+
+
 @contextmanager
 def _reading(path: Path) -> Iterator[Iterator[bytes]]:
     """The lines of a file. ArchiveError: it can't be read, or only in part."""
@@ -266,11 +313,15 @@ def _header(path: Path, line: bytes) -> Archive:
 def _row(path: Path, told: dict[str, Any]) -> ArchivedRow:
     try:
         digest, stored = bytes.fromhex(told.pop("digest")), bytes.fromhex(told.pop("hash"))
+        erased = told.pop("erased", None)
         told["committed_at"] = datetime.fromisoformat(told["committed_at"])
         computed = sha256(encode_row([told[name] for name in _NAMES])).digest()
         revision = int(told["revision"])
+        expected = digest if erased is None else bytes.fromhex(erased)
     except (KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
         raise ArchiveError(f"{path} is damaged: a row is not as it was written ({error})") from None
-    if computed != digest:
+    if computed != expected:
         raise ArchiveError(f"{path}: revision {revision} was edited: its content does not have its digest")
-    return ArchivedRow(revision=revision, columns=told, digest=computed, hash=stored)
+    return ArchivedRow(
+        revision=revision, columns=told, digest=digest, hash=stored, content=computed, erased=erased is not None
+    )

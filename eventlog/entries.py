@@ -26,6 +26,9 @@ from kubechronicle.eventlog.records import Key, Operation, Record
 NOTHING: Mapping[str, str] = MappingProxyType({})
 """The one empty mapping: most objects have no labels, and an empty dict for each of 100,000 would cost 6 MB."""
 
+ERASED: Mapping[str, str] = MappingProxyType({})
+"""The labels of an entry that is but a tombstone; nobody else's, so that being erased costs other entries nothing."""
+
 Describe: TypeAlias = Callable[[str, dict[str, Any]], tuple[Mapping[str, str], Mapping[str, str]]]
 """(resource, object) -> (labels, selectable fields). Called once per change; must not keep or change the object."""
 
@@ -49,6 +52,11 @@ class Entry:
     json: bytes
     labels: Mapping[str, str]
     fields: Mapping[str, str]
+
+    @property
+    def erased(self) -> bool:
+        """Whether its contents were erased from history: ``json`` is kind and metadata, as far as they are kept."""
+        return self.labels is ERASED
 
     def object(self) -> dict[str, Any]:
         """The object as Python data, decoded anew: the caller may change it."""
@@ -84,6 +92,8 @@ def entry_of(record: Record, describe: Describe) -> Entry:
     """The Entry a Record stands for. Parses the body only if the Record does not bring the object decoded."""
     decoded = record.decoded
     if decoded is None:
+        if record.erased:
+            return tombstone_of(record)
         decoded = orjson.loads(record.body)
     resource, namespace, name = record.key
     labels, fields = describe(resource, decoded)
@@ -98,3 +108,11 @@ def entry_of(record: Record, describe: Describe) -> Entry:
         labels or NOTHING,
         fields or NOTHING,
     )
+
+
+def tombstone_of(record: Record) -> Entry:
+    """The Entry of a record whose contents were erased: what is kept of the object, without the mark."""
+    return Entry(
+        record.key, record.uid, record.revision, record.create_revision, record.version,
+        seal(b"{" + record.body[record.body.index(b",") + 1 :], record.revision), ERASED, NOTHING,
+    )  # fmt: skip

@@ -18,8 +18,11 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
+
+ERASED_BODY: Final = b'{"erased":'
+"""What the body of a change begins with whose contents were erased (erasures.py); no other does."""
 
 
 class Key(NamedTuple):
@@ -105,6 +108,11 @@ class Record:
     committed_at: datetime  # UTC, never decreasing along revisions
     who: Who | None = None  # None where the query did not ask for it
     decoded: dict[str, Any] | None = field(default=None, compare=False)
+
+    @property
+    def erased(self) -> bool:
+        """Whether only a tombstone is left of the object."""
+        return self.body.startswith(ERASED_BODY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,67 +4,40 @@ database whose word is in question.
     digest(r) = sha256(encoding of every column of row r)      hash(r) = sha256(hash(r-1) || digest(r))
     hash(0)   = sha256(log_id)
 
-The encoding is Postgres' record_send: the number of columns, then for each its type's oid, its length and its binary
-form; big-endian, -1 as length for null. Rows whose partition was dropped are represented by their digests
-(tombstones). Whoever rewrites all rows from one point on, with digests, hashes and the head, is found out by an
-``anchor``: a revision and its hash, noted earlier and elsewhere.
+The encoding is that of digests.py. Rows whose partition was dropped are represented by their digests (tombstones).
+Whoever rewrites all rows from one point on, with digests, hashes and the head, is found out by an ``anchor``: a
+revision and its hash, noted earlier and elsewhere. Of a row that was erased the stored digest stands in the chain, and
+what remains of it has the digest its erasure tells (erasures.py).
 
 ``ChainCheck`` is sans-IO; ``verify`` feeds it from one snapshot of the database.
 """
 
 from __future__ import annotations
 
-import struct
+from collections import deque
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from kubechronicle.eventlog import erasures
+from kubechronicle.eventlog.digests import DIGESTED as DIGESTED
+from kubechronicle.eventlog.digests import EPOCH, digest_of
+from kubechronicle.eventlog.digests import encode_row as encode_row
+from kubechronicle.eventlog.erasures import Erasure, ErasureCheck, Tombstone
 from kubechronicle.eventlog.postgres_session import Row, Session
 
 CHUNK = 1000  # rows at a time
-
-# The columns in the order of the digest, with the oid of their type.
-_INT8, _INT2, _TEXT, _TEXT_ARRAY, _JSON, _TIMESTAMPTZ = 20, 21, 25, 1009, 114, 1184
-DIGESTED: tuple[tuple[str, int], ...] = (
-    ("revision", _INT8),
-    ("create_revision", _INT8),
-    ("version", _INT8),
-    ("previous_revision", _INT8),
-    ("committed_at", _TIMESTAMPTZ),
-    ("operation", _INT2),
-    ("resource", _TEXT),
-    ("namespace", _TEXT),
-    ("name", _TEXT),
-    ("uid", _TEXT),
-    ("user_name", _TEXT),
-    ("user_uid", _TEXT),
-    ("user_groups", _TEXT_ARRAY),
-    ("user_extra", _JSON),
-    ("impersonator", _TEXT),
-    ("verb", _TEXT),
-    ("request_uri", _TEXT),
-    ("user_agent", _TEXT),
-    ("source_address", _TEXT),
-    ("field_manager", _TEXT),
-    ("audit_id", _TEXT),
-    ("object", _JSON),
-)
-_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # Postgres'
-_COLUMN_HEAD = struct.Struct("!ii")
-_FIXED = {
-    _INT8: struct.Struct("!iiq"),
-    _INT2: struct.Struct("!iih"),
-}
 
 _COLUMNS = ", ".join(name for name, _ in DIGESTED) + ", digest, hash"
 _HEAD = "select log_id, revision, hash from kubechronicle.head"
 _LOG = f"select {_COLUMNS} from kubechronicle.log order by revision"
 _KEPT = f"select {_COLUMNS} from kubechronicle.kept order by revision"
 _TOMBSTONES = "select thousand, revisions, digests from kubechronicle.tombstones order by thousand"
+_ERASED = "select revision, erasure::text, was, remains from kubechronicle.erased order by revision, erasure"
 # Live rows that are not what the log says of the same revision.
 _WRONG_LIVE = """
 select l.revision from kubechronicle.live l left join lateral (
@@ -89,13 +62,16 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedRow:
-    """A row read from an archive. ``columns``: as in the log, by name. ``digest`` is computed from them, ``hash`` is as
-    the row says."""
+    """A row read from an archive. ``columns``: as in the log, by name. ``content`` is the digest computed from them;
+    ``digest`` and ``hash`` are as the row says. ``erased``: it is what an erasure has left, so its digest is of what
+    was there before; otherwise that is its content's."""
 
     revision: int
     columns: dict[str, Any]
     digest: bytes
     hash: bytes
+    content: bytes
+    erased: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,39 +84,8 @@ class Verdict:
     rows: int  # checked by their content
     tombstones: int  # checked by their digest, their content being gone
     archived: int = 0  # of these, checked by their content in archives
-
-
-def encode_row(values: Sequence[Any]) -> bytes:
-    """The canonical encoding of a row, from its values in the order of DIGESTED."""
-    parts = [len(DIGESTED).to_bytes(4, "big")]
-    for value, (_, oid) in zip(values, DIGESTED, strict=True):
-        if value is None:
-            parts.append(_COLUMN_HEAD.pack(oid, -1))
-        elif oid == _INT8:
-            parts.append(_FIXED[_INT8].pack(oid, 8, value))
-        elif oid == _INT2:
-            parts.append(_FIXED[_INT2].pack(oid, 2, value))
-        elif oid == _TIMESTAMPTZ:
-            parts.append(_FIXED[_INT8].pack(oid, 8, (value - _EPOCH) // timedelta(microseconds=1)))
-        else:
-            data = _encode_array(value) if oid == _TEXT_ARRAY else value.encode()
-            parts.append(_COLUMN_HEAD.pack(oid, len(data)) + data)
-    return b"".join(parts)
-
-
-def _encode_array(values: Sequence[str]) -> bytes:
-    """array_send of text[]: dimensions, whether it has nulls, element type; per dimension length and lower bound."""
-    if not values:
-        return struct.pack("!iii", 0, 0, _TEXT)
-    parts = [struct.pack("!iiiii", 1, 0, _TEXT, len(values), 1)]
-    for value in values:
-        data = value.encode()
-        parts.append(len(data).to_bytes(4, "big") + data)
-    return b"".join(parts)
-
-
-def digest_of(row: Row) -> bytes:
-    return sha256(encode_row(row[: len(DIGESTED)])).digest()
+    erasures: tuple[tuple[Erasure, str], ...] = ()  # each with the revisions it erased
+    unerased: int = 0  # archived rows that still hold what was erased
 
 
 @dataclass(slots=True)
@@ -148,7 +93,8 @@ class ChainCheck:
     """Follows the chain: feed it every revision in order, by ``row`` or ``tombstone``, then ``finish``.
 
     Each call answers the problem found, if any; after the first one there is nothing more to learn.
-    ``kept``: the digests (computed from content) of rows that were copied forward, by revision.
+    ``kept``: the digests (computed from content) of rows that were copied forward, by revision. ``erased``: of the
+    revision, what erasures say they took out of it.
     """
 
     hash: bytes
@@ -158,20 +104,30 @@ class ChainCheck:
     rows: int = 0
     tombstones: int = 0
     digest: bytes = b""  # of the newest revision
+    states: list[bytes] = field(default_factory=list)  # that digest, and those of what erasures have left since
     current: set[int] = field(default_factory=set)  # the revisions of the objects that exist
-    _committed_at: datetime = _EPOCH - timedelta(days=365 * 100)
+    erasures: ErasureCheck = field(default_factory=ErasureCheck)
+    _committed_at: datetime = EPOCH - timedelta(days=365 * 100)
 
-    def row(self, row: Row) -> Problem | None:
+    def row(self, row: Row, erased: Sequence[Tombstone] = ()) -> Problem | None:
         revision: int = row["revision"]
-        digest = digest_of(row)
+        content = digest_of(row)
+        digest = bytes(row["digest"]) if erased else content
         if problem := self._follows(revision):
             return problem
         if digest != row["digest"]:
-            return Problem(revision=revision, what="the row was edited: its content does not have its digest")
+            why = "its content does not have its digest"
+            if erasures.is_tombstone(row["object"]):
+                why = "its contents are gone, and no erasure tells of it"
+            return Problem(revision=revision, what=f"the row was edited: {why}")
         if row["committed_at"] < self._committed_at:
             return Problem(revision=revision, what="it was committed before the revision before it")
         self._committed_at = row["committed_at"]
-        if problem := self._link(revision, digest, row["hash"]):
+        if problem := self._link(revision, digest, row["hash"], erased):
+            return problem
+        if content != self.states[-1]:
+            return Problem(revision=revision, what="the row was edited: it is not what its erasure has left of it")
+        if row["resource"] == erasures.RESOURCE and (problem := self.entry(row)):
             return problem
         self.rows += 1
         self.current.discard(row["previous_revision"])
@@ -179,12 +135,22 @@ class ChainCheck:
             self.current.add(revision)
         return None
 
-    def tombstone(self, revision: int, digest: bytes) -> Problem | None:
-        if problem := self._follows(revision) or self._link(revision, digest, None):
+    def tombstone(self, revision: int, digest: bytes, erased: Sequence[Tombstone] = ()) -> Problem | None:
+        if problem := self._follows(revision) or self._link(revision, digest, None, erased):
             return problem
         self.tombstones += 1
         if revision in self.kept:
             self.current.add(revision)
+        return None
+
+    def entry(self, row: Row) -> Problem | None:
+        """A row that tells of an erasure."""
+        if row["operation"] == 1:
+            try:
+                told = erasures.parse(row["object"], revision=row["revision"], erased_at=row["committed_at"])
+            except ValueError as error:
+                return Problem(revision=row["revision"], what=str(error))
+            self.erasures.entry(told)
         return None
 
     def finish(self, head: int, head_hash: bytes, live: set[int]) -> Problem | None:
@@ -199,6 +165,8 @@ class ChainCheck:
         if wrong := live ^ self.current:
             what = "the table of live objects does not agree with the log about it"
             return Problem(revision=min(wrong), what=what)
+        if told := self.erasures.finish():
+            return Problem(revision=told[0], what=told[1])
         return None
 
     def _follows(self, revision: int) -> Problem | None:
@@ -208,13 +176,16 @@ class ChainCheck:
             return Problem(revision=revision, what="the revision occurs twice")
         return Problem(revision=self.revision + 1, what="the row is missing")
 
-    def _link(self, revision: int, digest: bytes, stored: bytes | None) -> Problem | None:
+    def _link(self, revision: int, digest: bytes, stored: bytes | None, erased: Sequence[Tombstone]) -> Problem | None:
         self.hash = sha256(self.hash + digest).digest()
         self.digest = digest
         self.revision = revision
+        self.states, wrong = self.erasures.row(digest, erased)
         if stored is not None and stored != self.hash:
             return Problem(revision=revision, what="the chain is broken: the row does not follow the one before it")
-        if revision in self.kept and self.kept[revision] != digest:
+        if wrong:
+            return Problem(revision=revision, what=wrong)
+        if revision in self.kept and self.kept[revision] != self.states[-1]:
             return Problem(revision=revision, what="the row copied forward is not the one that was appended")
         if self.anchors.get(revision, self.hash) != self.hash:
             return Problem(revision=revision, what="history up to here is not the one of which the hash was noted")
@@ -239,12 +210,15 @@ async def verify(
         )
         log_id, head, head_hash = (await session.fetch(_HEAD))[0]
         kept: dict[int, bytes] = {}
+        check = ChainCheck(hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept)
+        problem = _another_log(log_id, log_ids)
         async with aclosing(session.rows(_KEPT, chunk=CHUNK)) as chunks:
             async for chunk in chunks:
                 kept.update((row["revision"], digest_of(row)) for row in chunk)
-        check = ChainCheck(hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept)
+                told = (row for row in chunk if row["resource"] == erasures.RESOURCE)
+                problem = next(filter(None, map(check.entry, told)), problem)
         beside = _Beside(iter(archived))
-        problem = _another_log(log_id, log_ids) or await _follow(session, check, beside) or beside.finish(head)
+        problem = problem or await _follow(session, check, beside) or beside.finish(head)
         if problem is None:
             live = {row[0] for row in await session.fetch("select revision from kubechronicle.live")}
             problem = check.finish(head, bytes(head_hash), live)
@@ -252,7 +226,10 @@ async def verify(
             problem = Problem(revision=wrong[0][0], what="the table of live objects contradicts the log about it")
     return Verdict(
         problem=problem, revision=check.revision, hash=check.hash, rows=check.rows, tombstones=check.tombstones,
-        archived=beside.seen,
+        archived=beside.seen, unerased=beside.unerased,
+        erasures=() if problem else tuple(
+            (entry, check.erasures.ranges(entry.id)) for entry in check.erasures.entries.values()
+        ),
     )  # fmt: skip
 
 
@@ -269,6 +246,7 @@ class _Beside:
 
     rows: Iterator[ArchivedRow]
     seen: int = 0
+    unerased: int = 0
     _next: ArchivedRow | None = None
     _begun: bool = False
 
@@ -281,8 +259,9 @@ class _Beside:
             return None
         if row.revision < check.revision:
             return Problem(revision=row.revision, what="the archives have this revision twice")
-        if row.hash != check.hash or row.digest != check.digest:
+        if row.hash != check.hash or row.digest != check.digest or row.content not in check.states:
             return Problem(revision=row.revision, what="the archived row is not the one that was appended")
+        self.unerased += row.content != check.states[-1]
         self.seen += not stored
         self._next = next(self.rows, None)
         return None
@@ -297,24 +276,58 @@ class _Beside:
 async def _follow(session: Session, check: ChainCheck, beside: _Beside) -> Problem | None:
     """Feed rows and tombstones in the order of their revisions. While a partition is being dropped a revision may be
     there as both; then the row speaks, and its tombstone has to agree."""
-    async with aclosing(_tombstones(session)) as tombstones, aclosing(session.rows(_LOG, chunk=CHUNK)) as chunks:
+    erased = _Erased(session.rows(_ERASED, chunk=CHUNK))
+
+    async def gone(link: tuple[int, bytes]) -> Problem | None:
+        return check.tombstone(*link, await erased.of(link[0])) or beside.passed(check, stored=False)
+
+    async with (
+        aclosing(erased.chunks), aclosing(_tombstones(session)) as tombstones,
+        aclosing(session.rows(_LOG, chunk=CHUNK)) as chunks,
+    ):  # fmt: skip
         tombstone = await anext(tombstones, None)
         async for chunk in chunks:
             for row in chunk:
                 while tombstone is not None and tombstone[0] <= row["revision"]:
                     if tombstone[0] < row["revision"]:
-                        if problem := check.tombstone(*tombstone) or beside.passed(check, stored=False):
+                        if problem := await gone(tombstone):
                             return problem
                     elif tombstone[1] != row["digest"]:
                         return Problem(revision=tombstone[0], what="the tombstone is not of the row that was appended")
                     tombstone = await anext(tombstones, None)
-                if problem := check.row(row) or beside.passed(check, stored=True):
+                if problem := check.row(row, await erased.of(row["revision"])) or beside.passed(check, stored=True):
                     return problem
         while tombstone is not None:
-            if problem := check.tombstone(*tombstone) or beside.passed(check, stored=False):
+            if problem := await gone(tombstone):
                 return problem
             tombstone = await anext(tombstones, None)
-    return None
+        return await erased.finish()
+
+
+class _Erased:
+    """What was erased, looked up as the chain passes."""
+
+    def __init__(self, chunks: AsyncGenerator[Sequence[Row], None]) -> None:
+        self.chunks = chunks
+        self._read: deque[Tombstone] = deque()
+        self._over = False
+
+    async def of(self, revision: int) -> Sequence[Tombstone]:
+        found: list[Tombstone] = []
+        while (following := await self._next()) is not None and following.revision <= revision:
+            found.append(self._read.popleft())
+        return found
+
+    async def finish(self) -> Problem | None:
+        left = await self._next()
+        return Problem(revision=left.revision, what="it was erased, but there is no such revision") if left else None
+
+    async def _next(self) -> Tombstone | None:
+        if not self._read and not self._over:
+            chunk = await anext(self.chunks, None)
+            self._over = chunk is None
+            self._read.extend(Tombstone(row[0], row[1], bytes(row[2]), bytes(row[3])) for row in chunk or ())
+        return self._read[0] if self._read else None
 
 
 async def _tombstones(session: Session) -> AsyncGenerator[tuple[int, bytes], None]:
