@@ -7,7 +7,8 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve test lint conformance bench docs lock clean
+.PHONY: install install-test serve test lint conformance bench bench-curves bench-nodes bench-idle \
+	bench-profile docs lock clean
 
 install:
 	@./ops/install.sh
@@ -31,11 +32,30 @@ conformance: install-test
 bench: install-test
 	@.venv/bin/python -m kubechronicle.ops.bench $(ARGS)
 
+# How it scales, with pictures; a cluster's nodes; nothing happening, and much that leaves nothing; where the time goes
+bench-curves: install-test .cache/bench/made
+	@.venv/bin/python -m kubechronicle.ops.bench.curves --json .cache/bench/curves.jsonl --pictures docs/pictures $(ARGS)
+
+bench-nodes: install-test
+	@.venv/bin/python -m kubechronicle.ops.bench.nodes $(ARGS)
+
+bench-idle: install-test
+	@.venv/bin/python -m kubechronicle.ops.bench.idle $(ARGS)
+
+bench-profile: install-test .cache/bench/made
+	@.venv/bin/python -m kubechronicle.ops.bench.profile --pictures docs/pictures $(ARGS)
+
+# What draws has a Python of its own, so that neither the server's nor the tests' needs it.
+.cache/bench/made: requirements-bench.lock
+	@.venv/bin/python -m venv .cache/bench
+	@.cache/bench/bin/pip --disable-pip-version-check install -q --require-hashes --no-deps -r requirements-bench.lock
+	@touch $@
+
 # docs/settings.md from the table in ops/settings.py
 docs: install
 	@.venv/bin/python -m kubechronicle.ops.settings_page > docs/settings.md
 
-# The two lock files from pyproject.toml, keeping what is pinned; `make lock UPGRADE=--upgrade` takes the newest.
+# The lock files from pyproject.toml, keeping what is pinned; `make lock UPGRADE=--upgrade` takes the newest.
 lock: install-test
 	@./ops/lock.sh $(UPGRADE)
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes requirements.lock and requirements-test.lock from pyproject.toml with uv, for every platform and Python >= 3.11.
+# Makes requirements.lock, requirements-test.lock and requirements-bench.lock from pyproject.toml with uv, for every
+# platform and Python >= 3.11.
 # Arguments go to `uv pip compile`, e.g. --upgrade or --upgrade-package trio.
 set -eu
 cd "$(dirname "$0")/.."
@@ -10,8 +11,9 @@ compile() { # compile FILE HEADING ARGUMENT...
     cp "$file" ".cache/$file" 2>/dev/null || : >".cache/$file"
     # setuptools builds kubechronicle itself, without a download of its own
     echo "setuptools>=77" | .cache/uv/bin/uv pip compile -q --universal --generate-hashes --python-version 3.11 \
-        --no-annotate --no-header -o ".cache/$file" pyproject.toml - "$@" >/dev/null
+        --no-annotate --no-header -o ".cache/$file" "$@" >/dev/null
     { echo "# Made by \`make lock\` from pyproject.toml: $heading, exactly. Do not edit."; cat ".cache/$file"; } >"$file"
 }
-compile requirements-test.lock "what kubechronicle and its tests need" --extra test "$@"
-compile requirements.lock "what kubechronicle needs to run" --constraint requirements-test.lock "$@"
+compile requirements-test.lock "what kubechronicle and its tests need" pyproject.toml - --extra test "$@"
+compile requirements.lock "what kubechronicle needs to run" pyproject.toml - --constraint requirements-test.lock "$@"
+compile requirements-bench.lock "what draws the benchmark's pictures" --group bench "$@"
