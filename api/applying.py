@@ -89,6 +89,9 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
 
 
 def _read(body: bytes) -> tuple[Object, list[str]]:
+    plain = codec.decode_plain(body)
+    if plain is not None:
+        return plain, []
     try:
         value, duplicates = codec.decode_value(body)
     except errors.DecodeError as error:

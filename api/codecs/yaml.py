@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import orjson
 import yaml as pyyaml
 from yaml._yaml import CParser
 from yaml.events import (
@@ -27,11 +28,11 @@ from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
 
 from .errors import DecodeError
-from .json import MAX_DEPTH, as_object
+from .json import MAX_DEPTH, as_object, nothing_twice
 from .yaml_scalars import go_float, resolve, resolve_tagged
 from .yaml_writer import write
 
-__all__ = ["decode", "decode_all", "decode_value", "encode"]
+__all__ = ["decode", "decode_all", "decode_plain", "decode_value", "encode"]
 
 # Values that aliases may add to a document. Go allows more, in proportion; no manifest needs even these.
 _MAX_ALIASED = 100_000
@@ -58,6 +59,51 @@ def decode_value(data: bytes) -> tuple[Any, list[str]]:
     with _explaining():
         builder = _Builder(CParser(data))
         return builder.document(), builder.duplicates
+
+
+# In a JSON text on one line, what libyaml reads otherwise than a JSON parser does, or refuses: an escaped surrogate, a
+# null, a slash, DEL; and a line's end within the text.
+_READ_OTHERWISE = (b"\\ud", b"\\uD", b"\\u0000", b"\\/", b"\x7f", b"\n", b"\r", b"\t")
+_MAX_PLAIN_DEPTH = 100
+# Keys in flow style end with the 1,024th byte; written as \\u003c, a character is six.
+_MAX_PLAIN_KEY = 160
+
+
+def decode_plain(data: bytes) -> Any:
+    """What ``decode_value`` reads, in a small part of its time, of what nearly all bodies in YAML are that programs
+    send: a JSON object on one line, with no key twice and no number but integers of 64 bits; None for anything else."""
+    text = data.strip(b" \n")
+    if not text.startswith(b"{") or not text.isascii() or any(odd in text for odd in _READ_OTHERWISE):
+        return None
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if _is_plain(value, 0) and nothing_twice(text, value) else None
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    if depth > _MAX_PLAIN_DEPTH:
+        return False
+    items = value
+    if value.__class__ is dict:
+        for name in value:
+            if len(name) > _MAX_PLAIN_KEY:
+                return False
+        items = value.values()
+    for item in items:
+        kind = item.__class__
+        if kind is str or kind is bool:
+            continue
+        if kind is dict or kind is list:
+            if not _is_plain(item, depth + 1):
+                return False
+        elif kind is int:
+            if not -(1 << 63) <= item < 1 << 63:
+                return False
+        elif kind is float:
+            return False
+    return True
 
 
 def decode_all(data: bytes) -> list[Any]:

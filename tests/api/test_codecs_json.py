@@ -97,6 +97,18 @@ def test_no_duplicates_in_a_body_with_blanks_and_escapes() -> None:
     assert json.decode(b'{ "a" : "\\u003c" , "b":[{"a":1},{"a":1}]}\n', strict=True)[1] == []
 
 
+@pytest.mark.parametrize(
+    "twice",
+    [
+        b'{"a": 1, "a": 2}', b'{"a" :1, "a" :2}', b'{"a":1,"a":"\\u0022:"}', b'{"a":1,"a":"\\u003ab"}',
+        b'{"a":1,"a":"\\u003A"}', b'{"a":1,\n"a"\n:":"}', b'{"b\\\\":1,"b\\\\":2, "c":"\\":"}',
+        b'{"a": {"x": ":y"}, "a":":"}',
+    ],
+)  # fmt: skip
+def test_a_duplicate_is_found_however_it_is_written(twice: bytes) -> None:
+    assert len(json.decode(twice, strict=True)[1]) == 1
+
+
 def test_depth_is_bounded_on_both_ways() -> None:
     def nested(levels: int) -> bytes:
         return b'{"a":' * levels + b"1" + b"}" * levels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -196,3 +197,38 @@ def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
     except DecodeError:
         return
     assert yaml.decode_value(yaml.encode(value))[0] == value
+
+
+JSON_TEXT = st.text(st.sampled_from('ab":\\ :{}[],\n\u2028é<#~1=&*!|>%@`\x7f\x00/'), max_size=6)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**64), 2**64) | st.floats(allow_nan=False) | JSON_TEXT,
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(JSON_TEXT, below, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.dictionaries(JSON_TEXT, JSON_VALUES, max_size=4),
+    st.booleans(),
+    st.sampled_from([(",", ":"), (", ", ": "), (",", " : ")]),
+)
+def test_json_on_one_line_is_read_the_same_in_either_way(
+    value: dict[str, Any], ascii_only: bool, separators: tuple[str, str]
+) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only, separators=separators).encode()
+    plain = yaml.decode_plain(text)
+    if plain is not None:
+        assert repr((plain, [])) == repr(yaml.decode_value(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":1,"a":2}', b'{"a":1,"a":"\\u0022:"}', b'{"a":1,"a":"\\u003a"}', b'{"a" :1,"a" :2}', b'{"a":1.5}',
+        b'{"a":9223372036854775808}', b'{"a":"\\ud83d\\ude00"}', b'{"a":"\\/"}', b'{"%b":1}' % (b"k" * 1100), b"a: 1",
+        b'{"a":1}}', '{"a":"é"}'.encode(),
+    ],
+)  # fmt: skip
+def test_what_is_not_plainly_json_is_left_to_libyaml(text: bytes) -> None:
+    assert yaml.decode_plain(text) is None
