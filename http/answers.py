@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kubechronicle.api.codecs import negotiate
@@ -15,6 +16,9 @@ from kubechronicle.http.encoder import encode
 from kubechronicle.http.messages import Request, Response
 
 CACHE_CONTROL = ("cache-control", "no-cache, private")
+# Characters of all warnings of an answer, and of one where that is too much (kube-apiserver's WithWarningRecorder).
+MAX_WARNINGS = 4 * 1024
+MAX_CUT_WARNING = 256
 JSON_FORM = Representation(media_type=negotiate.JSON)
 
 
@@ -70,3 +74,23 @@ def status_response(request: Request, error: StatusError) -> Response:
     with contextlib.suppress(LookupError):  # it failed before it was identified
         headers.append(("audit-id", request.attached(Context).audit_id))
     return Response(error.code, headers, encode(error.body(), form.media_type))
+
+
+def warning_fields(warnings: Sequence[str]) -> list[str]:
+    """Each warning once. If they are too long together each is cut short, and those that don't fit then are left out:
+    proxies refuse answers with too large a header."""
+    found = list(dict.fromkeys(warnings))
+    if sum(map(len, found)) > MAX_WARNINGS:
+        found = [text[:MAX_CUT_WARNING] for text in found]
+    fields, length = [], 0
+    for text in found:
+        length += len(text)
+        if length > MAX_WARNINGS:
+            break
+        fields.append(f'299 - "{_quoted(text)}"')
+    return fields
+
+
+def _quoted(text: str) -> str:
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return printable.replace("\\", "\\\\").replace('"', '\\"')

@@ -2,7 +2,8 @@
 
 A filter takes the request, what the filters before it attached (Context) and the next step; it may answer by itself,
 change the answer, or raise StatusError. Only the outermost one knows how errors look on the wire, and it alone
-catches Exception.
+catches Exception. One that has nothing to wait for, and nothing to do afterwards, is an ordinary function that hands
+on what the next one makes to be awaited: every coroutine takes its time of each request.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 import logging
 import math
 import time
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 import trio
+from prometheus_client import Gauge
 
 from kubechronicle.actors.questions import Unanswered, decided
 from kubechronicle.api import durations, status
@@ -23,17 +24,17 @@ from kubechronicle.api.field_errors import go_quote
 from kubechronicle.api.names import path_segment
 from kubechronicle.api.selectors import value_required
 from kubechronicle.api.status import StatusError
-from kubechronicle.http.answers import CACHE_CONTROL, status_response
+from kubechronicle.http.answers import CACHE_CONTROL, status_response, warning_fields
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.figures import ERROR, FAILURE, SUCCESS
 from kubechronicle.http.authentication.user import GROUP_MASTERS, NoCredential, NotSeen, Rejected, User
 from kubechronicle.http.authorization import impersonation
-from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden
-from kubechronicle.http.context import Context
+from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
+from kubechronicle.http.context import Context, audit_ids
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.exchange import close_iterator
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
-from kubechronicle.http.metrics import KNOWN_VERBS, Metrics
+from kubechronicle.http.metrics import KNOWN_VERBS, Metrics, Series
 from kubechronicle.http.pieces import Pieces
 from kubechronicle.http.request_info import HISTORY, VERB_OF_METHOD, Query, RequestInfo, resolve, split_moment
 
@@ -44,9 +45,6 @@ Next = Callable[[Request], Awaitable[Response]]
 # Bounds of what a client may ask of a request's time-out (?timeout=), as kube-apiserver's WithRequestDeadline.
 LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
 READ_VERBS = frozenset({"get", "list", "watch"})
-# Characters of all warnings of an answer, and of one where that is too much (kube-apiserver's WithWarningRecorder).
-MAX_WARNINGS = 4 * 1024
-MAX_CUT_WARNING = 256
 # Seconds a credential is worth waiting for that this replica's views do not know.
 CATCH_UP = 5.0
 # The labels of requests for resources that are not there.
@@ -94,13 +92,14 @@ def answer_errors(services: Services, following: Next) -> Next:
 
 def identify(services: Services, following: Next) -> Next:
     """Give the request its id and its context: what it is about, and until when it may take."""
+    new_ids = audit_ids()
 
     async def filtered(request: Request) -> Response:
         query, moment = Query(request.query_string), ""
         if request.path.startswith(HISTORY):
             moment, request.path = split_moment(request.path)
         info = resolve(request.method, request.path, query)
-        audit_id = request.headers.get("audit-id")[:64] or str(uuid.uuid4())
+        audit_id = request.headers.get("audit-id")[:64] or next(new_ids)
         context = Context(
             info=info, query=query, audit_id=audit_id, deadline=math.inf, received=time.time(),
         )  # fmt: skip
@@ -113,30 +112,10 @@ def identify(services: Services, following: Next) -> Next:
         except StatusError as error:
             response = status_response(request, error)  # warnings are told with refusals, too
         if context.warnings:
-            response.headers.extend(("warning", text) for text in _warning_fields(context.warnings))
+            response.headers.extend(("warning", text) for text in warning_fields(context.warnings))
         return response
 
     return filtered
-
-
-def _warning_fields(warnings: Sequence[str]) -> list[str]:
-    """Each warning once. If they are too long together each is cut short, and those that don't fit then are left out:
-    proxies refuse answers with too large a header."""
-    found = list(dict.fromkeys(warnings))
-    if sum(map(len, found)) > MAX_WARNINGS:
-        found = [text[:MAX_CUT_WARNING] for text in found]
-    fields, length = [], 0
-    for text in found:
-        length += len(text)
-        if length > MAX_WARNINGS:
-            break
-        fields.append(f'299 - "{_quoted(text)}"')
-    return fields
-
-
-def _quoted(text: str) -> str:
-    printable = "".join(character if character.isprintable() else " " for character in text)
-    return printable.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def measure(services: Services, following: Next) -> Next:
@@ -145,7 +124,7 @@ def measure(services: Services, following: Next) -> Next:
 
     async def filtered(request: Request) -> Response:
         context = request.attached(Context)
-        started = trio.current_time()
+        started = time.perf_counter()
         info = context.info
         if info.is_resource and not services.is_served(info):
             labels = NOT_SERVED  # clients choose what to ask for, and must not thereby make series
@@ -159,6 +138,7 @@ def measure(services: Services, following: Next) -> Next:
                 info.subresource,
                 _scope(info),
             )
+        series = metrics.requests(labels)
         try:
             response = await following(request)
         except ClientDisconnected:
@@ -166,13 +146,16 @@ def measure(services: Services, following: Next) -> Next:
         except Exception as error:
             known = error if isinstance(error, StatusError) else as_status_error(error)
             code = known.code if known is not None else 500
-            metrics.observe_request(labels, code=code, seconds=trio.current_time() - started, size=0)
+            series.observe(code, time.perf_counter() - started, 0)
             raise
-        if isinstance(response.body, bytes | Pieces):
-            size = len(response.body) if isinstance(response.body, bytes) else response.body.length
-            metrics.observe_request(labels, code=response.status, seconds=trio.current_time() - started, size=size)
+        body = response.body
+        if isinstance(body, bytes):
+            series.observe(response.status, time.perf_counter() - started, len(body))
+        elif isinstance(body, Pieces):
+            series.observe(response.status, time.perf_counter() - started, body.length)
         else:
-            response.body = _Counted(response.body, metrics, labels, response.status)
+            gauge = metrics.long_running(labels[0], labels[2], labels[3], labels[4])
+            response.body = _Counted(body, gauge, series, response.status)
         return response
 
     return filtered
@@ -182,12 +165,9 @@ class _Counted:
     """A streamed body that is counted as a long-running request until it is closed. Adds no step of its own to the
     iteration: what it hands out is the body's own awaitable."""
 
-    def __init__(
-        self, body: AsyncIterator[bytes], metrics: Metrics, labels: tuple[str, str, str, str, str, str, str], code: int
-    ) -> None:
+    def __init__(self, body: AsyncIterator[bytes], gauge: Gauge, series: Series, code: int) -> None:
         self._body = body
-        self._metrics, self._labels, self._code = metrics, labels, code
-        self._gauge = metrics.long_running(labels[0], labels[2], labels[3], labels[4])
+        self._gauge, self._series, self._code = gauge, series, code
         self._gauge.inc()
         self._open = True
 
@@ -202,7 +182,7 @@ class _Counted:
             return
         self._open = False
         self._gauge.dec()
-        self._metrics.observe_request(self._labels, code=self._code, seconds=0, size=None)
+        self._series.ended(self._code)
         await close_iterator(self._body)
 
 
@@ -224,22 +204,33 @@ def authenticate(services: Services, following: Next) -> Next:
     chain = services.authentication
     figures = chain.figures
 
-    async def filtered(request: Request) -> Response:
+    def filtered(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
         began = time.perf_counter()
         try:
-            try:
-                user = chain.authenticate(request, context.warnings)
-            except (NotSeen, Unanswered) as unsettled:
-                user = await _settled(services, request, unsettled)
+            user = chain.authenticate(request, context.warnings)
+        except (NotSeen, Unanswered) as unsettled:
+            return settled(request, context, unsettled, began)
         except Rejected as error:
-            why = FAILURE if isinstance(error, NoCredential) else ERROR
-            figures.observe(why, time.perf_counter() - began)
-            log.debug("Unable to authenticate the request: %s", error.why or "no valid credential")
-            raise status.unauthorized() from None
+            raise refused(error, began) from None
+        figures.observe(SUCCESS, time.perf_counter() - began, user.name)
+        context.user = user
+        return following(request)
+
+    async def settled(request: Request, context: Context, unsettled: NotSeen | Unanswered, began: float) -> Response:
+        try:
+            user = await _settled(services, request, unsettled)
+        except Rejected as error:
+            raise refused(error, began) from None
         figures.observe(SUCCESS, time.perf_counter() - began, user.name)
         context.user = user
         return await following(request)
+
+    def refused(error: Rejected, began: float) -> StatusError:
+        why = FAILURE if isinstance(error, NoCredential) else ERROR
+        figures.observe(why, time.perf_counter() - began)
+        log.debug("Unable to authenticate the request: %s", error.why or "no valid credential")
+        return status.unauthorized()
 
     return filtered
 
@@ -266,16 +257,20 @@ def impersonate(services: Services, following: Next) -> Next:
     """In whose name: the request goes on as the user its Impersonate headers ask for, if it may."""
     chain = services.authorization
 
-    async def filtered(request: Request) -> Response:
+    def filtered(request: Request) -> Awaitable[Response]:
         if request.headers.has_prefix(impersonation.PREFIX):
-            context = request.attached(Context)
-            wanted = impersonation.wanted_user(request.headers)
-            if wanted is not None:
-                requestor = context.user
-                context.user = await decided(
-                    partial(impersonation.impersonate, chain, requestor, wanted, _authorized_as(context))
-                )
-                context.impersonator = requestor.name
+            return impersonated(request)
+        return following(request)
+
+    async def impersonated(request: Request) -> Response:
+        context = request.attached(Context)
+        wanted = impersonation.wanted_user(request.headers)
+        if wanted is not None:
+            requestor = context.user
+            context.user = await decided(
+                partial(impersonation.impersonate, chain, requestor, wanted, _authorized_as(context))
+            )
+            context.impersonator = requestor.name
         return await following(request)
 
     return filtered
@@ -283,27 +278,25 @@ def impersonate(services: Services, following: Next) -> Next:
 
 def limit_in_flight(services: Services, following: Next) -> Next:
     """No more requests at once than configured, reads and writes counted apart; watches don't count."""
-    reads = services.metrics.in_flight.labels("readOnly")
-    writes = services.metrics.in_flight.labels("mutating")
-    counts = {"readOnly": 0, "mutating": 0}
+    counts = services.metrics.in_flight
     limits = {"readOnly": services.max_requests_inflight, "mutating": services.max_mutating_requests_inflight}
 
-    async def filtered(request: Request) -> Response:
+    def filtered(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
         if context.long_running:
-            return await following(request)
-        kind, gauge = ("readOnly", reads) if context.info.verb in READ_VERBS else ("mutating", writes)
+            return following(request)
+        return counted(request, context, "readOnly" if context.info.verb in READ_VERBS else "mutating")
+
+    async def counted(request: Request, context: Context, kind: str) -> Response:
         limit = limits[kind]
         if limit and counts[kind] >= limit and GROUP_MASTERS not in context.user.groups:
             services.metrics.terminated(429)
             raise status.too_many_requests("Too many requests, please try again later.")
         counts[kind] += 1
-        gauge.inc()
         try:
             return await following(request)
         finally:
             counts[kind] -= 1
-            gauge.dec()
 
     return filtered
 
@@ -312,20 +305,30 @@ def authorize(services: Services, following: Next) -> Next:
     """What the user may do."""
     chain, figures = services.authorization, services.metrics.authorizations
 
-    async def filtered(request: Request) -> Response:
+    def filtered(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
         info = _authorized_as(context)
         started = time.perf_counter()
         try:
             verdict = chain.decide(context.user, info)
         except Unanswered as question:
-            verdict = await decided(partial(chain.decide, context.user, info), question)
+            return asked(request, context, info, question, started)
         figures.observe(verdict, time.perf_counter() - started)
-        if verdict.decision is not Decision.ALLOW:
-            if verdict.error:
-                return _undecided(request, verdict.error)
-            raise forbidden(context.user, info, verdict.reason)
-        return await following(request)
+        return following(request) if verdict.decision is Decision.ALLOW else refused(request, context, info, verdict)
+
+    async def asked(
+        request: Request, context: Context, info: RequestInfo, question: Unanswered, started: float
+    ) -> Response:
+        verdict = await decided(partial(chain.decide, context.user, info), question)
+        figures.observe(verdict, time.perf_counter() - started)
+        return await (
+            following(request) if verdict.decision is Decision.ALLOW else refused(request, context, info, verdict)
+        )
+
+    async def refused(request: Request, context: Context, info: RequestInfo, verdict: Verdict) -> Response:
+        if verdict.error:
+            return _undecided(request, verdict.error)
+        raise forbidden(context.user, info, verdict.reason)
 
     return filtered
 
@@ -352,13 +355,13 @@ def _authorized_as(context: Context) -> RequestInfo:
 def limit_time(services: Services, following: Next) -> Next:
     """A request that is not long-running ends within --request-timeout, or the shorter ?timeout= it asks for."""
 
-    async def filtered(request: Request) -> Response:
+    def filtered(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
-        if context.long_running:
-            return await following(request)
-        seconds = _asked_timeout(context, services.request_timeout)
-        context.deadline = trio.current_time() + seconds
-        with trio.move_on_at(context.deadline):
+        return following(request) if context.long_running else limited(request, context)
+
+    async def limited(request: Request, context: Context) -> Response:
+        context.deadline = trio.current_time() + _asked_timeout(context, services.request_timeout)
+        with trio.CancelScope(deadline=context.deadline):
             return await following(request)
         services.metrics.terminated(504)
         raise status.timeout("request did not complete within the allotted timeout")

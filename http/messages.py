@@ -92,10 +92,13 @@ class Headers:
         return headers
 
     def _index(self) -> None:
-        first: dict[str, str] = {}
-        for name, value in self._items:
-            first.setdefault(name, value)
-        self._first = first
+        self._first = dict(self._items[::-1])  # of two of a name the first stays
+
+    def copy(self) -> Headers:
+        """What is removed from the copy stays here."""
+        headers = Headers.__new__(Headers)
+        headers._items, headers._first = self._items, self._first.copy()
+        return headers
 
     def get(self, name: str, default: str = "") -> str:
         """The field's first value (as Go's Header.Get), or `default`."""
@@ -133,9 +136,8 @@ class Headers:
     def remove(self, names: frozenset[str], prefixes: tuple[str, ...] = ()) -> None:
         """Take these fields off, and those whose names begin so (in lower case): a credential that was looked at."""
         first, before = self._first, len(self._first)
-        for name in names:
-            if name in first:
-                del first[name]
+        for name in first.keys() & names:
+            del first[name]
         together = "\n" + "\n".join(first)  # every request comes by here, and one search is faster than one a name
         for prefix in prefixes:
             if "\n" + prefix in together:
@@ -263,7 +265,7 @@ class Request:
         self.websocket = websocket
         self.upgrade = upgrade
         self._body: bytes | None = None
-        self._attached: dict[type, object] | None = None
+        self._attached: object = None
 
     @classmethod
     def of(
@@ -321,14 +323,12 @@ class Request:
         await self.exchange.wait_disconnect()
 
     def attach(self, value: object) -> None:
-        """Hand a record to the filters and handlers further in, found by its type; one of each type."""
-        if self._attached is None:
-            self._attached = {}
-        self._attached[type(value)] = value
+        """Hand a record to the filters and handlers further in. There is one."""
+        self._attached = value
 
     def attached(self, kind: type[_T]) -> _T:
-        """The attached record of exactly this type. Raises LookupError: the filter that attaches it did not run."""
-        value = self._attached.get(kind) if self._attached else None
+        """The attached record, of this type. Raises LookupError: the filter that attaches it did not run."""
+        value = self._attached
         if not isinstance(value, kind):
             raise LookupError(f"no {kind.__name__} is attached to this request")
         return value

@@ -1,18 +1,22 @@
 """What the server counts, with prometheus-client. kube-apiserver's names where the notion is the same; what has no
 counterpart there is named kubechronicle_*.
 
-Label children are looked up once per combination and kept: prometheus-client's own look-up costs more than the count.
+What every request counts are plain numbers, told when /metrics is asked for: prometheus-client's own, behind a lock
+each, take longer. Of the others label children are looked up once per combination and kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeVar, cast
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from kubechronicle.http.authorization.attempts import AttemptFigures
 
@@ -69,39 +73,106 @@ class _Labelled(CollectorRegistry):
             yield metric
 
 
+class _Histogram:
+    """Values by upper bound, the last for those above all bounds."""
+
+    __slots__ = ("_bounds", "_counts", "_total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+
+    def add(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._total += value
+
+    def tell(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
+        bounds = [*map(floatToGoString, self._bounds), "+Inf"]
+        buckets = list(zip(bounds, accumulate(map(float, self._counts)), strict=True))
+        family.add_metric(labels, buckets=buckets, sum_value=self._total)
+
+
 _Family = TypeVar("_Family", Counter, Gauge)
-_RequestLabels = tuple[str, str, str, str, str, str, str]
+RequestLabels = tuple[str, str, str, str, str, str, str]
+_LABELS = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope")
+_SIZE_LABELS = ("group", "version", "resource", "verb")
+
+
+class Series:
+    """What is counted of requests alike but for their answers' codes."""
+
+    __slots__ = ("codes", "durations", "sizes")
+
+    def __init__(self, sizes: _Histogram) -> None:
+        self.codes: dict[int, int] = {}
+        self.durations = _Histogram(DURATION_BUCKETS)
+        self.sizes = sizes
+
+    def observe(self, code: int, seconds: float, size: int) -> None:
+        """One answered request."""
+        self.ended(code)
+        self.durations.add(seconds)
+        self.sizes.add(size)
+
+    def ended(self, code: int) -> None:
+        """One request with a streamed answer."""
+        self.codes[code] = self.codes.get(code, 0) + 1
+
+
+class _Requests(Collector):
+    def __init__(self) -> None:
+        self.series: dict[RequestLabels, Series] = {}
+        self._sizes: dict[tuple[str, ...], _Histogram] = {}
+        self.in_flight = {"readOnly": 0, "mutating": 0}
+
+    def of(self, labels: RequestLabels) -> Series:
+        found = self.series.get(labels)
+        if found is None:
+            sizes = self._sizes.setdefault((labels[2], labels[3], labels[4], labels[0]), _Histogram(SIZE_BUCKETS))
+            found = self.series[labels] = Series(sizes)
+        return found
+
+    def collect(self) -> Iterable[Metric]:
+        total = CounterMetricFamily(
+            "apiserver_request", "Requests by verb, resource and HTTP response code.", labels=(*_LABELS, "code")
+        )
+        durations = HistogramMetricFamily(
+            "apiserver_request_duration_seconds", "Response latency in seconds.", labels=_LABELS
+        )
+        for labels, series in self.series.items():
+            for code, number in series.codes.items():
+                total.add_metric((*labels, str(code)), number)
+            series.durations.tell(durations, labels)
+        sizes = HistogramMetricFamily("apiserver_response_sizes", "Response size in bytes.", labels=_SIZE_LABELS)
+        for size_labels, histogram in self._sizes.items():
+            histogram.tell(sizes, size_labels)
+        in_flight = GaugeMetricFamily(
+            "apiserver_current_inflight_requests", "Requests being handled.", labels=("request_kind",)
+        )
+        for kind, count in self.in_flight.items():
+            in_flight.add_metric((kind,), count)
+        return [total, durations, sizes, in_flight]
 
 
 class Metrics:
-    """One per server; not global, so that several servers live in one process in tests."""
+    """One per server; not global, so that several servers live in one process in tests. ``requests``: what is counted
+    under the labels (verb, dry_run, group, version, resource, subresource, scope); ``in_flight``: requests now, by
+    kind, which whoever limits them counts."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.worker: int | None = None  # the number of this process, where several answer on one port
-        labels = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope")
-        self._requests = Counter(
-            "apiserver_request", "Requests by verb, resource and HTTP response code.", (*labels, "code"),
-            registry=self.registry,
-        )  # fmt: skip
-        self._durations = Histogram(
-            "apiserver_request_duration_seconds", "Response latency in seconds.", labels,
-            buckets=DURATION_BUCKETS, registry=self.registry,
-        )  # fmt: skip
-        self._sizes = Histogram(
-            "apiserver_response_sizes", "Response size in bytes.", ("group", "version", "resource", "verb"),
-            buckets=SIZE_BUCKETS, registry=self.registry,
-        )  # fmt: skip
+        self._requests = _Requests()
+        self.registry.register(self._requests)
+        self.in_flight = self._requests.in_flight
+        self.requests = self._requests.of
         self._watchers = Gauge(
             "apiserver_registered_watchers", "Number of currently registered watchers.", ("group", "version", "kind"),
             registry=self.registry,
         )  # fmt: skip
         self._watch_events = Counter(
             "apiserver_watch_events", "Events sent in watch clients.", ("group", "version", "resource"),
-            registry=self.registry,
-        )  # fmt: skip
-        self.in_flight = Gauge(
-            "apiserver_current_inflight_requests", "Requests being handled.", ("request_kind",),
             registry=self.registry,
         )  # fmt: skip
         self._terminations = Counter(
@@ -119,27 +190,10 @@ class Metrics:
         self.authorizations = AttemptFigures()
         self.registry.register(self.authorizations)
         self._children: dict[tuple[object, ...], object] = {}
-        self._of_requests: dict[tuple[_RequestLabels, int], tuple[Counter, Histogram, Histogram]] = {}
 
     def add_readings(self, read: Callable[[], Iterable[Reading]]) -> None:
         """Figures that others keep and that are read when asked for (the log, the views, the connections)."""
         self.registry.register(_Readings(read))
-
-    def observe_request(self, labels: _RequestLabels, *, code: int, seconds: float, size: int | None) -> None:
-        """Count one answered request. ``labels``: verb, dry_run, group, version, resource, subresource, scope."""
-        known = self._of_requests.get((labels, code))
-        if known is None:
-            known = (
-                self._requests.labels(*labels, str(code)),
-                self._durations.labels(*labels),
-                self._sizes.labels(labels[2], labels[3], labels[4], labels[0]),
-            )
-            self._of_requests[(labels, code)] = known
-        total, duration, sizes = known
-        total.inc()
-        if size is not None:
-            duration.observe(seconds)
-            sizes.observe(size)
 
     def watchers(self, group: str, version: str, kind: str) -> Gauge:
         return self._child("w", self._watchers, group, version, kind)

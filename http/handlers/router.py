@@ -27,8 +27,16 @@ def router(
     resources: Resources,
     ui: Ui | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
-    async def route(request: Request) -> Response:
+    registry = resources.store.registry
+
+    def route(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
+        info = context.info
+        if info.is_resource and not context.moment and registry.versions(info.group):
+            return handle(resources, request, context)
+        return routed(request, context)
+
+    async def routed(request: Request, context: Context) -> Response:
         these = await history.resources_for(resources, request, context) if context.moment else resources
         info = context.info
         if info.is_resource:
