@@ -35,7 +35,11 @@ class PastReads:
         at = self._at(revision)
         await self._present.wait_not_older(at)
         await self._check_kept(rt, at)
-        return await self._present.past.get(rt.resource, namespace, name, at)
+        found = await self._present.past.get(rt.resource, namespace, name, at)
+        if found is not None and found.erased:
+            what = f'{rt.group_resource} "{name}"'
+            raise status.gone(f"what {what} was at revision {at} was erased from history")
+        return found
 
     async def list(
         self,

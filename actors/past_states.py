@@ -12,15 +12,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from kubechronicle.actors.selection import Listing, Selection, page_of, within
 from kubechronicle.api import status
 from kubechronicle.api.moments import Asked
 from kubechronicle.api.paging import Continue, encode_continue
 from kubechronicle.api.registry import ResourceType
-from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, entry_of, seal
+from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, entry_of, seal, tombstone_of
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Key, Moment, Record
 from kubechronicle.eventlog.shelves import sort_key
@@ -39,6 +40,15 @@ REMAINING_KEPT = 1024
 MOMENTS_KEPT = 1024
 
 After: TypeAlias = "tuple[str, str] | None"
+
+
+class _Past(NamedTuple):
+    """A list of the past in the order of keys: what there was, and of what only tombstones are left."""
+
+    entries: Sequence[Entry]
+    erased: Sequence[Entry]
+
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -50,9 +60,10 @@ class PastStates:
         self._log = log
         self._views = views
         self._describe = describe
-        self._held: OrderedDict[tuple[str, str, int, bool], tuple[Sequence[Entry], int]] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str, int, bool], tuple[_Past, int]] = OrderedDict()
         self._remaining: OrderedDict[tuple[str, str, int, After], int] = OrderedDict()
         self._moments: OrderedDict[int | datetime, Moment] = OrderedDict()
+        self._erasures = views.erasures
         self.bytes_held = 0
 
     async def moment(self, asked: Asked) -> Moment:
@@ -73,15 +84,16 @@ class PastStates:
     async def get(
         self, resource: str, namespace: str, name: str, revision: int, *, described: bool = False
     ) -> Entry | None:
-        """The object then, or None; ``described`` if its labels and fields are wanted. Compacted, FutureRevision."""
+        """The object then, or None; ``described`` if its labels and fields are wanted. Compacted, FutureRevision.
+        ``erased``: what it was was erased from history."""
         view = self._views[resource]
         if view.held_since <= revision and view.unchanged_since(revision):
             return view.get(namespace, name)
         held = self._kept(resource, namespace, revision, described)
         if held is not None:
-            index = bisect_left(held, (namespace, name), key=sort_key)
-            found = held[index] if index < len(held) else None
-            return found if found is not None and found.key[1:] == (namespace, name) else None
+            index = bisect_left(held.entries, (namespace, name), key=sort_key)
+            there = [*held.entries[index : index + 1], *held.erased]
+            return next((entry for entry in there if entry.key[1:] == (namespace, name)), None)
         record = await self._log.get_at(Key(resource, namespace, name), revision=revision)
         return self._entry(record, described) if record is not None else None
 
@@ -92,21 +104,26 @@ class PastStates:
         resource, namespace = rt.resource, selection.namespace
         described = selection.labels is not None or selection.fields is not None
         name = selection.fields.required("metadata.name") if selection.fields is not None else None
-        held = self._views[resource].snapshot(revision)
+        snapshot = self._views[resource].snapshot(revision)
+        held = _Past(snapshot, ()) if snapshot is not None else None
         if held is None:
             held = self._kept(resource, namespace, revision, described)
         if held is None and name and (namespace or not rt.namespaced):
             one = await self.get(resource, namespace, name, revision, described=True)
-            held = [one] if one is not None else []
+            held = _past([one] if one is not None else [])
         if held is None and limit:
             return await self._read_page(resource, selection, revision, limit, after)
         if held is None:
-            held = await self._read_all(resource, namespace, revision, after, described)
-            if after is None:
+            erased_before = self._views.erasures
+            held = _past(await self._read_all(resource, namespace, revision, after, described))
+            if after is None and self._views.erasures == erased_before:
                 self._keep((resource, namespace, revision, described), held)
-        return page_of(selection, within(held, namespace, after), revision, limit)
+        listing = page_of(selection, within(held.entries, namespace, after), revision, limit)
+        return replace(listing, erased=len(within(held.erased, namespace, after))) if held.erased else listing
 
     def _entry(self, record: Record, described: bool) -> Entry:
+        if record.erased:
+            return tombstone_of(record)
         if described:
             return entry_of(record, self._describe)
         return Entry(
@@ -133,7 +150,7 @@ class PastStates:
         """As many of the log's objects as the page takes; with selectors in chunks, until enough of them match."""
         namespace, matches = selection.namespace, selection.matcher()
         size = PAST_CHUNK if matches is not None else min(limit + 1, PAST_CHUNK)
-        began, looked_at, last, more = after, 0, after, False
+        began, looked_at, last, more, erased = after, 0, after, False, 0
         chosen: list[Entry] = []
         while not more:
             chunk = await self._log.list_at(resource, revision=revision, namespace=namespace, after=last, limit=size)
@@ -143,18 +160,22 @@ class PastStates:
                     break
                 entry = self._entry(record, matches is not None)
                 looked_at, last = looked_at + 1, (record.key.namespace, record.key.name)
-                if matches is None or matches(entry):
+                if entry.erased:
+                    erased += 1
+                elif matches is None or matches(entry):
                     chosen.append(entry)
             if len(chunk) < size:
                 break
         if not more or last is None:
-            return Listing(entries=chosen, revision=revision)
+            return Listing(entries=chosen, revision=revision, erased=erased)
         remaining = None
         if matches is None:
             remaining = await self._count(resource, namespace, revision, began, looked_at, last)
         where = ("" if namespace else last[0], last[1])
         token = encode_continue(Continue(revision, where))
-        return Listing(entries=chosen, revision=revision, continue_token=token, remaining=remaining)
+        return Listing(
+            entries=chosen, revision=revision, continue_token=token, remaining=remaining, erased=erased
+        )
 
     async def _count(
         self, resource: str, namespace: str, revision: int, began: After, looked_at: int, last: After
@@ -173,8 +194,12 @@ class PastStates:
     def _retained(self, resource: str, revision: int) -> bool:
         return revision >= self._views.compacted_for(resource)
 
-    def _kept(self, resource: str, namespace: str, revision: int, described: bool) -> Sequence[Entry] | None:
+    def _kept(self, resource: str, namespace: str, revision: int, described: bool) -> _Past | None:
         """All objects of the namespace (maybe with those of others) at the revision, if they are kept."""
+        if self._erasures != self._views.erasures:  # what was read before may be erased now
+            self._erasures = self._views.erasures
+            self._held.clear()
+            self.bytes_held = 0
         if not self._held or not self._retained(resource, revision):
             return None
         for where in ("", namespace):
@@ -185,15 +210,20 @@ class PastStates:
                     return held[0]
         return None
 
-    def _keep(self, key: tuple[str, str, int, bool], entries: Sequence[Entry]) -> None:
-        size = ENTRY_BYTES + sum(len(entry.json) + ENTRY_BYTES for entry in entries)
+    def _keep(self, key: tuple[str, str, int, bool], past: _Past) -> None:
+        size = ENTRY_BYTES + sum(len(entry.json) + ENTRY_BYTES for entries in past for entry in entries)
         if size > HELD_BYTES // 2 or key in self._held:
             return
-        self._held[key] = (entries, size)
+        self._held[key] = (past, size)
         self.bytes_held += size
         while self.bytes_held > HELD_BYTES:
             _, (_, freed) = self._held.popitem(last=False)
             self.bytes_held -= freed
+
+
+def _past(entries: Sequence[Entry]) -> _Past:
+    erased = [entry for entry in entries if entry.erased]
+    return _Past([entry for entry in entries if not entry.erased] if erased else entries, erased)
 
 
 def _remember(known: OrderedDict[K, V], key: K, value: V, most: int) -> None:

@@ -29,7 +29,7 @@ from kubechronicle.api.paging import INCONSISTENT, Continue, decode_continue, en
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.cursors import Cursor
-from kubechronicle.eventlog.entries import Describe, Entry, Event
+from kubechronicle.eventlog.entries import ERASED, Describe, Entry, Event
 from kubechronicle.eventlog.errors import Compacted, FutureRevision
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Operation
@@ -64,18 +64,20 @@ class Watching:
         """What this watcher is told of an event: its type and the object; None: nothing.
 
         An object that stops matching the selectors is DELETED for this watcher, with its last matching state at the
-        event's revision; one that begins to match is ADDED.
+        event's revision; one that begins to match is ADDED. What was erased may have matched; so what follows it and
+        matches is ADDED, as it is for who has never been told of it, and what does not match is DELETED.
         """
         matches, previous = self.matches, event.previous
         deleted = event.operation is Operation.DELETE
         if matches is None:
-            kind = "DELETED" if deleted else ("ADDED" if previous is None else "MODIFIED")
-            return kind, event.entry
+            new = previous is None or previous.labels is ERASED
+            return ("DELETED" if deleted else "ADDED" if new else "MODIFIED"), event.entry
         is_now = not deleted and matches(event.entry)
         was = previous is not None and matches(previous)
         if is_now:
-            return ("MODIFIED" if was else "ADDED"), event.entry
-        if not was or previous is None:
+            told_of = was and previous is not None and previous.labels is not ERASED
+            return ("MODIFIED" if told_of else "ADDED"), event.entry
+        if previous is None or not (was or previous.labels is ERASED or event.entry.labels is ERASED):
             return None
         return "DELETED", event.entry if deleted else last_seen(event, previous)
 

@@ -35,12 +35,14 @@ class Selection:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """One answer to a list: the entries, the revision they are of, and how it goes on. ``remaining``: how many more
-    objects there are, None where it is not told (selectors, or nothing remains)."""
+    objects there are, None where it is not told (selectors, or nothing remains). ``erased``: how many were left out, as
+    what they were was erased from history; whether selectors would have chosen them nobody knows."""
 
     entries: Sequence[Entry]
     revision: int
     continue_token: str = ""
     remaining: int | None = None
+    erased: int = 0
 
 
 def within(entries: Sequence[Entry], namespace: str, after: tuple[str, str] | None) -> Sequence[Entry]:

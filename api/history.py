@@ -32,7 +32,8 @@ CONTENTS: Final[tuple[Content, ...]] = ("", "diff", "full")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One change as the log tells it. ``operation`` 1 create, 2 update, 3 delete; ``before`` and ``after`` are the
-    object as it is stored, None where it was not there; of a deletion ``last`` is what was deleted."""
+    object as it is stored, None where it was not there; of a deletion ``last`` is what was deleted. ``erased``,
+    ``before_erased``: nothing but what kind it was is left of the object, of that before."""
 
     revision: int
     time: datetime
@@ -48,6 +49,8 @@ class Change:
     before: Object | None = None
     after: Object | None = None
     last: Object | None = None
+    erased: bool = False
+    before_erased: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -90,7 +93,9 @@ def revision_object(change: Change, *, content: Content, readable: bool) -> Obje
     if not readable:
         found["redacted"] = True
         return found
-    return {**found, **_contents(change, content)}
+    if change.erased or change.before_erased:
+        found["erased" if change.erased else "beforeErased"] = True
+    return {**found, **_contents(change, content)} if not change.erased else found
 
 
 def _reference(change: Change) -> Object:
@@ -125,7 +130,7 @@ def _contents(change: Change, content: Content) -> Object:
 
 def concerns_field(revision: Object, asked: str) -> bool:
     """Whether the change was of the field, or of what is in it. Creations and deletions are of every field."""
-    if revision.get("redacted"):
+    if revision.get("redacted") or revision.get("erased"):
         return False
     if revision["operation"] != "Update":
         return True
@@ -158,8 +163,12 @@ def changed_cell(revision: Mapping[str, Any]) -> str:
     """The last column of a table: in few words, what a change was."""
     if revision.get("redacted"):
         return "<not yours to read>"
+    if revision.get("erased"):
+        return "<erased>"
     if revision["operation"] != "Update":
         return f"<{revision['operation'].lower()}d>"
+    if revision.get("beforeErased"):
+        return "<what was before is erased>"
     return revision.get("summary") or "<nothing but bookkeeping>"
 
 

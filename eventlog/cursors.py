@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import trio
 
-from kubechronicle.eventlog.entries import Event
+from kubechronicle.eventlog.entries import ERASED, Event
 from kubechronicle.eventlog.errors import LogUnavailable
-from kubechronicle.eventlog.records import Record
+from kubechronicle.eventlog.records import Operation, Record
 from kubechronicle.eventlog.waking import EVERYTHING, Interest
 
 if TYPE_CHECKING:
@@ -135,9 +135,14 @@ class WatchCursor:
         if self._field is None:
             return True
         path, value = self._field
-        return event.entry.fields.get(path, "") == value or (
-            event.previous is not None and event.previous.fields.get(path, "") == value
-        )
+        previous = event.previous
+        if event.entry.fields.get(path, "") == value:
+            return True
+        if previous is None:
+            return event.entry.labels is ERASED
+        # What was erased may have had that value, and then the watcher has to learn that it is over.
+        erased = event.entry.labels is ERASED or previous.labels is ERASED
+        return erased or previous.fields.get(path, "") == value
 
     def _collect(self) -> list[Event]:
         """Events from memory; moves ``_revision`` over what was looked at."""
@@ -201,7 +206,10 @@ async def read_events(
     views: Views, resource: str, *, after: int, until: int, namespace: str, name: str
 ) -> tuple[list[Event], int]:
     """The next chunk of events from the log, perhaps none, and the revision up to which they are all. Compacted,
-    LogUnavailable."""
+    LogUnavailable.
+
+    A change whose contents were erased is left out, as there is nothing to tell; but for a deletion, which tells what
+    is left: so whoever has held the object drops it."""
     read = views.read_history
     if read is None:
         raise LogUnavailable("the views are not connected to a log yet")
@@ -217,6 +225,7 @@ async def read_events(
             record.committed_at,
         )
         for record, previous in rows
+        if record.operation is Operation.DELETE or not record.erased
     ]
     return found, rows[-1][0].revision if len(rows) >= HISTORY_CHUNK else until
 

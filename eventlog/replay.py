@@ -45,8 +45,10 @@ class Replay:
         field: tuple[str, str] | None = None,
     ) -> None:
         self._views = views
+        self._erasures = views.erasures
         self._resource = resource
         self._namespace, self._name = namespace, name
+        self._field = field
         self._cursor = views.watch(resource, after=after, namespace=namespace, name=name, field=field)
         self._read = after  # with an end: how far the log has been read
         self._since, self._until, self._speed = since, until, speed
@@ -66,6 +68,7 @@ class Replay:
 
         Raises ReplayOver, and what WatchCursor.next_batch raises. Cancelled, it loses and repeats nothing."""
         latest = math.inf if deadline is None else deadline
+        self._forget_erased()
         if not self._waiting:
             self._waiting.extend(await self._more(latest))
         while self._waiting:
@@ -78,7 +81,21 @@ class Replay:
                 await self._ended.wait()
             if self._ended.is_set() or trio.current_time() >= latest:
                 break
+            self._forget_erased()
+            if not self._waiting:
+                self._waiting.extend(await self._more(latest))
         return []
+
+    def _forget_erased(self) -> None:
+        """If anything was erased since: read again what waits to be told."""
+        if self._erasures != self._views.erasures:
+            self._erasures = self._views.erasures
+            if self._waiting:
+                self._read = self._waiting[0].revision - 1
+                self._waiting.clear()
+                self._cursor = self._views.watch(
+                    self._resource, after=self._read, namespace=self._namespace, name=self._name, field=self._field
+                )
 
     def end(self) -> None:
         self._ended.set()

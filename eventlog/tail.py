@@ -126,6 +126,8 @@ class Tail:
         while True:
             before = self.views.applied
             records = await self._log.read(after=before, limit=READ_CHUNK)
+            if any(record.erased for record in records):  # no view is to hold a tombstone: begin with the present state
+                raise Compacted(before, records[-1].revision)
             self._apply(records)
             if not records and committed > self.views.applied:
                 raise LogCorrupt(f"revision {committed} is committed, but nothing follows {self.views.applied}")

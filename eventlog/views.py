@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kubechronicle.eventlog import erasures
 from kubechronicle.eventlog.cursors import ReadHistory, WatchCursor
 from kubechronicle.eventlog.delivery import Pump
 from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, Event, entry_of, seal
@@ -158,6 +159,7 @@ class Views:
     def __init__(self, describe: Describe) -> None:
         self.read_history: ReadHistory | None = None
         self.pump = Pump()
+        self.erasures = 0  # how often history was erased: what was read before is not to be told after
         self._describe = describe
         self._progress = Progress()
         self._views: dict[str, View] = {}
@@ -234,7 +236,17 @@ class Views:
             happened[view].append(view.apply(record))
         self._progress.advance(records[-1].revision)
         for view, events in happened.items():
+            if view.resource == erasures.RESOURCE:
+                self._forget_erased(events)
             view.waiting.wake(events)
+
+    def _forget_erased(self, events: Sequence[Event]) -> None:
+        """Contents were erased from the log. What became of it there is to be read there: of these resources nothing is
+        left in memory but what is now."""
+        for event in events:
+            self.erasures += 1
+            for resource in erasures.parse(event.entry.json).resources:
+                self[resource].forget(self.applied)
 
     def forget(self, head: Head) -> None:
         """History at or below the head's compacted revisions is gone, from memory as well: else the same question got

@@ -77,6 +77,14 @@ _REVISION: Final[Mapping[str, Schema]] = {
         "type": "boolean",
         "description": "You may not read the object: that it changed is told, what changed is not.",
     },
+    "erased": {
+        "type": "boolean",
+        "description": "What the object was after the change, and so what changed, was erased from history.",
+    },
+    "beforeErased": {
+        "type": "boolean",
+        "description": "What the object was before the change was erased from history; so nobody knows what changed.",
+    },
 }
 
 OWN_KINDS: Final[Mapping[str, tuple[str, Mapping[str, Schema]]]] = {

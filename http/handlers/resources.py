@@ -152,6 +152,8 @@ async def list_(resources: Resources, request: Request, context: Context, rt: Re
     listing = await resources.reads.list(
         rt, selection, limit=asked.limit, continue_token=asked.continue_, revision=revision, exact=exact
     )
+    if listing.erased:
+        context.warnings.append(f"{listing.erased} {rt.plural} left out: what they were was erased from history")
     return _list_answer(request, encoder, await encoder.many(listing))
 
 
