@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 from hypercorn.config import Config
@@ -25,10 +25,12 @@ from hypercorn.trio.worker_context import WorkerContext
 from kubechronicle.http.connection_host import WireProtocol
 from kubechronicle.http.exchange import Exchange
 from kubechronicle.http.http1 import Http1Protocol
-from kubechronicle.http.http2 import Http2Protocol
 from kubechronicle.http.messages import Application
 from kubechronicle.http.serve_config import Limits
 from kubechronicle.http.tls import TLSStream
+
+if TYPE_CHECKING:
+    from kubechronicle.http.http2 import Http2Protocol
 
 
 class ServerFace(Protocol):
@@ -64,6 +66,7 @@ class Connection:
         self._server = server
         self._stream = stream
         self._protocol: WireProtocol | None = None
+        self._http2: Http2Protocol | None = None
         self._nursery: trio.Nursery
         self._exchanges: set[Exchange] = set()
         self._send_lock = trio.Lock()
@@ -101,7 +104,9 @@ class Connection:
         if self.peer_certificate is not None:
             self.peer_intermediates = self._stream.peer_intermediates()
         if self._stream.alpn_protocol() == "h2":
-            self._protocol = Http2Protocol(self, self._server.hypercorn_config, self._server.context)
+            from kubechronicle.http.http2 import Http2Protocol  # imported when the server is ready (ops/replica.py)
+
+            self._protocol = self._http2 = Http2Protocol(self, self._server.hypercorn_config, self._server.context)
             self.deadline = trio.current_time() + self.limits.idle
         else:
             self._protocol = Http1Protocol(self, self._server.hypercorn_config, self._server.context)
@@ -178,8 +183,8 @@ class Connection:
 
     async def retire(self) -> None:
         """Let the client go by itself. HTTP/1.1 can't be told before its next answer."""
-        if isinstance(self._protocol, Http2Protocol):
-            await self._protocol.drain()
+        if self._http2 is not None:
+            await self._http2.drain()
 
     async def drain(self) -> None:
         if self._protocol is not None:
@@ -269,8 +274,8 @@ class Connection:
     def finish_exchange(self, exchange: Exchange) -> None:
         self._exchanges.discard(exchange)
         self._server.running_requests -= 1
-        if isinstance(self._protocol, Http2Protocol):
-            self._protocol.exchange_finished()
+        if self._http2 is not None:
+            self._http2.exchange_finished()
 
     def report(self, where: str, error: BaseException) -> None:
         self._server.report(where, error)

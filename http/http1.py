@@ -26,7 +26,6 @@ from hypercorn.trio.worker_context import WorkerContext
 from kubechronicle.http.connection_host import ConnectionHost
 from kubechronicle.http.exchange import NO_BODY, HttpExchange, split_target
 from kubechronicle.http.messages import Headers, Push, Request
-from kubechronicle.http.websocket_protocol import WebSocketProtocol
 
 PIPELINED = 64
 """Requests received ahead of the one being answered; beyond it the socket is not read."""
@@ -193,6 +192,8 @@ class Http1Protocol:
         elif isinstance(event, RawData) and not self._closed:
             self._parse(event.data)
             if self._handshake is not None:
+                from kubechronicle.http.websocket_protocol import WebSocketProtocol  # few come, and it takes long
+
                 protocol = WebSocketProtocol(self._host, self._config, self._context)
                 await self._host.hand_over(protocol, self._handshake)
                 return

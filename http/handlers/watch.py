@@ -28,7 +28,6 @@ from kubechronicle.http.encoded import Encodings
 from kubechronicle.http.encoder import JSON, Encoder
 from kubechronicle.http.messages import SWITCHED, Push, Request, Response
 from kubechronicle.http.metrics import Metrics
-from kubechronicle.http.websocket import send_stream
 
 # Bookmarks to clients that allow them (KEP-956: about once a minute).
 BOOKMARK_INTERVAL = 60.0
@@ -91,6 +90,8 @@ async def watch(
     ends = trio.current_time() + seconds
     stream = WatchStream(watching, encoder, metrics, ends=ends, bookmarks=asked.allow_watch_bookmarks, drain=drain)
     if request.websocket is not None:
+        from kubechronicle.http.websocket import send_stream  # loaded with the first one: it takes long, few come
+
         text = form.media_type == JSON
         # A browser gives up when none of the subprotocols it offers is chosen; that of a token is not among them.
         await request.websocket.accept(next(iter(request.websocket.subprotocols), None))
