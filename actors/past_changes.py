@@ -364,8 +364,7 @@ class ChangeCursor:
 def change_of(record: Record, before: Record | None) -> history.Change:
     """A record and the one it replaced, as plain values."""
     last = orjson.loads(record.body)
-    before_erased = before is not None and before.erased
-    deleted = record.operation is Operation.DELETE
+    gone = record.erased or record.operation is Operation.DELETE
     who = record.who or Who(user="")
     return history.Change(
         revision=record.revision,
@@ -388,11 +387,11 @@ def change_of(record: Record, before: Record | None) -> history.Change:
             "fieldManager": who.field_manager,
         },
         request={"verb": who.verb, "uri": who.request_uri, "auditID": who.audit_id},
-        before=orjson.loads(before.body) if before is not None and not before_erased else None,
-        after=None if deleted or record.erased else last,
-        last=last if deleted or record.erased else None,
+        before=orjson.loads(before.body) if before is not None and not before.erased else None,
+        after=None if gone else last,
+        last=last if gone else None,
         erased=record.erased,
-        before_erased=before_erased,
+        before_erased=before is not None and before.erased,
         labels=labels_of(last),
     )
 

@@ -216,6 +216,7 @@ class Views:
         """Begin anew with these objects, by resource, in any order: the state at ``head``. Cursors stay valid: what
         they have not seen yet they read from the log, or learn that it has been compacted."""
         before = self.applied
+        self.erasures += 1  # maybe, among what was missed
         for resource in entries.keys() | self._views.keys():
             self[resource].replace(entries.get(resource, []), head.revision)
         self._loaded = head.revision

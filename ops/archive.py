@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from kubechronicle.eventlog.archives import Archive, ArchiveError, archives, rows_of_all
+from kubechronicle.eventlog.erasures import is_tombstone
 from kubechronicle.eventlog.records import Operation
 from kubechronicle.eventlog.verify import ArchivedRow
 from kubechronicle.ops.archive_flags import FILTERS
@@ -79,14 +80,16 @@ def _text(row: ArchivedRow) -> str:
         f"{told['resource']} {told['name']}"
     )  # fmt: skip
     when = told["committed_at"].astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return f"{row.revision}  {when}  {told['user_name']} {_DONE[Operation(told['operation'])]} {what}"
+    erased = "  (erased)" if is_tombstone(told["object"]) else ""
+    return f"{row.revision}  {when}  {told['user_name']} {_DONE[Operation(told['operation'])]} {what}{erased}"
 
 
 def _json(row: ArchivedRow) -> str:
-    """The columns, the object as an object, who it was as the log has it."""
+    """The columns, the object as an object (null: erased), who it was as the log has it."""
     told: dict[str, Any] = dict(row.columns)
     told["operation"] = Operation(told["operation"]).name.lower()
-    told["object"] = orjson.loads(told["object"])
+    told["erased"] = is_tombstone(told["object"])
+    told["object"] = None if told["erased"] else orjson.loads(told["object"])
     told["user_extra"] = orjson.loads(told["user_extra"]) if told["user_extra"] is not None else None
     return orjson.dumps({**told, "digest": row.digest.hex(), "hash": row.hash.hex()}, option=orjson.OPT_UTC_Z).decode()
 

@@ -10,6 +10,7 @@ Each command imports what it needs when it runs: a quick one is not to wait for 
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import re
 import sys
@@ -145,6 +146,7 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(given: argparse.Namespace) -> int:
+    gc.disable()  # until the server runs (replica.py): a start makes much that stays, to look through it takes 0.1 s
     loaded = _load(given)
     import trio
 
@@ -317,6 +319,19 @@ def _history(given: argparse.Namespace) -> int:
     return _async_command(lambda loaded: history.run(loaded, given), given)
 
 
+def _erase_flags(parser: argparse.ArgumentParser) -> None:
+    from kubechronicle.ops import erase_flags
+
+    erase_flags.add_flags(parser)
+    _add_settings(parser, (*MAINTENANCE_FLAGS, "history-archive"))
+
+
+def _erase(given: argparse.Namespace) -> int:
+    from kubechronicle.ops import erase
+
+    return _async_command(lambda loaded: erase.run(loaded, given), given)
+
+
 def _version_flags(parser: argparse.ArgumentParser) -> None:
     """None."""
 
@@ -339,6 +354,7 @@ COMMANDS: dict[str, Command] = {
     "kubeconfig": ("Print a kubeconfig: for a user, or for a moment of history.", _kubeconfig_flags, _kubeconfig),
     "history": ("Tell how much history there is, and what is confidential in it.", _history_flags, _history),
     "archive": ("Read history that was archived before it was dropped.", _archive_flags, _archive),
+    "erase": ("Erase an object's contents, or a user, from history; it stays provable.", _erase_flags, _erase),
     "convert": ("Convert objects between JSON, YAML and protobuf, and between versions.", _convert_flags, _convert),
     "version": ("Print the version.", _version_flags, _version),
 }

@@ -65,6 +65,14 @@ async def run_verify(
         + (f"{verdict.archived} by content in archives, " if archive is not None else "")
         + f"{verdict.tombstones - verdict.archived} by digest; anchor {verdict.revision}:{verdict.hash.hex()}"
     )
+    for erasure, revisions in verdict.erasures:
+        print(
+            f"erased: {erasure.told()} in {erasure.count} revision{'' if erasure.count == 1 else 's'} ({revisions}), "
+            f"told by revision {erasure.revision} at {erasure.erased_at}, by {erasure.by} ({erasure.os_user}, database "
+            f"role {erasure.role}): {erasure.reason}"
+        )
+    if verdict.unerased:
+        print(f"{verdict.unerased} erased revisions are still in archives: erase them again, with --history-archive")
     for checkpoint in found:
         print(f"up to revision {checkpoint.revision} history is what it was at {checkpoint.noted_at.isoformat()}")
     return 0
