@@ -82,14 +82,16 @@ def _panel(plot: Any, panel: str, points: Sequence[Point], colours: Mapping[str,
             plot.plot(*series(there, panel), mark, color=colour, markersize=8, markeredgecolor="black")
     if len(places) > 1 and places[-1] / places[0] > 8:
         plot.set_xscale("log")
-    plot.set_xticks(places, [f"{x:,.0f}" for x in places], rotation=20)
+    # Of neighbours whose names would lie on each other, the farther one has its name.
+    told = [x for x, after in zip(places, [*places[1:], None], strict=True) if after is None or after > 1.2 * x]
+    plot.set_xticks(told, [f"{x:,.0f}" for x in told])
     plot.minorticks_off()
     low, high = plot.dataLim.intervaly
     if 0 < low < high / 8:
         plot.set_yscale("log")
     else:
         plot.set_ylim(bottom=0)
-    plot.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    plot.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     plot.grid(visible=True, which="major", linewidth=0.4)
     plot.tick_params(labelsize=7, which="both")
     if plot.get_legend_handles_labels()[0]:
