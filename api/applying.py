@@ -53,7 +53,8 @@ class Request:
 
 
 def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Object, list[str]]:
-    """Return (the object as it is to be written, warnings). ``old`` is in the request's version, None if there is none.
+    """Return (the object as it is to be written, warnings). ``old`` is in the request's version, None if there is none;
+    it is used up: the result is made of its parts.
 
     The result has its managedFields, and the resourceVersion of the configuration or of ``old``. Raises 400, 409 for
     conflicts with other managers, 500 for a configuration that does not fit the schema (as Kubernetes does).
@@ -64,19 +65,23 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
     config, duplicates = _read(request.body)
     _check_type(rt, config)
     _refuse_managed_fields(config)
-    problems = typed_values.validate(config, kind)
-    if problems:
-        raise status.unknown(
-            f"failed to create typed patch object ({_named(rt, config)}): {typed_values.explain(problems)}"
-        )
+    named = typed_values.read(config, kind)
+    if named is None:
+        problems = typed_values.validate(config, kind)
+        if problems:
+            raise status.unknown(
+                f"failed to create typed patch object ({_named(rt, config)}): {typed_values.explain(problems)}"
+            )
+        named = typed_values.field_set(config, kind)
+    noted = copy_object(config) if request.writer.manager == KUBECTL else None
     live, entries = _live(rt, kind, old, request)
     try:
-        applied = _apply(rt, kind, live, config, entries, request)
+        applied = _apply(rt, kind, live, config, named, entries, request)
     except NoPathElement as error:
         raise status.unknown(f"failed to create typed live object ({_named(rt, live)}): {error}") from None
-    obj = copy_object(live) if applied.object is None else _decoded(rt, kind, config, copy_object(applied.object))
-    if request.writer.manager == KUBECTL:
-        _note_last_applied(obj, config)
+    obj = live if applied.object is None else _decoded(rt, kind, config, applied.object)
+    if noted is not None:
+        _note_last_applied(obj, noted)
     if applied.entries:
         obj["metadata"]["managedFields"] = applied.entries
     if duplicates and request.validation == "Strict":
@@ -172,11 +177,19 @@ def _live(rt: ResourceType, kind: ObjectType, old: Object | None, request: Reque
 
 
 def _apply(
-    rt: ResourceType, kind: ObjectType, live: Object, config: Object, entries: list[Entry], request: Request
+    rt: ResourceType,
+    kind: ObjectType,
+    live: Object,
+    config: Object,
+    named: FieldSet,
+    entries: list[Entry],
+    request: Request,
 ) -> Applied:
     def once(*, force: bool) -> Applied:
-        writer, reset, versions = request.writer, request.reset, versions_of(rt)
-        return apply.apply(kind, live, config, entries, writer=writer, force=force, reset=reset, versions=versions)
+        return apply.apply(
+            kind, live, config, named, entries,
+            writer=request.writer, force=force, reset=request.reset, versions=versions_of(rt),
+        )  # fmt: skip
 
     try:
         return once(force=request.force)
@@ -247,12 +260,11 @@ def _last_applied_fields(live: Object, kind: ObjectType, api_version: str) -> Fi
     return difference(difference(typed_values.field_set(last, kind), changed), removed)
 
 
-def _note_last_applied(obj: Object, config: Object) -> None:
+def _note_last_applied(obj: Object, noted: Object) -> None:
     """Keep the annotation of a client-side apply, if there is one, in step with what was applied."""
     annotations = obj["metadata"].get("annotations")
     if not annotations or not annotations.get(LAST_APPLIED):
         return
-    noted = copy_object(config)
     given = noted.get("metadata", {}).get("annotations")
     if isinstance(given, dict):
         given.pop(LAST_APPLIED, None)

@@ -7,7 +7,7 @@ come from the URL), what may be written (pipeline.py).
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from kubechronicle.api import defaulting, status
@@ -179,15 +179,15 @@ def decode_delete_options(obj: Any) -> Object:
 
 
 def decode_patched(
-    rt: ResourceType, obj: Object, *, shown: str, validation: str, complaints: Sequence[str] = ()
+    rt: ResourceType, obj: Object, *, shown: Callable[[], str], validation: str, complaints: Sequence[str] = ()
 ) -> list[str]:
     """Check and default what a patch has made of an object, in place; return the warnings.
 
-    What cannot be decoded is the patch's fault: 422 on the field ``patch``, whose value is shown as ``shown``.
+    What cannot be decoded is the patch's fault: 422 on the field ``patch``, whose value is as ``shown`` tells.
     """
 
     def refused(why: str) -> status.StatusError:
-        return status.invalid("", "", "", [invalid_value("patch", shown, why)])
+        return status.invalid("", "", "", [invalid_value("patch", shown(), why)])
 
     try:
         set_type(rt, obj)

@@ -49,7 +49,11 @@ def apply(
             raise json_patch.rejected()
     else:
         raise status.unsupported_media_type_generic()
-    shown = orjson.dumps(patched, option=orjson.OPT_SORT_KEYS).decode()
+    as_patched = orjson.dumps(patched)
+
+    def shown() -> str:
+        return orjson.dumps(orjson.loads(as_patched), option=orjson.OPT_SORT_KEYS).decode()
+
     warnings = bodies.decode_patched(rt, patched, shown=shown, validation=validation, complaints=complaints)
     return patched, warnings
 
@@ -84,6 +88,10 @@ def _strategic(rt: ResourceType, base: Object, body: bytes, validation: str) -> 
         word = json_word(patch)
         raise status.bad_request(f"json: cannot unmarshal {word} into Go value of type map[string]interface {{}}")
     patched = strategic_merge.apply(base, patch, kind)
-    shown = strategic_merge.go_map(patch)
+    as_sent = orjson.dumps(patch)  # its parts are in the object now, and are about to be changed there
+
+    def shown() -> str:
+        return strategic_merge.go_map(orjson.loads(as_sent))
+
     warnings = bodies.decode_patched(rt, patched, shown=shown, validation=validation, complaints=complaints)
     return patched, warnings

@@ -32,7 +32,6 @@ from kubechronicle.api import (
     status,
     subresources,
 )
-from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.field_errors import Cause, invalid_value
 from kubechronicle.api.managed_fields import Paths, Writer
 from kubechronicle.api.options import DeleteOptions
@@ -318,10 +317,11 @@ def apply_patch(
 ) -> tuple[Object, list[str]]:
     """Return (patched object in the request's version, warnings). 400, 415 or 422 for what cannot be applied.
 
-    A server-side apply (``ctx.applies``) is refused with 409 for what others own, and with 500 for what no such object
-    can have.
+    ``old``, in the stored version, is used up: the result is made of its parts. A server-side apply (``ctx.applies``)
+    is refused with 409 for what others own, and with 500 for what no such object can have.
     """
-    base = copy_object(to_request_version(rt, old))
+    uid = old["metadata"].get("uid")
+    base = to_request_version(rt, old)
     if content_type != patching.APPLY_YAML:
         patched, warnings = patching.apply(rt, base, content_type, body, validation=ctx.field_validation)
     elif ctx.subresource == "scale":
@@ -329,7 +329,6 @@ def apply_patch(
     else:
         patched, warnings = applying.apply_to(rt, base, _apply_request(rt, body, ctx))
     meta = patched["metadata"]
-    uid = old["metadata"].get("uid")
     if meta.get("uid", uid) != uid:
         # A uid in a PUT is a precondition; in a patch it is a change, and that field never changes.
         cause = invalid_value("metadata.uid", meta["uid"], metadata.IMMUTABLE)

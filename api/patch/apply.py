@@ -106,6 +106,7 @@ def apply(
     kind: ObjectType,
     live: Object,
     config: Object,
+    named: FieldSet,
     entries: list[Entry],
     *,
     writer: Writer,
@@ -115,14 +116,15 @@ def apply(
 ) -> Applied:
     """Apply a valid configuration to an object, both in the writer's version and without managedFields.
 
-    ``reset`` are the fields this endpoint ignores: they are merged (the caller's rules put them back), but not owned.
+    ``named`` is the configuration's field set. ``reset`` are the fields this endpoint ignores: they are merged (the
+    caller's rules put them back), but not owned.
     Raises Conflicts, and NoPathElement for a list item of the live object without a name.
     """
     own: ManagerKey = (writer.manager, "Apply", "", writer.subresource)
     held = _reconciled(live, entries, versions)
     last = held.get(own)
     merged = structured_merge.merge(live, config, kind)
-    mine = field_sets.without_paths(field_set(config, kind), reset)
+    mine = field_sets.without_paths(named, reset)
     held[own] = _entry(writer, mine)
     if last is not None and _lets_go(last, mine, writer.api_version):
         merged = _prune(merged, held, last, writer.api_version, versions)
@@ -136,7 +138,10 @@ def _lets_go(last: Entry, mine: FieldSet, api_version: str) -> bool:
     """Tell whether something may have to be removed: not if all that was applied last time is applied again."""
     if last.get("apiVersion") != api_version:
         return bool(last["fieldsV1"])
-    return bool(field_sets.difference(last["fieldsV1"], mine))
+    # The same again is the common case; a comparison tells it, if what nobody owns is left aside.
+    return last["fieldsV1"] != managed_fields.strip_untracked(mine) and bool(
+        field_sets.difference(last["fieldsV1"], mine)
+    )
 
 
 def _reconciled(live: Object, entries: list[Entry], versions: Versions) -> dict[ManagerKey, Entry]:

@@ -16,6 +16,8 @@ MISSING: Final = object()
 """What is not there, as opposed to null."""
 
 _OPAQUE: Final = AnyType("interface {}", deduced=False)
+_LEAVES: Final = frozenset((str, int, bool, float))
+"""Classes of values that replace whatever was there."""
 
 
 def member_type(kind: Type, name: str) -> Type:
@@ -60,14 +62,17 @@ def merge(live: Any, applied: Any, kind: Type) -> Any:
 
 
 def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: Type) -> Any:
-    merged = {}
-    for name, value in live.items():
-        merged[name] = merge(value, applied[name], member_type(kind, name)) if name in applied else value
+    merged = live.copy()
     for name, value in applied.items():
-        if name not in live:
-            merged[name] = merge(MISSING, value, member_type(kind, name))
-    kept = {name: value for name, value in merged.items() if value is not MISSING}
-    return kept or MISSING
+        if value.__class__ in _LEAVES:
+            merged[name] = value
+            continue
+        result = merge(live.get(name, MISSING), value, member_type(kind, name))
+        if result is not MISSING:
+            merged[name] = result
+        elif name in merged:
+            del merged[name]
+    return merged or MISSING
 
 
 def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> Any:
@@ -172,7 +177,10 @@ def reconcile(fields: FieldSet, kind: Type) -> FieldSet:
             return {}
     elif isinstance(kind, ObjectType | MapType) and kind.atomic:
         return {}
-    return {
-        element: reconcile(node, element_type(kind, element)) if node and element != SELF else node
-        for element, node in fields.items()
-    }
+    changed: FieldSet = {}
+    for element, node in fields.items():
+        if node and element != SELF:
+            now = reconcile(node, element_type(kind, element))
+            if now is not node:
+                changed[element] = now
+    return {**fields, **changed} if changed else fields

@@ -127,6 +127,102 @@ def _syntax(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+# -- both at once -----------------------------------------------------------------------------------------------------
+
+
+class _Odd(Exception):
+    """Something that has to be looked at closely."""
+
+
+def read(config: dict[str, Any], kind: ObjectType) -> FieldSet | None:
+    """Return ``field_set`` of a configuration that ``validate`` finds nothing wrong with, in one walk that puts no
+    paths together; None if it may have faults: then they have to be told."""
+    try:
+        return _read(config, kind, 0) or {}
+    except (_Odd, NoPathElement):
+        return None
+
+
+def _read(value: Any, kind: Type, depth: int) -> FieldSet | None:
+    """Return what is named below a value, None for a leaf, as ``_below`` does."""
+    if value is None:
+        return None
+    if depth > MAX_DEPTH:
+        raise _Odd
+    if kind.__class__ is ObjectType:
+        named = _read_object(value, kind, depth)
+        return None if kind.atomic else named
+    if kind.__class__ is Scalar:
+        if _scalar_problem(value, kind.kind):
+            raise _Odd
+        return None
+    if kind.__class__ is ListType:
+        return _read_list(value, kind, depth)
+    if kind.__class__ is AnyType:
+        return _below(value, kind)
+    if kind.__class__ is not MapType:
+        raise _Odd
+    if value.__class__ is not dict:
+        raise _Odd
+    below = kind.value
+    leaf = _leaf_of(below)
+    named = {}
+    for name, item in value.items():
+        if item.__class__ is leaf:
+            named["f:" + name] = _LEAF
+        else:
+            named["f:" + name] = _member(item, _read(item, below, depth + 1))
+    return None if kind.atomic else named
+
+
+def _read_object(value: Any, kind: ObjectType, depth: int) -> FieldSet:
+    if value.__class__ is not dict:
+        raise _Odd
+    fields = kind.fields
+    named: FieldSet = {}
+    for name, item in value.items():
+        field = fields.get(name)
+        if field is None:
+            raise _Odd
+        if item.__class__ is field.leaf:
+            named["f:" + name] = _LEAF
+            continue
+        below = _read(item, field.type, depth + 1)
+        if below is None or item == {}:
+            named["f:" + name] = _LEAF
+        elif below:
+            named["f:" + name] = below
+    return named
+
+
+def _read_list(value: Any, kind: ListType, depth: int) -> FieldSet | None:
+    if value.__class__ is not list:
+        raise _Odd
+    if kind.list_type == ATOMIC:
+        leaf = _leaf_of(kind.item)
+        for item in value:
+            if item.__class__ is not leaf:
+                _read(item, kind.item, depth + 1)
+        return None
+    named: FieldSet = {}
+    for item in value:
+        element = path_elements.item_element(item, kind)
+        if element in named:
+            raise _Odd
+        named[element] = _member(item, _read(item, kind.item, depth + 1))
+    return named
+
+
+def _member(value: Any, below: FieldSet | None) -> FieldSet:
+    """Return the node of an item of a list or map, which is named itself, with what is named below it."""
+    return {SELF: _LEAF, **below} if below and value != {} else _LEAF
+
+
+def _leaf_of(kind: Type) -> type | None:
+    """Return the Python class of values of which nothing else has to be known, if the type has one."""
+    return str if kind.__class__ is Scalar and kind.kind == "string" else None
+
+
 # -- the set of fields ------------------------------------------------------------------------------------------------
 
 

@@ -66,13 +66,15 @@ class Cluster:
         if self.stored is None:
             new, self.warnings = pipeline.apply_new(rt, body, context)
             return self.keep(pipeline.prepare_create(rt, new, context))
-        new, self.warnings = pipeline.apply_patch(rt, self.stored, APPLY_YAML, body, context)
+        new, self.warnings = pipeline.apply_patch(rt, copy_object(self.stored), APPLY_YAML, body, context)
         return self.keep(pipeline.prepare_update(rt, self.stored, new, context))
 
     def patch(self, patch: Object, manager: str, **given: Any) -> Object:
         assert self.stored is not None
         context = self.context(manager, **given)
-        new, _ = pipeline.apply_patch(self.rt, self.stored, MERGE_PATCH, json.dumps(patch).encode(), context)
+        new, _ = pipeline.apply_patch(
+            self.rt, copy_object(self.stored), MERGE_PATCH, json.dumps(patch).encode(), context
+        )
         return self.keep(pipeline.prepare_update(self.rt, self.stored, new, context))
 
     def create(self, obj: Object, manager: str) -> Object:

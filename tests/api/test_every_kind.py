@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api import pipeline
-from kubechronicle.api.encoding import encode_stored
+from kubechronicle.api.encoding import copy_object, encode_stored
 from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.pipeline import Outcome, WriteContext
 from kubechronicle.api.registry import ResourceType, builtin_registry
@@ -101,7 +101,7 @@ def exercise(rt: ResourceType, stored: dict[str, Any], chance: random.Random) ->
         body = json.dumps({"metadata": {"labels": {"x": "y"}}, **part}).encode()
         for content_type in ("application/merge-patch+json", "application/strategic-merge-patch+json"):
             try:
-                new, _ = pipeline.apply_patch(rt, stored, content_type, body, inner)
+                new, _ = pipeline.apply_patch(rt, copy_object(stored), content_type, body, inner)
                 pipeline.prepare_update(rt, stored, new, inner)
             except StatusError as refusal:
                 refusals.append(refusal)

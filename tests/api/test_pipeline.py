@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api import pipeline
-from kubechronicle.api.encoding import encode_stored
+from kubechronicle.api.encoding import copy_object, encode_stored
 from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.pipeline import Outcome, Prepared, WriteContext
 from kubechronicle.api.registry import ResourceType, builtin_registry
@@ -71,7 +71,7 @@ class Objects:
     def patch(self, name: str, patch: Any, content_type: str = MERGE, **more: Any) -> dict[str, Any]:
         ctx = self.context(name, **more)
         body = json.dumps(patch).encode()
-        new, self.warnings = pipeline.apply_patch(self.rt, self.stored[name], content_type, body, ctx)
+        new, self.warnings = pipeline.apply_patch(self.rt, copy_object(self.stored[name]), content_type, body, ctx)
         return self.carry_out(name, pipeline.prepare_update(self.rt, self.stored[name], new, ctx))
 
     def delete(self, name: str, **more: Any) -> tuple[Outcome, dict[str, Any]]:
@@ -264,7 +264,7 @@ def test_finalizers_hold_an_object_until_the_last_one_goes() -> None:
     assert maps.patch("a", {"data": {"k": "v"}})["data"] == {"k": "v"}
     old = maps.stored["a"]
     ctx = maps.context("a")
-    new, _ = pipeline.apply_patch(maps.rt, old, MERGE, b'{"metadata":{"finalizers":null}}', ctx)
+    new, _ = pipeline.apply_patch(maps.rt, copy_object(old), MERGE, b'{"metadata":{"finalizers":null}}', ctx)
     ended = pipeline.prepare_update(maps.rt, old, new, ctx)
     assert ended.outcome is Outcome.GONE
     assert "finalizers" not in ended.object["metadata"]

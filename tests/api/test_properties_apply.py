@@ -62,7 +62,7 @@ def apply(rt: ResourceType, old: Object | None, config: Object, manager: str, se
     # As YAML wants it: escapes are for the basic plane, and only they may stand for controls.
     text = re.sub("[\x7f-\uffff]", lambda found: f"\\u{ord(found[0]):04x}", json.dumps(config, ensure_ascii=False))
     request = applying.Request(body=text.encode(), writer=writer, **more)
-    return copy_object(applying.apply_to(rt, old, request)[0])  # type: ignore[no-any-return]
+    return copy_object(applying.apply_to(rt, copy_object(old), request)[0])  # type: ignore[no-any-return]
 
 
 def leaves(value: Any, kind: Type, path: tuple[str, ...] = ()) -> Leaves:
@@ -171,7 +171,10 @@ def part_of(draw: st.DrawFn, one: Any, other: Any) -> Any:
 @drawing(4)
 def test_field_sets_in_every_representation(rt: ResourceType, data: st.DataObject) -> None:
     kind = kind_of(rt)
-    fields, other = (typed_values.field_set(data.draw(configurations(rt)), kind) for _ in range(2))
+    drawn = [data.draw(configurations(rt)) for _ in range(2)]
+    fields, other = (typed_values.field_set(config, kind) for config in drawn)
+    for config, found in zip(drawn, (fields, other), strict=True):
+        assert typed_values.read(config, kind) == (None if typed_values.validate(config, kind) else found)
     assert json.loads(json.dumps(fields)) == fields
     entry = {
         "manager": "m",
