@@ -6,19 +6,30 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from kubechronicle.ops.embedded_postgres import embedded_postgres, url_of_running
+from kubechronicle.ops.embedded_postgres import (
+    Running,
+    embedded_postgres,
+    has_cluster,
+    starting_postgres,
+    url_of_running,
+)
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings import Settings
 
 
 @asynccontextmanager
-async def server_database(settings: Settings) -> AsyncGenerator[str]:
-    """The URL for a server, which keeps an embedded database to itself."""
+async def server_database(settings: Settings) -> AsyncGenerator[Running]:
+    """For a server, which keeps an embedded database to itself. That starts while the server prepares itself."""
     if settings.database_url is not None:
-        yield settings.database_url
+        url = settings.database_url
+
+        async def given() -> str:
+            return url
+
+        yield given
         return
-    async with embedded_postgres(settings.data_dir) as url:
-        yield url
+    async with starting_postgres(settings.data_dir) as running:
+        yield running
 
 
 @asynccontextmanager
@@ -28,7 +39,7 @@ async def maintenance_database(settings: Settings) -> AsyncGenerator[str]:
         yield settings.database_url
         return
     data_dir = Path(settings.data_dir)
-    if not (data_dir / "postgres").exists():
+    if not has_cluster(data_dir):
         raise OperatorError(f"there is no database in {data_dir}; name its --data-dir, or give --database-url")
     running = url_of_running(data_dir)
     if running is not None:

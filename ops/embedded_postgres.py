@@ -1,6 +1,8 @@
 """The embedded Postgres: started with the server, restarted when it dies, stopped with the server.
 
     async with embedded_postgres(data_dir) as url: ...    # holds DATA_DIR/postgres.lock for so long
+    async with starting_postgres(data_dir) as running:    # the same without waiting
+        url = await running()
 
 Four ways it can go wrong, and what happens:
     server killed (-9)      Linux tells the postmaster at once (postgres_launcher); the next start waits for its end
@@ -19,9 +21,10 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import trio
 
@@ -33,12 +36,16 @@ from kubechronicle.ops.postgres_processes import STAGES, end_leftovers
 log = logging.getLogger(__name__)
 
 START_TIMEOUT = 600.0  # seconds; crash recovery of a full max_wal_size on a slow disk takes minutes
-READY_INTERVAL = 0.02  # seconds between looks at the pid file's status line; a start takes 0.1
+READY_INTERVAL = 0.01  # seconds between looks at the pid file's status line; a start takes 0.1
 SLOW_START = 5.0  # seconds after which a start that is still under way is told
 FIRST_BACKOFF = 0.1  # seconds before the first restart, doubled each time …
 MAX_BACKOFF = 5.0  # … up to this, so that a full disk mended is noticed soon
 HEALTHY_AFTER = 60.0  # seconds of life after which the back-off begins anew
 STATUS_LINE = 7  # of postmaster.pid (LOCK_FILE_LINE_PM_STATUS in miscadmin.h, from 0)
+
+
+Running: TypeAlias = Callable[[], Awaitable[str]]
+"""Waits until the database accepts connections, and answers its URL. To be called once. OperatorError."""
 
 
 @asynccontextmanager
@@ -47,15 +54,32 @@ async def embedded_postgres(data_dir: Path) -> AsyncGenerator[str]:
 
     OperatorError: in use by another server, no Postgres installed, or it does not start.
     """
+    async with starting_postgres(data_dir) as running:
+        yield await running()
+
+
+def has_cluster(data_dir: Path) -> bool:
+    """Whether a database was made there before."""
+    return (data_dir / "postgres").exists()
+
+
+@asynccontextmanager
+async def starting_postgres(data_dir: Path) -> AsyncGenerator[Running]:
+    """A database in DATA_DIR/postgres that has been told to start, stopped when the block is left. OperatorError."""
     try:
         await trio.Path(data_dir).mkdir(parents=True, exist_ok=True)
         with locked(data_dir / "postgres.lock", wait=False):
             server = _Server(await trio.to_thread.run_sync(prepare, data_dir))
             async with trio.open_nursery() as nursery:
-                try:
-                    await server.start()
+
+                async def running() -> str:
+                    await server.wait_ready()
                     nursery.start_soon(server.keep_running)
-                    yield socket_url(server.cluster.directory)
+                    return socket_url(server.cluster.directory)
+
+                try:
+                    server.launch()
+                    yield running
                 finally:
                     with trio.CancelScope(shield=True):
                         await server.stop()
@@ -70,14 +94,13 @@ async def embedded_postgres(data_dir: Path) -> AsyncGenerator[str]:
 
 def url_of_running(data_dir: Path) -> str | None:
     """The URL of the database if a server runs it now, None if none does."""
-    directory = data_dir / "postgres"
-    if not directory.exists():
+    if not has_cluster(data_dir):
         return None
     try:
         with locked(data_dir / "postgres.lock", wait=False):
             return None
     except Held:
-        return socket_url(directory)
+        return socket_url(data_dir / "postgres")
 
 
 class _Server:
@@ -86,6 +109,8 @@ class _Server:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._process: subprocess.Popen[bytes] | None = None
+        self._launched = 0.0  # when, by the monotonic clock
+        self._said_before = 0  # bytes of the log file by then
         self._stopping = False
 
     async def keep_running(self) -> None:
@@ -103,9 +128,23 @@ class _Server:
             backoff = min(backoff * 2, MAX_BACKOFF)
             try:
                 await trio.to_thread.run_sync(end_leftovers, self.cluster.directory)
-                await self.start()
+                if not self._stopping:
+                    self.launch()
+                    await self.wait_ready()
             except PostgresFailed as error:
                 log.error("Postgres did not start again", extra={"err": str(error)})
+
+    def launch(self) -> None:
+        """To be called in the main thread (see the head), which it holds for a few milliseconds."""
+        cluster = self.cluster
+        command = launch_command(cluster.directory, cluster.account, cluster.programs.postgres, "-D", "{cluster}")
+        self._said_before = cluster.log_file.stat().st_size if cluster.log_file.exists() else 0
+        self._launched = time.monotonic()
+        with open(cluster.log_file, "ab", opener=_private) as output:
+            self._process = subprocess.Popen(
+                command, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True,  # Ctrl-C in the terminal is for the server, which then stops Postgres last
+            )  # fmt: skip
 
     async def stop(self) -> None:
         """Fast shutdown, then harder ones. Blocks for a checkpoint's time."""
@@ -122,18 +161,15 @@ class _Server:
                     return
             log.warning("Postgres does not stop", extra={"signal": sign.name, "seconds": seconds})
 
-    async def start(self) -> None:
-        """Launch and wait until it accepts connections. PostgresFailed with Postgres' own words."""
-        if self._stopping:
+    async def wait_ready(self) -> None:
+        """Until it accepts connections. PostgresFailed with Postgres' own words."""
+        cluster, process, told = self.cluster, self._process, False
+        if process is None:
             return
-        cluster = self.cluster
-        begin = cluster.log_file.stat().st_size if cluster.log_file.exists() else 0
-        process = self._process = self._launch()
-        started, told = time.monotonic(), False
         while not _ready(cluster.directory, process.pid):
             if process.poll() is not None:
-                raise PostgresFailed(f"Postgres did not start: {_last_words(cluster.log_file, begin)}")
-            waited = time.monotonic() - started
+                raise PostgresFailed(f"Postgres did not start: {_last_words(cluster.log_file, self._said_before)}")
+            waited = time.monotonic() - self._launched
             if waited > START_TIMEOUT:
                 process.send_signal(signal.SIGQUIT)
                 raise PostgresFailed(f"Postgres is not ready after {waited:.0f} s; see {cluster.log_file}")
@@ -145,16 +181,6 @@ class _Server:
             "Postgres is running",
             extra={"version": cluster.programs.version, "pid": process.pid, "dir": str(cluster.directory)},
         )
-
-    def _launch(self) -> subprocess.Popen[bytes]:
-        """Called in the main thread (see the head), which it holds for a few milliseconds."""
-        cluster = self.cluster
-        command = launch_command(cluster.directory, cluster.account, cluster.programs.postgres, "-D", "{cluster}")
-        with open(cluster.log_file, "ab", opener=_private) as output:
-            return subprocess.Popen(
-                command, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                start_new_session=True,  # Ctrl-C in the terminal is for the server, which then stops Postgres last
-            )  # fmt: skip
 
     async def _wait_exit(self) -> int:
         """The exit status. Waits in a thread that a cancellation leaves behind; it ends with the process."""

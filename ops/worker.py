@@ -9,6 +9,7 @@ parent is gone, which is how it looks when it is killed, so is its database: the
 
 from __future__ import annotations
 
+import gc
 import socket
 import sys
 from dataclasses import replace
@@ -22,10 +23,13 @@ from kubechronicle.ops import logging as klog
 from kubechronicle.ops.orders import LEAD, READY, RETIRE, Orders, receive
 from kubechronicle.ops.pki import Pki
 from kubechronicle.ops.postgres_cluster import socket_url
-from kubechronicle.ops.serve import Stop, check_inputs, make_plan, run_server
+from kubechronicle.ops.preparing import check_inputs, make_plan
+from kubechronicle.ops.replica import run_server
+from kubechronicle.ops.stopping import Stop
 
 
 def main(arguments: list[str]) -> int:
+    gc.disable()  # until it serves (replica.py)
     with socket.socket(fileno=int(arguments[0])) as parent:
         try:
             orders = receive(parent)

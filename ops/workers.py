@@ -31,8 +31,9 @@ from kubechronicle.http.sockets import bind
 from kubechronicle.ops.errors import OperatorError, WorkerFailed, how_it_ended
 from kubechronicle.ops.orders import LEAD, READY, RETIRE, Orders
 from kubechronicle.ops.place import Place
-from kubechronicle.ops.serve import DRAIN_TIMEOUT, PATIENCE, prepared, renew_certificates
+from kubechronicle.ops.serve import prepared
 from kubechronicle.ops.settings import Settings
+from kubechronicle.ops.stopping import DRAIN_TIMEOUT, PATIENCE
 
 log = logging.getLogger(__name__)
 
@@ -256,6 +257,8 @@ async def serve(settings: Settings) -> None:
         await signals.start(told.obey)
         with told.scope:
             async with prepared(settings) as ready, trio.open_nursery() as nursery:
+                from kubechronicle.ops.replica import renew_certificates  # imported by now; not needed before
+
                 nursery.start_soon(renew_certificates, ready.pki, ready.names)
                 place = ready.inputs.place
                 sockets = await shared_sockets(place, settings.workers)

@@ -103,9 +103,7 @@ def fill(client: Client, objects: int) -> None:
             for number in range(first, objects, WRITERS):
                 metadata = {"name": f"object-{number:07}"}
                 body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **data}
-                client.ask(
-                    connection, "POST", f"/api/v1/namespaces/{NAMESPACE}/configmaps", json.dumps(body).encode()
-                )
+                client.ask(connection, "POST", f"/api/v1/namespaces/{NAMESPACE}/configmaps", json.dumps(body).encode())
 
     with contextlib.closing(client.connection()) as connection:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}

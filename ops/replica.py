@@ -1,0 +1,83 @@
+"""A server over a database that is there: the log, the supervision tree, what is to be done every so often."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+
+import trio
+
+from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.postgres import PostgresLog, open_postgres_log
+from kubechronicle.ops.assembly import Assembly, Plan, assemble
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.pki import Names, Pki
+from kubechronicle.ops.stopping import Stop
+
+log = logging.getLogger(__name__)
+
+# Seconds between two applications of the retention policies; kube-apiserver's --etcd-compaction-interval.
+RETENTION_INTERVAL = 300.0
+FIRST_RETENTION = 30.0  # seconds after the start, when clients have finished coming back
+CERTIFICATE_INTERVAL = 86400.0  # seconds between looks at the expiry of our certificates
+
+
+async def run_server(
+    plan: Plan,
+    database_url: str,
+    stop: Stop,
+    tell: Callable[[], object],
+    *,
+    beside: Iterable[Callable[[], Awaitable[None]]] = (),
+) -> None:
+    """Serve over the database until stopped. ``tell`` is called when the server is ready, ``beside`` runs meanwhile."""
+    instance = f"{socket.gethostname()}-{os.getpid()}"
+    async with open_postgres_log(database_url, instance=instance) as revision_log, trio.open_nursery() as nursery:
+        assembly = assemble(revision_log, plan)
+        nursery.start_soon(_retain, revision_log, plan)
+        for task in beside:
+            nursery.start_soon(task)
+        await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
+        stop.assembly = assembly
+        tell()
+        # What HTTP/2 takes is not needed before; a thread lets the first requests be answered meanwhile.
+        await trio.to_thread.run_sync(importlib.import_module, "kubechronicle.http.http2")
+        # The collector of cycles was off until now (cli.py, worker.py). What was loaded stays: looking through it for
+        # cycles took a second, every so often.
+        gc.freeze()
+        gc.enable()
+
+
+async def _run_then_stop(assembly: Assembly, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
+    """Run the tree; when it has ended in order, so do the tasks beside it."""
+    await assembly.run(task_status=task_status)
+    scope.cancel()
+
+
+async def _retain(revision_log: PostgresLog, plan: Plan) -> None:
+    if plan.leading is not None:
+        await plan.leading.wait()
+    await trio.sleep(FIRST_RETENTION)
+    while True:
+        try:
+            done = await revision_log.retain(plan.retention, archive=plan.history_archive)
+            if done.compacted or done.dropped:
+                log.info("Forgot old history", extra={"compacted": done.compacted, "dropped": done.dropped})
+        except LogError as error:
+            log.warning("Retention failed, trying again later", extra={"err": str(error)})
+        await trio.sleep(RETENTION_INTERVAL)
+
+
+async def renew_certificates(pki: Pki, names: Names) -> None:
+    """The listener notices a changed file by itself."""
+    while True:
+        await trio.sleep(CERTIFICATE_INTERVAL)
+        try:
+            for name in await trio.to_thread.run_sync(pki.ensure, names):
+                log.info("Renewed certificate", extra={"certificate": name})
+        except OperatorError as error:
+            log.error("Certificates could not be renewed", extra={"err": str(error)})
