@@ -159,6 +159,10 @@ def _called(rt: ResourceType, name: str) -> tuple[str, ...]:
     return (rt.plural, rt.group_resource, rt.singular, *rt.short_names)
 
 
+LEFT_OUT: Final = "left out: what they were was erased from history"
+"""What a list of the past warns of; before it, how many and of which resource."""
+
+
 def changed_cell(revision: Mapping[str, Any]) -> str:
     """The last column of a table: in few words, what a change was."""
     if revision.get("redacted"):

@@ -12,6 +12,7 @@ from kubechronicle.actors.writes import Written
 from kubechronicle.api import deletion, options, pipeline, status
 from kubechronicle.api.builtin.resources import HISTORY
 from kubechronicle.api.codecs import negotiate
+from kubechronicle.api.history import LEFT_OUT
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.selectors import parse_field_selector, parse_label_selector
 from kubechronicle.api.strategy import strategy_of
@@ -153,7 +154,7 @@ async def list_(resources: Resources, request: Request, context: Context, rt: Re
         rt, selection, limit=asked.limit, continue_token=asked.continue_, revision=revision, exact=exact
     )
     if listing.erased:
-        context.warnings.append(f"{listing.erased} {rt.plural} left out: what they were was erased from history")
+        context.warnings.append(f"{listing.erased} {rt.plural} {LEFT_OUT}")
     return _list_answer(request, encoder, await encoder.many(listing))
 
 

@@ -20,8 +20,10 @@ EXAMPLES: Final = """\
   kubectl chronicle blame deployment/web -o json            field by field
 """
 WIDEST_USER: Final = 40
-# What is older than all history that is kept.
+# What is older than all history that is kept, and what was set when nobody knows, as what it was is erased.
 OLDER: Final = 0
+ERASED: Final = -1
+BEFORE: Final = {OLDER: "before all history", ERASED: "erased from history"}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +73,11 @@ def blamed(client: Client, subject: Subject, moment: str) -> tuple[Marked, dict[
             revisions[number] = {key: value for key, value in revision.items() if key not in ("before", "after")}
             if marked is None and revision.get("before"):
                 marked = advanced(None, told(revision["before"]), OLDER)
-            if revision.get("after"):
+            if revision.get("erased"):
+                marked = None
+            elif revision.get("beforeErased") and revision.get("after"):
+                marked = advanced(None, told(revision["after"]), ERASED)
+            elif revision.get("after"):
                 marked = advanced(marked, told(revision["after"]), number)
             progress.step()
     # Its versions may differ: the log has the stored one, the request had another.
@@ -124,7 +130,7 @@ def _print(screen: Screen, marked: Marked, revisions: Mapping[int, Object]) -> N
     for number, line in lines(marked):
         revision = revisions.get(number)
         if revision is None:
-            before = f"{'^':>{digits}}  {'before all history':<{22 + wide}}"
+            before = f"{'^':>{digits}}  {BEFORE[number]:<{22 + wide}}"
         else:
             user = users[number]
             user = user if len(user) <= wide else f"{user[: wide - 1]}…"

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
+from kubechronicle.api.history import LEFT_OUT
 from kubechronicle.api.moments import parse_moment, written
 from kubechronicle.http.request_info import HISTORY
 from kubechronicle.ops.chronicle.transport import Reply, Transport
@@ -34,7 +35,7 @@ class ApiError(OperatorError):
     """A Status that tells of a failure."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(_told(code, message))
+        super().__init__(message if reason == "Gone" else _told(code, message))
         self.code, self.reason, self.message = code, reason, message
 
 
@@ -50,12 +51,13 @@ def _told(code: int, message: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """``moment``: as the URL names it, "" for now."""
+    """``moment``: as the URL names it, "" for now. ``left_out``: what lists did not tell, as it was erased."""
 
     transport: Transport
     namespace: str = "default"
     moment: str = ""
     skew: list[timedelta] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     def at(self, moment: str) -> Client:
         """The same at a moment (``settled``); "" is now."""
@@ -91,6 +93,8 @@ class Client:
         reply = self.transport.send(method, self._path(path, query), headers, data)
         if reply.status >= 300:
             raise _error(reply)
+        if LEFT_OUT in reply.headers.get("warning", ""):
+            self.left_out.append(reply.headers["warning"].partition('"')[2].rpartition('"')[0])
         try:
             found = orjson.loads(reply.body)
         except orjson.JSONDecodeError:

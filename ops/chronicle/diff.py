@@ -71,6 +71,8 @@ def _state(asking: Session, kinds: Kinds, client: Client) -> states.State:
     else:
         for found in client.items(subject.path()):
             state.add(subject.kind, {**found, "kind": subject.kind.kind})
+        if client.left_out:
+            state.unread[subject.kind.full] = "; ".join(dict.fromkeys(client.left_out))
     return state
 
 

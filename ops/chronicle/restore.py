@@ -106,10 +106,15 @@ class _Work:
         prune = self.asking.given.prune
         found = steps(self.then.objects, now.objects, prune=True)
         self.newer = 0 if prune else sum(step.action == "delete" for step in found)
-        found = [step for step in found if prune or step.action != "delete"]
+        found = [step for step in found if (prune and self._was_read(step)) or step.action != "delete"]
         if self.asking.given.what and found and found[0].action == "leave":
             raise OperatorError(f"{'/'.join(self.asking.given.what)} is not restored by hand: {found[0].why}")
         return found
+
+    def _was_read(self, step: Step) -> bool:
+        """Whether one knows that it was not there: not of a kind of which not all was told."""
+        kind = self.kinds.of_object(f"{step.key[0]}/", step.key[1])
+        return kind is None or kind.full not in self.then.unread
 
     def _read(self, client: Client, kinds: Kinds) -> states.State:
         given, namespace = self.asking.given, self.asking.namespace

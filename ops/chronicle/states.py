@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kubechronicle.ops.chronicle.client import ApiError, Client, Object
@@ -24,7 +24,7 @@ Key = tuple[str, str, str, str]  # group, kind, namespace, name
 
 @dataclass(slots=True)
 class State:
-    """``objects`` by key; ``kinds``: of those. ``unread``: what could not be listed, and why."""
+    """``objects`` by key; ``kinds``: of those. ``unread``: what could not be listed, or not as a whole, and why."""
 
     objects: dict[Key, Object] = field(default_factory=dict)
     kinds: dict[tuple[str, str], Kind] = field(default_factory=dict)
@@ -60,7 +60,7 @@ def read(
     listed = wanted_kinds(kinds, namespaced=True if namespaces else None, fleeting=fleeting)
     lists = [(kind, namespace) for kind in listed for namespace in namespaces or [""]]
     with Progress(what, len(lists)) as progress, ThreadPoolExecutor(AT_ONCE) as pool:
-        for kind, found in pool.map(lambda each: (each[0], _listed(client, *each)), lists):
+        for kind, found in pool.map(lambda each: (each[0], _listed(client, each[0], each[1], state)), lists):
             progress.step(kind.full)
             if isinstance(found, str):
                 state.unread[kind.full] = found
@@ -74,11 +74,15 @@ def read(
     return state
 
 
-def _listed(client: Client, kind: Kind, namespace: str) -> list[Object] | str:
-    """The objects of a kind, or why one may not list them."""
+def _listed(client: Client, kind: Kind, namespace: str, state: State) -> list[Object] | str:
+    """The objects of a kind, or why one may not list them; of what was erased it is told in ``unread``."""
     named = {"apiVersion": kind.api_version, "kind": kind.kind}
+    asking = replace(client, left_out=[])
     try:
-        return [{**found, **named} for found in client.items(kind.path(namespace))]
+        found = [{**found, **named} for found in asking.items(kind.path(namespace))]
+        if asking.left_out:
+            state.unread[kind.full] = "; ".join(asking.left_out)
+        return found
     except ApiError as error:
         if error.code not in (403, 404, 405):
             raise

@@ -18,7 +18,7 @@ APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 def made(revision: Mapping[str, Any], *, field: str = "") -> list[Difference]:
     """The fields an update changed, of those asked for. Needs the revision's contents."""
-    if revision.get("redacted") or revision["operation"] != "Update":
+    if any(revision.get(each) for each in ("redacted", "erased", "beforeErased")) or revision["operation"] != "Update":
         return []
     found = differences(revision.get("before") or {}, revision.get("after") or {})
     return [one for one in found if one.field not in CONSEQUENCES and (not field or is_within(one.field, field))]
@@ -110,6 +110,11 @@ def told(
     """What it changed, a line or more for each field."""
     if revision.get("redacted"):
         yield screen.paint("what changed is not yours to read", "warning")
+    elif revision.get("erased"):
+        done = {"Create": "created; ", "Delete": "deleted; "}.get(revision["operation"], "")
+        yield screen.paint(f"{done}what it was is erased from history", "warning")
+    elif revision.get("beforeErased") and revision["operation"] == "Update":
+        yield screen.paint("what it was before is erased from history", "warning")
     elif revision["operation"] == "Create":
         yield screen.paint("created", "new")
     elif revision["operation"] == "Delete":

@@ -125,6 +125,8 @@ class _Who:
             for revision in self._changes(subject, {}, limit=1):
                 if revision.get("redacted"):
                     raise OperatorError(f"you lack the right to get {subject.told}, and so to see what changed in it")
+                if revision.get("erased") or revision.get("beforeErased"):
+                    raise OperatorError(f"what {subject.told} was is erased from history, and so what changed in it")
 
     # -- deletions ----------------------------------------------------------------------------------------------------
 
@@ -150,7 +152,8 @@ class _Who:
         for revision in self._changes(subject, {"object.uid": uid}, content="diff", limit=LAST, bounded=False):
             marked = any(one["path"] == "/metadata/deletionTimestamp" for one in revision.get("diff") or ())
             verb = (revision.get("request") or {}).get("verb", "")
-            if revision["operation"] == "Update" and (marked or (revision.get("redacted") and "delete" in verb)):
+            untold = revision.get("redacted") or revision.get("erased") or revision.get("beforeErased")
+            if revision["operation"] == "Update" and (marked or (untold and "delete" in verb)):
                 return revision
         return None
 
