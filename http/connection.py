@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
-from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.trio.worker_context import WorkerContext
 
@@ -28,6 +27,7 @@ from kubechronicle.http.http1 import Http1Protocol
 from kubechronicle.http.messages import Application
 from kubechronicle.http.serve_config import Limits
 from kubechronicle.http.tls import TLSStream
+from kubechronicle.http.wire_config import WireConfig
 
 if TYPE_CHECKING:
     from kubechronicle.http.http2 import Http2Protocol
@@ -48,7 +48,7 @@ class ServerFace(Protocol):
     protocol_errors: int
 
     @property
-    def hypercorn_config(self) -> Config: ...
+    def hypercorn_config(self) -> WireConfig: ...
 
     def report(self, where: str, error: BaseException) -> None: ...
 
@@ -116,7 +116,7 @@ class Connection:
             await self._read()
         if not self._lost:
             self._tell_exchanges()
-            await self._protocol.handle(Closed())
+            await self._protocol.ended()
             await self._farewell()
 
     async def _read(self) -> None:
@@ -130,7 +130,7 @@ class Connection:
             if not data:
                 return
             assert self._protocol is not None
-            await self._protocol.handle(RawData(data))
+            await self._protocol.received(data)
             if not self._protocol.awaits_header:
                 awaiting = False
             elif not awaiting:
@@ -194,15 +194,27 @@ class Connection:
 
     async def send(self, event: Event) -> None:
         if isinstance(event, RawData):
-            await self._send_bytes(event.data)
+            await self.write(event.data)
         elif isinstance(event, Updated):
-            self.deadline = trio.current_time() + self.limits.idle if event.idle else math.inf
+            if event.idle:
+                self.idle()
+            else:
+                self.busy()
         elif isinstance(event, Closed):
-            self._closing = True
-            self.deadline = math.inf  # the farewell has its own bound
-            self._reading.cancel()
+            self.end()
 
-    async def _send_bytes(self, data: bytes) -> None:
+    def busy(self) -> None:
+        self.deadline = math.inf
+
+    def idle(self) -> None:
+        self.deadline = trio.current_time() + self.limits.idle
+
+    def end(self) -> None:
+        self._closing = True
+        self.deadline = math.inf  # the farewell has its own bound
+        self._reading.cancel()
+
+    async def write(self, data: bytes) -> None:
         if self._lost:
             return
         rest = memoryview(data)
@@ -237,7 +249,7 @@ class Connection:
 
     async def _finish_push(self) -> None:
         if self._unsent is not None:  # nobody who sends was faster
-            await self._send_bytes(b"")
+            await self.write(b"")
 
     async def _send_rest(self, rest: memoryview) -> None:
         try:
@@ -261,7 +273,7 @@ class Connection:
         self._protocol = protocol
         self.deadline = math.inf
         await protocol.initiate()
-        await protocol.handle(RawData(data))
+        await protocol.received(data)
 
     def begin_exchange(self, exchange: Exchange) -> None:
         self._exchanges.add(exchange)

@@ -18,8 +18,10 @@ class WireProtocol(Protocol):
 
     async def initiate(self) -> None: ...
 
-    async def handle(self, event: Event) -> None:
-        """RawData: received bytes. Closed: the connection has ended."""
+    async def received(self, data: bytes) -> None: ...
+
+    async def ended(self) -> None:
+        """The connection has ended: nothing more is received."""
 
     async def drain(self) -> None:
         """Go on with nothing new; send Closed when nothing is under way, now or later."""
@@ -32,8 +34,20 @@ class ConnectionHost(Host, Protocol):
     client: tuple[str, int]
     server: tuple[str, int]
 
+    async def write(self, data: bytes) -> None:
+        """To the client, in order."""
+
+    def busy(self) -> None:
+        """A request is under way."""
+
+    def idle(self) -> None:
+        """None is."""
+
+    def end(self) -> None:
+        """Close the connection."""
+
     async def send(self, event: Event) -> None:
-        """RawData: to the client, in order. Closed: end the connection. Updated: whether a request is under way."""
+        """The same for Hypercorn's protocols. RawData: write. Closed: end. Updated: busy or idle."""
 
     @property
     def ready(self) -> bool:

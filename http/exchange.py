@@ -23,6 +23,11 @@ YIELD_EVERY = 16
 """Chunks of a stream sent without waiting, after which other tasks get their turn."""
 NO_BODY = frozenset({204, 304})
 FORBIDDEN = frozenset("\r\n\0")
+COMMON_FIELDS = frozenset({"content-type", "cache-control", "vary", "x-content-type-options"})
+"""Those of answers whose values come again and again."""
+MAX_ENCODED = 256
+
+_encoded: dict[tuple[str, str], tuple[bytes, bytes]] = {}
 
 
 class Host(Protocol):
@@ -71,10 +76,16 @@ def split_target(target: bytes) -> tuple[str, str]:
 def encode_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     """To the wire: names in lower case, values as UTF-8. Raises ValueError for a character that would break framing."""
     encoded = []
-    for name, value in headers:
-        if not FORBIDDEN.isdisjoint(value):
-            raise ValueError(f"header {name} has a line break or NUL in its value")
-        encoded.append((name.lower().encode("ascii"), value.encode()))
+    for field in headers:
+        found = _encoded.get(field)
+        if found is None:
+            name, value = field
+            if not FORBIDDEN.isdisjoint(value):
+                raise ValueError(f"header {name} has a line break or NUL in its value")
+            found = (name.lower().encode("ascii"), value.encode())
+            if name in COMMON_FIELDS and len(_encoded) < MAX_ENCODED:
+                _encoded[field] = found
+        encoded.append(found)
     return encoded
 
 
@@ -88,20 +99,21 @@ async def close_iterator(body: AsyncIterator[bytes]) -> None:
 class HttpExchange:
     """One request and its answer; a protocol supplies the `_send_*` steps. `inline`: run by the connection's reader."""
 
+    # What most requests never change is the class's.
     inline = False
+    request: Request
+    _buffered = 0
+    _ended = False
+    _discarding = False
+    _answered = False
+    _gone = False
+    _stalled = False
+    _news: trio.Event | None = None
+    _stream_scope: trio.CancelScope | None = None
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._pieces: deque[bytes] = deque()
-        self._buffered = 0
-        self._ended = False
-        self._discarding = False
-        self._answered = False
-        self._gone = False
-        self._stalled = False
-        self._news: trio.Event | None = None
-        self._stream_scope: trio.CancelScope | None = None
-        self.request: Request
 
     # --- the protocol's side ---
 
@@ -192,10 +204,14 @@ class HttpExchange:
     # --- run ---
 
     async def run(self) -> None:
+        response: Response | None
         try:
-            response = await self._ask()
+            response = await self._host.app(self.request)
         except ClientDisconnected:
-            response = None
+            response = Response(408) if self._stalled else None
+        except Exception as error:  # the HTTP edge: whatever an application lets escape is an internal error
+            self._host.report(f"{self.request.method} {self.request.raw_path}", error)
+            response = Response(500)
         except BaseException:
             self._host.finish_exchange(self)
             raise
@@ -203,17 +219,6 @@ class HttpExchange:
             self._host.start_task(self._complete, response)
         else:
             await self._complete(response)
-
-    async def _ask(self) -> Response:
-        try:
-            return await self._host.app(self.request)
-        except ClientDisconnected:
-            if self._stalled:
-                return Response(408)
-            raise
-        except Exception as error:  # the HTTP edge: whatever an application lets escape is an internal error
-            self._host.report(f"{self.request.method} {self.request.raw_path}", error)
-            return Response(500)
 
     async def _complete(self, response: Response | None) -> None:
         try:
@@ -228,6 +233,7 @@ class HttpExchange:
             self._host.finish_exchange(self)
         await self._discard_buffered()
         await self._finish()
+        del self.request  # which knows its exchange: without this each request would be the garbage collector's
 
     async def _answer(self, response: Response) -> None:
         body = response.body

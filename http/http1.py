@@ -1,7 +1,8 @@
 """HTTP/1.1 on one connection: parsed by httptools, one write for each answer, no task for a request without a body.
 
-Lives here: framing of requests (RFC 9112) and of answers. A WebSocket handshake is handed over, with the connection, to
-Hypercorn (websocket_protocol.py). Other upgrades are ignored, as a server may (RFC 9110 §7.8).
+Lives here: framing of requests (RFC 9112); that of answers is in http1_exchange.py. A WebSocket handshake is handed
+over, with the connection, to Hypercorn (websocket_protocol.py). Other upgrades are ignored, as a server may (RFC 9110
+§7.8).
 
     bytes → parser → exchanges, in order, not yet begun → `_advance`: one at a time → answer
 
@@ -14,137 +15,41 @@ is answered after those before it, and is the last.
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from http import HTTPStatus
 
 import httptools
 import trio
-from hypercorn.config import Config
-from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.trio.worker_context import WorkerContext
 
 from kubechronicle.http.connection_host import ConnectionHost
-from kubechronicle.http.exchange import NO_BODY, HttpExchange, split_target
-from kubechronicle.http.messages import Headers, Push, Request
+from kubechronicle.http.exchange import split_target
+from kubechronicle.http.http1_exchange import Http1Exchange, status_line
+from kubechronicle.http.messages import Headers, Request
+from kubechronicle.http.wire_config import WireConfig
 
 PIPELINED = 64
 """Requests received ahead of the one being answered; beyond it the socket is not read."""
 
-STATUS_LINES = {
-    status.value: b"HTTP/1.1 %d %s\r\n" % (status.value, status.phrase.encode("ascii")) for status in HTTPStatus
-}
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-LAST_CHUNK = b"0\r\n\r\n"
-
-
-def status_line(status: int) -> bytes:
-    return STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+PLAIN_TARGET = re.compile(rb"(GET|HEAD|DELETE) (/[A-Za-z0-9/._~%?&=:,@!$'()*+;-]*)")
+FRAMING = frozenset({
+    b"connection", b"content-length", b"expect", b"keep-alive", b"proxy-connection", b"te", b"trailer",
+    b"transfer-encoding", b"upgrade",
+})  # fmt: skip
+"""Fields that say how a message goes on: whoever sends one is parsed each time."""
+KNOWN_HEADS = 4
+KNOWN_BYTES = 2048
+"""Of one connection: what follows the request line in heads that were parsed, to be known when it comes again."""
 
 
 class RefusedRequest(Exception):
     """Raised in a parser's callback, which httptools wraps."""
 
 
-class Http1Exchange(HttpExchange):
-    """One request and its answer on an HTTP/1.1 connection."""
-
-    def __init__(self, protocol: Http1Protocol, host: ConnectionHost) -> None:
-        super().__init__(host)
-        self._protocol = protocol
-        self._wire = host
-        self.keep_alive = True
-        self.expects_continue = False
-        self._received = 0
-        self._chunked = True
-        self._complete_answer = False
-
-    def feed(self, data: bytes) -> bool:
-        self._received += len(data)
-        return super().feed(data)
-
-    async def receive_body(self) -> bytes:
-        if self.expects_continue and not self._pieces and not self._ended:
-            self.expects_continue = False
-            await self._wire.send(RawData(CONTINUE))
-        return await super().receive_body()
-
-    async def wait_disconnect(self) -> None:
-        while self.inline and not self._gone:
-            await self._protocol.read_ahead()
-        await super().wait_disconnect()
-
-    @property
-    def push(self) -> Push | None:
-        return None if self.request.method == "HEAD" else self._push
-
-    def _push(self, chunk: bytes) -> bool:
-        if not self._wire.ready:
-            return False
-        self._wire.push(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked else chunk)
-        return True
-
-    def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[bytes]:
-        lines = [status_line(status)]
-        for name, value in headers:
-            lines += (name, b": ", value, b"\r\n")
-        lines += (self._protocol.date_line(), b"" if self.keep_alive else b"connection: close\r\n")
-        return lines
-
-    def _decide_keep_alive(self) -> None:
-        """Told in the answer's header, so that no client sends a request into a connection about to be closed."""
-        if self._host.draining.is_set() or not (self._ended or self._will_end()):
-            self.keep_alive = False
-
-    def _will_end(self) -> bool:
-        """Whether the rest of an unread body is worth receiving: it is known to be short, and the client sends it."""
-        declared = self.request.headers.get("content-length")
-        if self._stalled or self.expects_continue or not declared:
-            return False
-        return int(declared) - self._received <= self._host.limits.discard_bytes
-
-    async def _send_answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        self._decide_keep_alive()
-        head = self._head(status, headers)
-        if status in NO_BODY:
-            body = b""
-            head.append(b"\r\n")
-        else:
-            head.append(b"content-length: %d\r\n\r\n" % len(body))
-        if body and self.request.method != "HEAD":
-            head.append(body)
-        self._complete_answer = True
-        await self._wire.send(RawData(b"".join(head)))
-        if not self._ended and self.keep_alive:
-            await self._discard_rest()
-
-    async def _send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        self._decide_keep_alive()
-        if self.request.http_version == "1.0" or any(name == b"content-length" for name, _ in headers):
-            self._chunked = False
-            self.keep_alive = self.keep_alive and self.request.http_version != "1.0"
-        head = self._head(status, headers)
-        head.append(b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n")
-        await self._wire.send(RawData(b"".join(head)))
-
-    async def _send_chunk(self, chunk: bytes) -> None:
-        if self.request.method == "HEAD":
-            return
-        data = b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked else chunk
-        await self._wire.send(RawData(data))
-
-    async def _send_end(self) -> None:
-        self._complete_answer = True
-        if self._chunked and self.request.method != "HEAD":
-            await self._wire.send(RawData(LAST_CHUNK))
-
-    async def _finish(self) -> None:
-        await self._protocol.exchange_done(goes_on=self.keep_alive and self._complete_answer and self._ended)
-
-
 class Http1Protocol:
     """The parser's callbacks (`on_*`) and the queue of requests."""
 
-    def __init__(self, host: ConnectionHost, config: Config, context: WorkerContext) -> None:
+    def __init__(self, host: ConnectionHost, config: WireConfig, context: WorkerContext) -> None:
         self._host = host
         self._config = config
         self._context = context
@@ -162,6 +67,7 @@ class Http1Protocol:
         self._url = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._in_head = False
+        self._known: dict[bytes, Headers] = {}
 
     async def initiate(self) -> None:
         pass
@@ -179,30 +85,32 @@ class Http1Protocol:
         """Close at once when idle; otherwise the answer under way says `connection: close`."""
         self._leaving = True
         if self._current is None:
-            await self._close()
+            self._close()
 
     def date_line(self) -> bytes:
-        return b"".join(b"%b: %b\r\n" % field for field in self._config.response_headers("h11"))
+        return self._config.date_line()
 
     # --- receiving ---
 
-    async def handle(self, event: Event) -> None:
-        if isinstance(event, Closed):
-            self.disconnected()
-        elif isinstance(event, RawData) and not self._closed:
-            self._parse(event.data)
-            if self._handshake is not None:
-                from kubechronicle.http.websocket_protocol import WebSocketProtocol  # few come, and it takes long
+    async def ended(self) -> None:
+        self.disconnected()
 
-                protocol = WebSocketProtocol(self._host, self._config, self._context)
-                await self._host.hand_over(protocol, self._handshake)
-                return
-            await self._advance()
-            if self._receiving is not None:
-                await self._receiving.wait_buffer()
-            while len(self._queue) > PIPELINED and not self._closed:
-                self._room = trio.Event()
-                await self._room.wait()
+    async def received(self, data: bytes) -> None:
+        if self._closed:
+            return
+        self._take(data)
+        if self._handshake is not None:
+            from kubechronicle.http.websocket_protocol import WebSocketProtocol  # few come, and it takes long
+
+            protocol = WebSocketProtocol(self._host, self._config, self._context)
+            await self._host.hand_over(protocol, self._handshake)
+            return
+        await self._advance()
+        if self._receiving is not None:
+            await self._receiving.wait_buffer()
+        while len(self._queue) > PIPELINED and not self._closed:
+            self._room = trio.Event()
+            await self._room.wait()
 
     async def read_ahead(self) -> None:
         """For an application that the reader itself runs and that waits for its client to leave."""
@@ -211,6 +119,61 @@ class Http1Protocol:
         data = await self._host.receive()
         if data:
             self._parse(data)
+
+    def _take(self, data: bytes) -> None:
+        """Most clients send the same fields with each of their requests, one request at a time. A head whose fields,
+        byte by byte, the parser has already found to be good, and to be all of a message, is not parsed again."""
+        between = self._current is None and not (
+            self._queue or self._in_head or self._receiving or self._head_bytes or self._refused
+        )
+        end = data.find(b" HTTP/1.1\r\n") if between else -1
+        line = PLAIN_TARGET.fullmatch(data, 0, end) if end > 0 else None
+        if line is None:
+            self._parse(data)
+            return
+        fields = data[end:]
+        known = self._known.get(fields)
+        if known is not None:
+            exchange = Http1Exchange(self, self._host)
+            exchange.feed_end()
+            raw_path, query_string = split_target(line[2])
+            self._begin_request(exchange, line[1], raw_path, query_string, known.copy(), "1.1")
+            return
+        self._parse(data)
+        if (
+            len(self._known) < KNOWN_HEADS
+            and len(fields) <= KNOWN_BYTES
+            and len(self._queue) == 1
+            and self._queue[0].received_whole
+            and not (self._refused or self._in_head)
+            and fields.find(b"\r\n\r\n") == len(fields) - 4
+            and FRAMING.isdisjoint(name for name, _ in self._fields)
+        ):
+            self._known[fields] = self._queue[0].request.headers.copy()
+
+    def _begin_request(
+        self,
+        exchange: Http1Exchange,
+        method: bytes,
+        raw_path: str,
+        query_string: str,
+        headers: Headers,
+        version: str,
+    ) -> None:
+        host = self._host
+        exchange.request = Request(
+            method=method.decode("ascii"),
+            raw_path=raw_path,
+            query_string=query_string,
+            headers=headers,
+            exchange=exchange,
+            client=host.client,
+            peer_certificate=host.peer_certificate,
+            peer_intermediates=host.peer_intermediates,
+            http_version=version,
+            draining=host.draining,
+        )
+        self._queue.append(exchange)
 
     def _parse(self, data: bytes) -> None:
         if self._refused:
@@ -267,22 +230,11 @@ class Http1Protocol:
         version = self._parser.get_http_version()
         exchange = Http1Exchange(self, self._host)
         raw_path, query_string = self._check_head(version, exchange)
-        exchange.request = Request(
-            method=self._parser.get_method().decode("ascii"),
-            raw_path=raw_path,
-            query_string=query_string,
-            headers=Headers.from_raw(self._fields),
-            exchange=exchange,
-            client=self._host.client,
-            peer_certificate=self._host.peer_certificate,
-            peer_intermediates=self._host.peer_intermediates,
-            http_version=version,
-            draining=self._host.draining,
-        )
+        headers = Headers.from_raw(self._fields)
+        self._begin_request(exchange, self._parser.get_method(), raw_path, query_string, headers, version)
         self._in_head = False
         self._head_bytes = 0
         self._receiving = exchange
-        self._queue.append(exchange)
 
     def on_body(self, body: bytes) -> None:
         if self._receiving is not None:
@@ -353,7 +305,7 @@ class Http1Protocol:
             while self._current is None and self._queue and not self._closed:
                 exchange = self._current = self._queue.popleft()
                 self._make_room()
-                await self._host.send(Updated(idle=False))
+                self._host.busy()
                 self._host.begin_exchange(exchange)
                 if exchange.received_whole:
                     exchange.inline = True
@@ -375,18 +327,18 @@ class Http1Protocol:
         if self._closed:
             return
         if not goes_on or self._leaving:
-            await self._close()
+            self._close()
             return
-        await self._host.send(Updated(idle=True))
+        self._host.idle()
         await self._advance()
 
     async def _send_refusal(self) -> None:
         line = status_line(self._refused)
         text = line[len(b"HTTP/1.1 ") : -2]
         head = b"%bcontent-type: text/plain; charset=utf-8\r\n%bconnection: close\r\ncontent-length: %d\r\n\r\n%b"
-        await self._host.send(RawData(head % (line, self.date_line(), len(text), text)))
-        await self._close()
+        await self._host.write(head % (line, self.date_line(), len(text), text))
+        self._close()
 
-    async def _close(self) -> None:
+    def _close(self) -> None:
         self._closed = True
-        await self._host.send(Closed())
+        self._host.end()

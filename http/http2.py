@@ -22,7 +22,6 @@ import h2.settings
 import trio
 from h2.errors import ErrorCodes
 from hypercorn.config import Config
-from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, Data, EndBody, EndData, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import H2Protocol
@@ -96,6 +95,11 @@ class Http2Protocol(H2Protocol):
             self.connection.increment_flow_control_window(extra)
         await self._flush()
 
+    async def _flush(self) -> None:
+        data = self.connection.data_to_send()
+        if data:
+            await self._host.write(data)
+
     @property
     def idle(self) -> bool:
         return not self.streams
@@ -117,27 +121,27 @@ class Http2Protocol(H2Protocol):
         self._refuse_after = self._last_stream
         frame = GoAwayFrame(stream_id=0, last_stream_id=self._last_stream, error_code=ErrorCodes.NO_ERROR)
         await self._flush()
-        await self.send(RawData(data=frame.serialize()))
+        await self._host.write(frame.serialize())
         if self.idle:
-            await self.send(Closed())
+            self._host.end()
 
     # --- receiving ---
 
-    async def handle(self, event: Event) -> None:
-        if isinstance(event, RawData):
-            try:
-                events = self.connection.receive_data(event.data)
-                self._check_buffer()
-            except h2.exceptions.ProtocolError:
-                self._host.count_protocol_error()
-                await self._flush()  # h2 has queued a GOAWAY that names the error
-                await self.send(Closed())
-            else:
-                await self._handle_events(events)
-        elif isinstance(event, Closed):
-            self.disconnected()
-            for stream_id in list(self.streams):
-                await self._close_stream(stream_id)
+    async def received(self, data: bytes) -> None:
+        try:
+            events = self.connection.receive_data(data)
+            self._check_buffer()
+        except h2.exceptions.ProtocolError:
+            self._host.count_protocol_error()
+            await self._flush()  # h2 has queued a GOAWAY that names the error
+            self._host.end()
+        else:
+            await self._handle_events(events)
+
+    async def ended(self) -> None:
+        self.disconnected()
+        for stream_id in list(self.streams):
+            await self._close_stream(stream_id)
 
     def _check_buffer(self) -> None:
         """h2 looks at a frame's length only when it has all of the frame: up to 16 MiB that nobody may send."""
@@ -161,7 +165,7 @@ class Http2Protocol(H2Protocol):
             elif isinstance(event, h2.events.RemoteSettingsChanged):
                 self._open_window(None)
             elif isinstance(event, h2.events.ConnectionTerminated):
-                await self.send(Closed())
+                self._host.end()
         await self._flush()
 
     async def _begin(self, event: h2.events.RequestReceived) -> None:
@@ -173,7 +177,7 @@ class Http2Protocol(H2Protocol):
             self._host.count_protocol_error()
             self.connection.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
             await self._flush()
-            await self.send(Closed())
+            self._host.end()
             return
         pseudo = {name: value for name, value in event.headers or () if name[:1] == b":"}
         try:
@@ -186,7 +190,7 @@ class Http2Protocol(H2Protocol):
             self._reset(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
         self._last_stream = max(self._last_stream, stream_id)
-        await self.send(Updated(idle=False))
+        self._host.busy()
         await self._start_stream(stream_id, method, target, cast(Any, event.headers))
 
     async def _start_stream(
@@ -354,7 +358,10 @@ class Http2Protocol(H2Protocol):
                 self._reset(stream_id, ErrorCodes.NO_ERROR)  # answered early, RFC 9113 §8.1
             await self._flush()
         if not self.streams:
-            await self.send(Closed() if self._refuse_after is not None else Updated(idle=True))
+            if self._refuse_after is not None:
+                self._host.end()
+            else:
+                self._host.idle()
 
     def exchange_finished(self) -> None:
         self._running -= 1

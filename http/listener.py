@@ -18,18 +18,16 @@ import errno
 import logging
 import socket
 import ssl
-import time
-from wsgiref.handlers import format_date_time
 
 import trio
-from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
 from kubechronicle.http.connection import Connection, prepare_socket, socket_address
 from kubechronicle.http.messages import Application
-from kubechronicle.http.serve_config import Limits, ServeConfig, ServerStatistics
+from kubechronicle.http.serve_config import ServeConfig, ServerStatistics
 from kubechronicle.http.sockets import bind, close_all, inherited
 from kubechronicle.http.tls import ReloadingContext, TLSFiles, TLSStream
+from kubechronicle.http.wire_config import WireConfig
 
 logger = logging.getLogger(__name__)
 
@@ -44,28 +42,6 @@ REPORTED_KINDS = 256
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _AGAIN = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
-
-
-class WireConfig(Config):
-    """Hypercorn's settings: no logs of its own, no server field, a date that is written once a second."""
-
-    include_server_header = False
-    accesslog = None
-    errorlog = None
-
-    def __init__(self, limits: Limits) -> None:
-        super().__init__()
-        self.h11_max_incomplete_size = limits.header_bytes
-        self.websocket_max_message_size = limits.websocket_message
-        self._second = -1
-        self._date: tuple[bytes, bytes] = (b"date", b"")
-
-    def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
-        second = int(time.time())
-        if second != self._second:
-            self._second = second
-            self._date = (b"date", format_date_time(second).encode("ascii"))
-        return [self._date]
 
 
 class Server:

@@ -169,16 +169,18 @@ class TLSStream(trio.abc.Stream):
             raise trio.ClosedResourceError
         size = RECORD if max_bytes is None else min(max_bytes, RECORD)
         # Nothing decrypted is left over, so asking OpenSSL would only cost a system call and an exception.
-        if not self._socket.pending():
-            await self._wait_readable()
-        else:
+        wait = not self._socket.pending()
+        if not wait:
             await trio.lowlevel.checkpoint()
         while True:
             try:
+                if wait:
+                    await trio.lowlevel.wait_readable(self._socket)
                 return self._socket.recv(size)
             except ssl.SSLWantReadError:
-                await self._wait_readable()
+                wait = True
             except ssl.SSLWantWriteError:
+                wait = False
                 await self._wait_writable()
             except (OSError, ValueError) as error:
                 raise self._failure(error) from error

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import h11
 from hypercorn.config import Config
-from hypercorn.events import Closed, Event
+from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.events import Request
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
 from hypercorn.trio.worker_context import WorkerContext
@@ -38,6 +38,12 @@ class WebSocketProtocol(H11Protocol):
 
     async def drain(self) -> None:
         """The application is told by `request.draining` and ends the conversation itself."""
+
+    async def received(self, data: bytes) -> None:
+        await self.handle(RawData(data))
+
+    async def ended(self) -> None:
+        await self.handle(Closed())
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, Closed):
