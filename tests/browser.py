@@ -31,7 +31,7 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-extensions", "--disable-sync",
     "--no-default-browser-check", "--mute-audio", "--hide-scrollbars", "--remote-debugging-port=0",
 )  # fmt: skip
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def executable() -> str:

@@ -1,4 +1,4 @@
-"""In which order the tests run.
+"""In which order the tests run, and what holds for all that Hypothesis draws.
 
 Several processes share them (run.py): each begins at the front of its part, and one that is through takes from the end
 of another's. So what takes longest stands in front, and at the end there are many small tests to share.
@@ -7,6 +7,11 @@ of another's. So what takes longest stands in front, and at the end there are ma
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes, or is drawn, says on a busy machine what else it does, and nothing of the test.
+settings.register_profile("kubechronicle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kubechronicle")
 
 # Files whose tests take longest, each a minute or more, and first of all the one that mostly waits; then their folder,
 # which the rest follows.

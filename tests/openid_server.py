@@ -20,7 +20,7 @@ from kubechronicle.http.authentication.oidc.configuration import (
 )
 from kubechronicle.http.authentication.oidc.validation import compile_configuration
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 

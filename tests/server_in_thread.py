@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from kubechronicle.http.messages import Request
 from kubechronicle.ops.chronicle.transport import Reply
 from kubechronicle.ops.errors import OperatorError
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @dataclass
@@ -58,8 +58,8 @@ class InThread:
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         application = self._running.server.assembly.application.application
         response = self._running.run(application, self._request(method, path, headers, body))
-        assert isinstance(response.body, bytes)
-        return Reply(response.status, dict(response.headers), response.body)
+        answer = response.body if isinstance(response.body, bytes) else self._running.run(joined, response.body)
+        return Reply(response.status, dict(response.headers), answer)
 
     def lines(self, path: str, headers: Mapping[str, str]) -> Iterator[bytes] | Reply:
         application = self._running.server.assembly.application.application
@@ -76,6 +76,11 @@ class InThread:
                 yield from whole
 
 
+async def joined(chunks: AsyncIterable[bytes]) -> bytes:
+    """Of a long list, which comes in pieces."""
+    return b"".join([chunk async for chunk in chunks])
+
+
 @contextlib.contextmanager
 def server_in_thread(**options: Any) -> Iterator[Running]:
     """It runs for the time of the block."""
@@ -85,6 +90,9 @@ def server_in_thread(**options: Any) -> Iterator[Running]:
     async def serve() -> None:
         with stop:
             async with open_server(authorization=AUTHORIZATION, loops=True, **options) as server:
+                # What the loops make once (roles, who is trusted, …) is made, so that tests know the next revision.
+                while (await server.ask("GET", "/readyz")).status != 200:  # noqa: ASYNC110  nobody announces it
+                    await trio.sleep(0.01)
                 found.append(Running(server, trio.lowlevel.current_trio_token()))
                 ready.set()
                 await trio.sleep_forever()

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "ops": {"ops", "http", "actors", "api", "eventlog", "migrations"},
 }
 # The one file that talks to the driver.
-DRIVER = {"asyncpg", "trio_asyncio"}
+DRIVER = {"asyncpg"}
 DRIVER_FILE = Path("eventlog/postgres.py")
 
 

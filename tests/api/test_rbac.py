@@ -91,7 +91,7 @@ def test_lists_whose_product_is_large_cost_no_more_than_their_length() -> None:
     assert rbac.not_covered([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}], [HUGE]) == []
     assert rbac.not_covered([rbac.indexed(HUGE)], [HUGE]) == []
     assert rbac.not_covered([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}], [same]) == []
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 30  # the product would never be through
 
 
 def test_many_rules_of_one_name_each() -> None:
@@ -101,4 +101,4 @@ def test_many_rules_of_one_name_each() -> None:
                for name in long("n", 30_000))  # fmt: skip
     assert all(grants.permit_resource("get", "", "pods", "", name) for name in ("n0", "n16000", "n29999"))
     assert not grants.permit_resource("get", "", "pods", "", "")
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 20  # in their square it would be minutes

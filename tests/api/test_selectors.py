@@ -221,4 +221,4 @@ def test_terms_are_split_at_commas_that_are_not_escaped(text: str, terms: list[s
 def test_a_long_term_takes_no_longer_than_it_is() -> None:
     began = process_time()
     assert field_terms("a=" + "x" * 3_000_000) is not None
-    assert process_time() - began < 2
+    assert process_time() - began < 20  # in the square of its length it would be days

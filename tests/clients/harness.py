@@ -33,6 +33,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BINARIES = ROOT / ".cache" / "bin"
 PATIENCE = 60.0  # how long a test waits for what should take milliseconds, on a machine that is busy with other tests
+IDLE = 45.0  # seconds after which a connection is not used again: the server closes those that say nothing for 90
 T = TypeVar("T")
 
 _numbers = itertools.count(1)
@@ -107,14 +108,15 @@ class Api:
     def __init__(self, server: Server, *, timeout: float = PATIENCE) -> None:
         self._server, self._timeout = server, timeout
         self._connection: http.client.HTTPSConnection | None = None
+        self._used = 0.0  # time.monotonic at its last answer
 
     def request(self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None) -> Answer:
         """One exchange. ``body``: bytes as they are, anything else as JSON. Raises what http.client and ssl raise."""
         response = self.open(method, path, body, headers=headers)
         try:
-            return Answer(
-                response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
-            )
+            body = response.read()
+            self._used = time.monotonic()
+            return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
         except BaseException:
             self.close()
             raise
@@ -123,6 +125,8 @@ class Api:
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
     ) -> http.client.HTTPResponse:
         """The answer's head, its body still to be read (watches)."""
+        if time.monotonic() - self._used > IDLE:
+            self.close()
         if self._connection is None:
             self._connection = http.client.HTTPSConnection(
                 "127.0.0.1", self._server.port, timeout=self._timeout, context=self._server.client_context()
@@ -131,7 +135,9 @@ class Api:
         sent = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if data is not None else {})
         try:
             self._connection.request(method, path, body=data, headers=sent | dict(headers or {}))
-            return self._connection.getresponse()
+            response = self._connection.getresponse()
+            self._used = time.monotonic()
+            return response
         except BaseException:
             self.close()
             raise

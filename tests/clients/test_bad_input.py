@@ -29,7 +29,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 POST = b"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"  # a head that goes on
 MIB = 1 << 20
 GROWTH = 48.0  # MiB a test may leave behind: caches and the allocator's own, but not what the test sent
-SOON = 5.0  # seconds for what takes milliseconds: other tests may keep every core busy
+SOON = 20.0  # seconds for what takes milliseconds: other tests may keep every core busy
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_a_yaml_bomb(api: Api) -> None:
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
     began = time.monotonic()
     status(post(api, "\n".join(["apiVersion: v1", "kind: ConfigMap", *lines]).encode(), YAML), 400, "BadRequest")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < SOON
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_deep_nesting(api: Api, depth: int) -> None:
         assert patched.status in {400, 404, 413}
     began = time.monotonic()
     assert post(api, b"a: " + b"[" * depth, YAML).status in {400, 413}
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < SOON
     # Nested length-delimited fields, each around the next: what a recursive reader would follow.
     assert post(api, b"k8s\x00" + b"\x0a\x7f" * depth, PROTOBUF).status in {400, 413}
 

@@ -175,6 +175,8 @@ def test_what_is_still_being_deleted_is_waited_for(incident: Incident) -> None:
     now("patch", "configmap/kept", "-n", name, "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/mine"]}}')
     moment = datetime.now(UTC).isoformat()
     now("delete", "namespace", name, "--wait=false")
+    # What keeps it is told once the namespace controller has found out.
+    now("wait", f"namespace/{name}", "--for=condition=NamespaceFinalizersRemaining", "--timeout=60s")
     restore = ("restore", "-n", name, "--to", moment, "--yes")
     hindered = incident.ask(*restore, "--timeout", "0.3", code=2)
     assert hindered.endswith(

@@ -308,7 +308,7 @@ def test_get_watch_prints_changes(thing: Thing, kubectl: Kubectl) -> None:
 
 def test_wait_for_a_value(thing: Thing, kubectl: Kubectl) -> None:
     reference = f"{thing.kind.resource}/{thing.name}"
-    assert kubectl("wait", reference, "--for=jsonpath={.metadata.annotations.note}=before", "--timeout=20s") == (
+    assert kubectl("wait", reference, "--for=jsonpath={.metadata.annotations.note}=before", "--timeout=60s") == (
         f"{thing.full} condition met\n"
     )
     waiting = threading.Thread(
@@ -320,7 +320,7 @@ def test_wait_for_a_value(thing: Thing, kubectl: Kubectl) -> None:
         ).expect(200)
     )
     with kubectl.following(
-        "wait", reference, "--for=jsonpath={.metadata.annotations.note}=later", "--timeout=20s"
+        "wait", reference, "--for=jsonpath={.metadata.annotations.note}=later", "--timeout=60s"
     ) as lines:
         waiting.start()
         assert lines.next() == f"{thing.full} condition met"
@@ -329,7 +329,7 @@ def test_wait_for_a_value(thing: Thing, kubectl: Kubectl) -> None:
 
 def test_delete_and_wait_for_it(thing: Thing, kubectl: Kubectl) -> None:
     reference = f"{thing.kind.resource}/{thing.name}"
-    with kubectl.following("wait", reference, "--for=delete", "--timeout=20s") as lines:
+    with kubectl.following("wait", reference, "--for=delete", "--timeout=60s") as lines:
         # Since 1.34 the line goes on with "from NAMESPACE namespace".
         assert kubectl("delete", reference).startswith(f'{thing.kind.title} "{thing.name}" deleted')
         # It says so when it saw the deletion, and nothing when it came too late to see the object.
@@ -349,7 +349,7 @@ def test_a_deleted_namespace_takes_its_content_along(kubectl: Kubectl) -> None:
     assert line_of(kubectl("get", "namespaces"), name).split()[1] == "Terminating"
     late = kubectl.refused("create", "configmap", "late", "-n", name)
     assert f"unable to create new content in namespace {name} because it is being terminated" in late
-    with kubectl.following("wait", f"namespace/{name}", "--for=delete", "--timeout=30s") as lines:
+    with kubectl.following("wait", f"namespace/{name}", "--for=delete", "--timeout=60s") as lines:
         kubectl("patch", "secret", "held", "-n", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
         assert lines.next() in (f"namespace/{name} condition met", None)
     assert "(NotFound)" in kubectl.refused("get", "configmap", "plain", "-n", name)
@@ -439,7 +439,7 @@ def test_wait_for_a_condition(kubectl: Kubectl) -> None:
     late = kubectl.refused("wait", reference, "--for=condition=Available", "--timeout=1s")
     assert late == f"error: timed out waiting for the condition on deployments/{name}\n"
     status = {"status": {"conditions": [{"type": "Available", "status": "True", "reason": "T", "message": "m"}]}}
-    with kubectl.following("wait", reference, "--for=condition=Available", "--timeout=20s") as lines:
+    with kubectl.following("wait", reference, "--for=condition=Available", "--timeout=60s") as lines:
         kubectl("patch", reference, "--subresource=status", "--type=merge", "-p", json.dumps(status))
         assert lines.next() == f"deployment.apps/{name} condition met"
 

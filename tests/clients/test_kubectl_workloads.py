@@ -251,17 +251,17 @@ def test_wait(shop: Shop, kubectl: Kubectl, api: Api) -> None:
     met = f"{shop.title} condition met\n"
     late = kubectl.refused("wait", shop.title, "--for=condition=Available", "--timeout=1s")
     assert late == f"error: timed out waiting for the condition on deployments/{shop.name}\n"
-    with kubectl.following("wait", shop.title, "--for=condition=Available", "--timeout=20s") as lines:
+    with kubectl.following("wait", shop.title, "--for=condition=Available", "--timeout=60s") as lines:
         threading.Timer(0.3, shop.report).start()
         assert lines.next() == met.strip()
-    assert kubectl("wait", shop.title, "--for=jsonpath={.status.readyReplicas}=2", "--timeout=9s") == met
-    assert kubectl("wait", shop.title, "--for=create", "--timeout=9s") == met
+    assert kubectl("wait", shop.title, "--for=jsonpath={.status.readyReplicas}=2", "--timeout=60s") == met
+    assert kubectl("wait", shop.title, "--for=create", "--timeout=60s") == met
     name = unique("later")
-    with kubectl.following("wait", f"cm/{name}", "--for=create", "--timeout=20s") as lines:
+    with kubectl.following("wait", f"cm/{name}", "--for=create", "--timeout=60s") as lines:
         body = {"metadata": {"name": name}}
         api.create(f"/api/v1/namespaces/{kubectl.namespace}/configmaps", body)
         assert lines.next() == f"configmap/{name} condition met"
-    assert kubectl("wait", f"cm/{unique('never')}", "--for=delete", "--timeout=9s") == ""
+    assert kubectl("wait", f"cm/{unique('never')}", "--for=delete", "--timeout=60s") == ""
 
 
 def test_watch(kubectl: Kubectl) -> None:

@@ -19,7 +19,7 @@ async def test_events_arrive_as_messages(server: Server) -> None:
     first, second = unique("a"), unique("b")
     api.create(f"{base}/configmaps", configmap(first, x="1"))
     resource = f"{base}/configmaps?watch=1&fieldSelector=metadata.name!=kube-root-ca.crt"
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with open_websocket("127.0.0.1", server.port, resource, use_ssl=server.client_context()) as socket:
             told = json.loads(await socket.get_message())
             assert (told["type"], told["object"]["metadata"]["name"]) == ("ADDED", first)
@@ -32,7 +32,7 @@ async def test_the_server_closes_when_the_watch_is_over(server: Server) -> None:
     base = f"/api/v1/namespaces/{NAMESPACE}"
     server.api().namespace(NAMESPACE)
     resource = f"{base}/secrets?watch=1&timeoutSeconds=1"
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with open_websocket("127.0.0.1", server.port, resource, use_ssl=server.client_context()) as socket:
             with pytest.raises(ConnectionClosed) as closed:
                 await socket.get_message()

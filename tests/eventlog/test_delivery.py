@@ -113,7 +113,7 @@ async def test_all_in_order_and_nothing_twice_whatever_happens(
             stack.views, "pods", after=0, until=log.store.revision, namespace="", name=""
         )
         assert until == len(everything) == log.store.revision
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             for reader in readers:
                 expected = [event.revision for event in everything if reader.cursor.concerns(event)]
                 while len(reader.told) < len(expected):

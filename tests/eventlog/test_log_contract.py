@@ -325,7 +325,7 @@ class LogContract:
 
     async def test_another_replicas_append_wakes(self, logs: Opener) -> None:
         ours, theirs = await logs(), await logs()
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             await ours.wait_notified()  # whatever start-up left behind
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.put, theirs, "a")

@@ -11,7 +11,7 @@ from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.testing import Stack, open_stack, put, transaction
 
-LONG = 20.0  # seconds that no step should take, on a loaded machine either
+LONG = 60.0  # seconds that no step should take, on a loaded machine either
 WRITERS, ROUNDS = 8, 25
 
 

@@ -140,7 +140,7 @@ class TestPostgresLog(MomentContract):
             async def ask() -> None:
                 found.append(await log.revision_at(stamped + TICK))
 
-            with trio.fail_after(30):
+            with trio.fail_after(60):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(ask)
                     while not (await looking.fetch("select from pg_locks where not granted")):

@@ -32,7 +32,7 @@ from kubechronicle.http.serve_config import Limits, ServeConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/ is no package, and in_process.py is shared
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Authority:

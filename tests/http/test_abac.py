@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -227,10 +227,10 @@ def test_ten_thousand_lines_cost_no_more_than_ten() -> None:
     def cost(found: AbacAuthorizer) -> float:
         best = 1.0
         for _ in range(5):
-            started = perf_counter()
+            started = process_time()
             for _ in range(200):
                 assert not allows(found, BOB, resource("delete"))
-            best = min(best, (perf_counter() - started) / 200)
+            best = min(best, (process_time() - started) / 200)
         return best
 
     few = [policy(user=f"user-{number}", namespace="one", resource="pods") for number in range(10)]

@@ -212,7 +212,7 @@ def test_crossed_signatures_are_followed_within_bounds() -> None:
         one.certificate = many[0].sign([(CN, "many")], one.key, authority=True, usage=None)
     started = time.process_time()
     assert not found(many[3].client("jane"), *many)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 20  # all orders of twelve would be days
 
 
 @pytest.mark.parametrize("key", [rsa.generate_private_key(65537, 2048), ed25519.Ed25519PrivateKey.generate()])

@@ -118,14 +118,14 @@ async def test_an_application_may_wait_for_its_client_to_leave(wire: Any) -> Non
     for method, body in (("GET", b""), ("POST", b"body")):
         client = await served.http1()
         await client.send(method, "/", body)
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             await waiting.wait()
             await client.stream.aclose()
             await left.wait()
         waiting, left = trio.Event(), trio.Event()
     second = await served.http2()
     await second.send("GET", "/")
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await waiting.wait()
         await second.stream.aclose()
         await left.wait()
@@ -140,7 +140,7 @@ async def test_requests_pipelined_behind_a_stream_wait_for_its_end(wire: Any) ->
     await watch.send.send(b"chunk")
     await watch.send.aclose()
     received = b""
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         while received.count(b"HTTP/1.1 200") < 201:
             received += await stream.receive_some()
     assert received.index(b"chunk") < received.index(b"\r\n\r\nok")
@@ -231,7 +231,7 @@ async def test_the_answer_says_whether_the_connection_goes_on(
     stream = await served.connect()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stream.send_all, b"POST / HTTP/1.1\r\nHost: h\r\n" + fields + b"\r\n\r\n" + sent)
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             received = bytes(await stream.receive_some(16384))
         assert received.endswith(b"\r\n\r\nno")
         assert (b"connection: close\r\n" in received) == closes
@@ -265,7 +265,7 @@ async def test_stream_chunks_leave_at_once(wire: Any) -> None:
     served = await wire(watch.app)
     client = await served.http1()
     await client.send("GET", "/watch")
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         assert isinstance(await client.event(), h11.Response)  # before there is any chunk
         for chunk in (b"one\n", b"two\n"):
             await watch.send.send(chunk)
@@ -290,7 +290,7 @@ async def test_a_client_that_leaves_ends_its_stream(wire: Any, way: str) -> None
         transport = client.stream.transport_stream
         transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await transport.aclose()
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await watch.ended.wait()
     await served.check_alive()
 
@@ -309,7 +309,7 @@ async def test_a_failing_stream_is_visibly_incomplete(wire: Any) -> None:
 
 
 async def read_to_error(client: Any) -> None:
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         while True:
             await client.event()
 
@@ -427,7 +427,7 @@ async def test_h2_cancelled_stream_ends_its_iterator_and_no_other(wire: Any) -> 
     await client.until(lambda event: isinstance(event, h2.events.ResponseReceived))
     client.h2.reset_stream(stream_id, ErrorCodes.CANCEL)
     await client.flush()
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await watch.ended.wait()
     assert (await client.answer(await client.send("GET", "/alive"))).status == 200
 
@@ -467,7 +467,7 @@ async def test_drain_finishes_what_is_under_way(wire: Any, nursery: trio.Nursery
     release.set()
     answer = await busy.answer()
     assert (answer.body, answer.headers["connection"]) == (b"done", "close")
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await served.server.drain(0)
 
 
@@ -485,7 +485,7 @@ async def test_a_patient_drain_lets_clients_go_with_their_next_answer(wire: Any,
     answer = await client.ask("GET", "/")
     assert (answer.body, answer.headers["connection"]) == (b"hello", "close")
     assert await served.rest(client.stream) == b""
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await served.server.drain(0)  # ends the patience with the other
         assert await served.rest(other.stream) == b""
 
@@ -509,7 +509,7 @@ async def test_drain_tells_streams(wire: Any, nursery: trio.Nursery) -> None:
     seen = await http2.until(lambda event: event is None or isinstance(event, h2.events.ConnectionTerminated))
     goaway = next(event for event in seen if isinstance(event, h2.events.ConnectionTerminated))
     assert (goaway.error_code, goaway.last_stream_id) == (ErrorCodes.NO_ERROR, stream_id)
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await served.rest(http1.stream)
         await served.rest(http2.stream)
         await served.server.drain(0)
@@ -522,7 +522,7 @@ async def test_drain_cuts_what_does_not_end(wire: Any) -> None:
     client = await served.http1()
     await client.send("GET", "/watch")
     await client.event()
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await served.server.drain(0.05)
     assert watch.ended.is_set()
     assert served.server.statistics().open_connections == 0

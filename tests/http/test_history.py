@@ -238,6 +238,10 @@ async def test_writes_are_refused(story: Story, method: str, path: str) -> None:
     assert refused["reason"] == "MethodNotAllowed"
     assert "history is read-only" in refused["message"]
     assert "kubectl get … -o yaml" in refused["message"]
+    restored = "TYPE/NAME" if "/v1/" not in path else "-n default" if path == MAPS else ""
+    assert f"kubectl chronicle restore {restored}" in refused["message"]
+    if path == f"{MAPS}/a":
+        assert f"kubectl chronicle restore configmaps/a -n default --to {story.revision['red']}" in refused["message"]
     assert story.server.store.reads.applied == before
 
 

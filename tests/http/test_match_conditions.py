@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -190,8 +190,8 @@ def test_a_simple_condition_costs_microseconds() -> None:
     found = conditions("!request.user.startsWith('system:node:')", "'staff' in request.groups")
     best = 1.0
     for _ in range(5):
-        started = perf_counter()
+        started = process_time()
         for _ in range(200):
             assert found.matches(PODS)
-        best = min(best, (perf_counter() - started) / 200)
-    assert best < 100e-6
+        best = min(best, (process_time() - started) / 200)
+    assert best < 500e-6  # a condition that were compiled anew would cost ten times that

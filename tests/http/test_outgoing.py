@@ -24,7 +24,7 @@ from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubecon
 from kubechronicle.http.outgoing.peer import Peer, credentials_of
 from kubechronicle.http.outgoing.remembered import Remembered
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 QUICK = Backoff(initial=0.001, steps=4)
 
 

@@ -120,7 +120,7 @@ async def test_the_server_itself_does_without_what_it_does_not_serve() -> None:
     off = {"runtime_config": "api/all=false,apps/v1=true", "controllers": frozenset(CONTROLLERS)}
     async with open_server(loops=True, **off) as server:
         views = server.assembly.views
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while views["serviceaccounts"].get("kube-system", "default") is None:
                 await trio.testing.wait_all_tasks_blocked(0.01)
         assert views["services"].get("default", "kubernetes") is not None

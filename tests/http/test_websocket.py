@@ -39,7 +39,7 @@ def opened(served: Any, path: str = "/", **options: Any) -> Any:
 
 async def test_echo_with_subprotocol(wire: Any) -> None:
     served = await wire(echo)
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with opened(served, subprotocols=["unknown", PROTOCOL]) as client:
             assert client.subprotocol == "unknown"
             for message in ("text", b"bytes", "ümläut", b"x" * 100_000, ""):
@@ -63,7 +63,7 @@ async def test_refused_with_an_answer(wire: Any) -> None:
 
 
 async def trio_websocket_handshake(served: Any, path: str = "/") -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with opened(served, path):
             pass
 
@@ -79,7 +79,7 @@ async def test_application_error_before_and_after_accept(wire: Any) -> None:
     with pytest.raises(trio_websocket.ConnectionRejected) as caught:
         await trio_websocket_handshake(served, "/before")
     assert caught.value.status_code == 500
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with opened(served, "/after") as client:
             with pytest.raises(trio_websocket.ConnectionClosed) as closed:
                 await client.get_message()
@@ -110,7 +110,7 @@ class Watch:
 async def test_watch_until_the_server_ends_it(wire: Any) -> None:
     watch = Watch()
     served = await wire(watch.app)
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with opened(served) as client:
             await client.send_message("ignored")
             await watch.send.send(b'{"type":"ADDED"}')
@@ -127,7 +127,7 @@ async def test_watch_until_the_server_ends_it(wire: Any) -> None:
 async def test_watch_until_the_client_leaves(wire: Any, way: str) -> None:
     watch = Watch()
     served = await wire(watch.app)
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         if way == "vanish":
             client = await shaken(served)
             await client.stream.aclose()
@@ -166,7 +166,7 @@ async def shaken(served: Any, extra: bytes = b"", trailing: bytes = b"") -> Raw:
     stream = await served.connect()
     await stream.send_all(HANDSHAKE + extra + b"\r\n" + trailing)
     received = b""
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while b"\r\n\r\n" not in received:
             received += await stream.receive_some()
     head, _, rest = received.partition(b"\r\n\r\n")
@@ -199,7 +199,7 @@ async def test_broken_frames_close_with_1002(wire: Any) -> None:
     served = await wire(echo)
     client = await shaken(served)
     await client.stream.send_all(b"\x83\x80\0\0\0\0")  # an opcode that does not exist
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         events = await client.receive()
     assert isinstance(events[-1], wsproto.events.CloseConnection)
     assert events[-1].code == 1002
@@ -222,7 +222,7 @@ async def test_message_too_big_closes_with_1009(wire: Any) -> None:
     client = await shaken(served)
     with contextlib.suppress(trio.BrokenResourceError):
         await client.send(wsproto.events.BytesMessage(data=b"x" * 2000))
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         events = await client.receive()
     assert isinstance(events[-1], wsproto.events.CloseConnection)
     assert events[-1].code == 1009
@@ -298,7 +298,7 @@ async def test_drain_ends_conversations(wire: Any) -> None:
         return SWITCHED
 
     served = await wire(app)
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with opened(served) as client, trio.open_nursery() as nursery:
             nursery.start_soon(served.server.drain, 5)
             with pytest.raises(trio_websocket.ConnectionClosed):

@@ -116,7 +116,7 @@ def test_a_failing_load_says_why(tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(LoadError, match="connection refused"):
         load.run(Target(flags=[], groups={}), {"mode": "get"})
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 def test_what_access_costs_is_told(capsys: pytest.CaptureFixture[str]) -> None:

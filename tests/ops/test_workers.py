@@ -215,7 +215,7 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
         process = subprocess.Popen([*workers.COMMAND, str(theirs.fileno())], pass_fds=(theirs.fileno(),))
         theirs.close()
         ours.sendall(Orders(settings=loaded, place=place, number=0, listeners=(), siblings=()).to_bytes())
-        database.settimeout(20)
+        database.settimeout(PATIENCE)
         with database.accept()[0]:
             ours.close()
             assert process.wait(PATIENCE) == 0

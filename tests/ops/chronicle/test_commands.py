@@ -224,6 +224,11 @@ def test_between(chronicle: Chronicle, shop: tuple[str, int]) -> None:
                                 "marked-for-deletion": 0}]  # fmt: skip
     assert chronicle("between", "now", "now", "-n", name).out == "Nothing changed.\n"
     assert "5  1 created" in chronicle("between", str(revision), "now", "--user", "adm*", "-n", name).out
+    # Without -n it is the context's namespace, here default, in which nothing happens; the cluster is -A.
+    assert chronicle("between", str(revision), "now").out == "Nothing changed.\n"
+    everywhere = chronicle("between", str(revision - 4), "now", "-A", "--by", "object").out
+    assert f"deployments.apps/web -n {name}  3  1 created, 2 changed\n" in everywhere
+    assert f"\nnamespaces/{name} " in everywhere
 
 
 # -- at ---------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import trio
 from browser import Browser, Page, browser, executable
 from in_process import ADMIN, JOE
 from server_in_thread import InThread, Running, server_in_thread
@@ -35,6 +36,7 @@ class Served:
     joe: str
     nobody: str
     forgotten: str
+    running: Running
 
 
 class Forgetful(InThread):
@@ -97,7 +99,7 @@ def served() -> Iterator[Served]:
 
         yield Served(
             url(InThread(running, ADMIN)), url(InThread(running, JOE)), url(Unknown(running, "")),
-            url(Forgetful(running, ADMIN)),
+            url(Forgetful(running, ADMIN)), running,
         )  # fmt: skip
 
 
@@ -186,6 +188,28 @@ async def test_an_object_side_by_side_and_who_set_what(served: Served) -> None:
         assert by == {"nginx:2": revisions[0], "5": revisions[1]}
         assert HOSTILE in await page.text(".blame")
         assert await page.eval("document.title") != "run"
+        alone(page)
+
+
+async def test_blame_goes_through_all_pages_of_a_long_history(served: Served) -> None:
+    running = served.running
+    maps = "/api/v1/namespaces/counting/configmaps"
+
+    def count() -> set[str]:
+        running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "counting"}})
+        data = {"kept": "always", "number": "0"}
+        first = running.ask("POST", maps, {"metadata": {"name": "counter"}, "data": data})
+        for number in range(1, 251):
+            last = running.ask("PATCH", f"{maps}/counter", {"data": {"number": str(number)}})
+        return {each["metadata"]["resourceVersion"] for each in (first, last)}
+
+    authors = await trio.to_thread.run_sync(count)
+    async with browser() as chromium:
+        page = await opened(chromium, served.admin, "#/object/counting/configmaps/counter?tab=blame")
+        await page.wait("document.querySelector('table.blame')?.innerText.includes('250')")
+        shown = await page.eval("[...document.querySelectorAll('.blame a')].map((a) => a.textContent)")
+        assert set(shown) == authors
+        assert "earlier than is shown" not in await page.text(".blame")
         alone(page)
 
 
