@@ -70,10 +70,21 @@ def _check_readable(request: Request, context: Context) -> None:
         )
     if request.method not in READING:
         raise _not_allowed(
-            f"history is read-only: this is the cluster as it was ({context.moment}). To bring an object back, read it "
-            "here (kubectl get … -o yaml), take out its uid and resourceVersion, and apply it to the server itself, "
-            "without /history/at/… in its URL"
+            f"history is read-only: this is the cluster as it was ({context.moment}). To bring back what was: "
+            f"{_restore(info, context.moment)}. Or read it here (kubectl get … -o yaml), take out its uid and "
+            "resourceVersion, and apply it to the server itself, without /history/at/… in its URL"
         )
+
+
+def _restore(info: RequestInfo, moment: str) -> str:
+    """The command for what the request is about: an object or, where it names none, a namespace."""
+    to = f"--to {moment.removeprefix('-')}"  # -2h is 2h, which no shell or flag takes for something else
+    namespace = f" -n {info.namespace}" if info.namespace else ""
+    if not (info.is_resource and info.name):
+        return f"kubectl chronicle restore{namespace or ' TYPE/NAME'} {to}"
+    resource = f"{info.resource}.{info.group}" if info.group else info.resource
+    in_namespace = namespace if (info.group, info.resource) != ("", "namespaces") else ""
+    return f"kubectl chronicle restore {resource}/{info.name}{in_namespace} {to}"
 
 
 def _needs_time(request: Request, info: RequestInfo) -> bool:

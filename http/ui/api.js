@@ -74,11 +74,12 @@ export function scopes(namespace, { clusterScoped = false } = {}) {
   return [own, { ...cluster, fields: itself, optional: true }];
 }
 
-/** The changes of several scopes in one order, newest first, page by page. */
+/** The changes of several scopes in one order, newest first or (``order``) oldest first, page by page. */
 export class Changes {
-  constructor(places, fields, { content = "", signal, page = 100 } = {}) {
+  constructor(places, fields, { content = "", signal, page = 100, order = "newest" } = {}) {
     this.sources = places.map((place) => ({ ...place, found: [], token: "", ended: false }));
-    this.query = { content, limit: page };
+    this.query = { content, limit: page, order };
+    this.sign = order === "newest" ? 1 : -1;
     this.fields = fields;
     this.signal = signal;
     this.notes = [];
@@ -106,10 +107,10 @@ export class Changes {
     const taken = [];
     while (taken.length < limit) {
       await Promise.all(this.sources.map((source) => this.#more(source)));
-      const newest = this.sources.filter((source) => source.found.length)
-        .reduce((best, source) => (!best || number(source.found[0]) > number(best.found[0]) ? source : best), null);
-      if (!newest) break;
-      taken.push(newest.found.shift());
+      const first = this.sources.filter((source) => source.found.length)
+        .reduce((best, source) => (!best || this.sign * (number(source.found[0]) - number(best.found[0])) > 0 ? source : best), null);
+      if (!first) break;
+      taken.push(first.found.shift());
     }
     return taken;
   }

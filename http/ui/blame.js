@@ -4,16 +4,16 @@
 const NAMING = [["name"], ["type"], ["key"], ["containerPort", "protocol"], ["port", "protocol"], ["containerPort"],
   ["port"], ["mountPath"], ["devicePath"], ["uid"], ["ip"], ["topologyKey", "whenUnsatisfiable"], ["topologyKey"]];
 
-/** ``states``: [{object, by}], the oldest first; an object that is null was deleted. The tree of the newest object:
- *  {by, under: Map of name or place to tree}. */
-export function blame(states) {
-  let tree = null;
-  let last;
-  for (const { object, by } of states) {
-    tree = object === null ? null : follow(last ?? undefined, object, tree, by);
-    last = object;
+/** Takes the states of an object one by one, the oldest first, and holds no more than the last two: however long a
+ *  history is, it takes no more memory than the object. */
+export class Blame {
+  object = null; // as the last state has it; null: deleted, or nothing is known yet
+  tree = null; // of that: {by, under: Map of name or place to tree}
+
+  next(object, by) {
+    this.tree = object === null ? null : follow(this.object ?? undefined, object, this.tree, by);
+    this.object = object;
   }
-  return tree;
 }
 
 function follow(old, value, tree, by) {

@@ -3,12 +3,11 @@
 import { count, h, loading, say, timeText, when } from "./dom.js";
 import { Changes, revision as one, scopes } from "./api.js";
 import { failed, operation, summary, user } from "./changes.js";
-import { authorOf, blame } from "./blame.js";
+import { authorOf, Blame } from "./blame.js";
 import { rows } from "./diff.js";
 import { trimmed, yamlLines } from "./yaml.js";
 
 const PAGE = 100;
-const MOST_BLAMED = 500;
 const CONTEXT = 3;
 
 export function object({ path, query, go, signal }) {
@@ -94,23 +93,33 @@ export function object({ path, query, go, signal }) {
 
   async function blamed(to) {
     try {
+      // Oldest first, so that each page can be forgotten once it is taken in.
       const fields = { ...subject, "revision.to": to.metadata.name };
-      const found = await new Changes(places, fields, { content: "full", signal, page: 50 }).next(MOST_BLAMED);
-      if (found.some((each) => each.redacted)) return void panel.replaceChildren(facts(to), redacted(to));
-      found.reverse();
-      const states = found.map((each) => ({ object: each.operation === "Delete" ? null : trimmed(each.after), by: each }));
-      if (found[0].before) states.unshift({ object: trimmed(found[0].before), by: null });
+      const changes = new Changes(places, fields, { content: "full", signal, page: PAGE, order: "oldest" });
+      const held = new Blame();
       let deleted = null;
-      if (found.at(-1).operation === "Delete") {
-        deleted = states.pop();
+      let taken = 0;
+      while (!changes.ended) {
+        for (const each of await changes.next(PAGE)) {
+          if (each.redacted) return void panel.replaceChildren(facts(to), redacted(to));
+          if (!taken && each.before) held.next(trimmed(each.before), null);
+          if (deleted) held.next(null, null);
+          deleted = each.operation === "Delete" ? each : null;
+          if (!deleted) held.next(trimmed(each.after), each);
+          taken += 1;
+        }
+        if (!changes.ended) progress(taken);
       }
-      const { object: last } = states.at(-1) ?? { object: null };
-      const tree = blame(states);
       panel.replaceChildren(deleted ? h("p.note", {}, "The object was deleted at this revision; this is what it was before.") : "",
-        last ? blamedLines(last, tree) : h("p.empty", {}, "There was no object."));
+        held.object ? blamedLines(held.object, held.tree) : h("p.empty", {}, "There was no object."));
+      say(`Blame of ${count(taken, "revision")}`);
     } catch (error) {
       failed(panel, error);
     }
+  }
+
+  function progress(taken) {
+    panel.replaceChildren(h("p.note", { role: "status" }, `${count(taken, "revision")} read; there are more …`), loading(14));
   }
 
   function blamedLines(last, tree) {

@@ -1,4 +1,5 @@
-"""`between T1 T2`: everything that changed after one moment, up to another; grouped and counted."""
+"""`between T1 T2`: everything that changed in a namespace, or with -A in the cluster, after one moment, up to another;
+grouped and counted."""
 
 from __future__ import annotations
 
@@ -8,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.history import changed_cell, object_cell
-from kubechronicle.ops.chronicle import changes, kubeconfig, output, telling
+from kubechronicle.ops.chronicle import changes, kubeconfig, output, session, telling
 from kubechronicle.ops.chronicle.client import Object
 from kubechronicle.ops.chronicle.output import Progress, Screen, shown_time
 from kubechronicle.ops.chronicle.session import Session
 
 EXAMPLES: Final = """\
-  kubectl chronicle between 2h now                           who has been at work in the last two hours
-  kubectl chronicle between 2h 1h --by kind
+  kubectl chronicle between 2h now -A                        who has been at work in the last two hours
+  kubectl chronicle between 2h 1h --by kind                  in the namespace of the context
   kubectl chronicle between 1d now -n shop --by object --verbose
-  kubectl chronicle between 2026-11-21T02:00Z 2026-11-21T03:00Z --user 'system:serviceaccount:ci:*' -o json
+  kubectl chronicle between 2026-11-21T02:00Z 2026-11-21T03:00Z -A --user 'system:serviceaccount:ci:*' -o json
 """
 GROUPS: Final[Mapping[str, Callable[[Object], str]]] = {
     "user": telling.user,
@@ -45,7 +46,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("since", metavar="T1", help="2h, a time, a revision")
     parser.add_argument("until", metavar="T2", help="likewise, or now")
     parser.add_argument("--by", choices=tuple(GROUPS), default="user", help="what to group by (default user)")
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="the whole cluster, as without --namespace")
+    session.add_all_namespaces(parser)
     parser.add_argument("--user", metavar="NAME", default="", dest="only", help="only what they did; NAME* for many")
     parser.add_argument("-v", "--verbose", action="store_true", help="every change, a line each")
     output.add_flags(parser)
@@ -55,11 +56,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Exit code 0, also if nothing changed."""
     asking = Session.of(given)
-    namespace = "" if given.all_namespaces else given.namespace
     fields = changes.bounds(asking.client, given.since, given.until)
     if given.only:
         fields["who.username"] = given.only
-    asked = changes.Asked(changes.scopes_in(namespace), fields, content="", oldest_first=True)
+    scopes = changes.scopes_in("" if given.all_namespaces else asking.namespace)
+    asked = changes.Asked(scopes, fields, content="", oldest_first=True)
     found = []
     with Progress("reading") as progress:
         for revision in changes.changes(asking.client, asked):
