@@ -28,7 +28,7 @@ from pathlib import Path
 
 from kubechronicle.ops.bench import report
 from kubechronicle.ops.bench.cases import CASES, QUICK, Case
-from kubechronicle.ops.bench.measure import Load, LoadError, Result, Target, median
+from kubechronicle.ops.bench.measure import Load, LoadError, Result, Target
 from kubechronicle.ops.bench.processes import ServerProcess, descendants, memory_mib, running
 
 # An empty server's memory is read after what start-up left behind has settled.
@@ -42,7 +42,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--list", action="store_true", help="print the names of all cases and end")
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
-    parser.add_argument("--runs", type=int, default=1, help="runs of each case; the median is reported (default 1)")
+    parser.add_argument("--runs", type=int, default=1, help="of each case; the median and the least and most are told")
     parser.add_argument("--seconds", type=float, default=5.0, help="measured part of a run (watches: twice this)")
     parser.add_argument("--warm", type=float, default=1.0, help="seconds of load before it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every run, one JSON document a line")
@@ -174,7 +174,7 @@ def run_cases(options: argparse.Namespace, target: Target, load: Load) -> tuple[
                 if options.json:
                     with options.json.open("a") as log:
                         log.write(json.dumps(results[-1].document()) + "\n")
-            rows.append(report.row(median(results)))
+            rows.append(report.row(results))
             fine = fine and not any(result.seen["errors"] for result in results)
         except LoadError as error:
             rows.append(report.failure_row(case, str(error)))

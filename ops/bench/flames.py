@@ -30,9 +30,10 @@ def picture(root: Frame, title: str) -> Figure:
     plot.set_xlim(0, root.count)
     plot.set_ylim(0, rows)
     plot.set_axis_off()
-    whose = ", ".join(COLOURS)
-    figure.text(0.005, 1 - 0.8 / (rows + 2), f"{title}: {root.count:,} samples", fontsize=8, va="center")
-    figure.text(0.995, 1 - 0.8 / (rows + 2), f"coloured: {whose}; pale: libraries", fontsize=6, va="center", ha="right")
+    height = 1 - 0.8 / (rows + 2)
+    figure.text(0.005, height, f"{title}: {root.count:,} samples", fontsize=8, va="center")
+    for place, (folder, colour) in enumerate([*COLOURS.items(), ("libraries", FOREIGN)]):
+        figure.text(0.6 + 0.07 * place, height, f"{folder:^9}", fontsize=6, va="center", backgroundcolor=colour)
     _draw(plot, root, 0, 0, root.count)
     return figure
 

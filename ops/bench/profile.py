@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubechronicle.ops.bench import own_server, stacks
+from kubechronicle.ops.bench import own_server, report, stacks
 from kubechronicle.ops.bench.cases import CASES, Case
 from kubechronicle.ops.bench.own_server import ROOT, Running, load_generator
 from kubechronicle.ops.bench.processes import Stat
@@ -73,7 +73,7 @@ def record(running: Running, case: Case, options: argparse.Namespace, to: Path) 
 def draw(samples: Path, options: argparse.Namespace, case: Case) -> Path:
     suffix = f"-{options.suffix}" if options.suffix else ""
     target: Path = options.pictures.absolute() / f"profile-{case.name}{suffix}.svg"
-    title = f"{case.title} ({options.suffix})" if options.suffix else case.title
+    title = f"{case.title}, commit {report.commit(options.tree or ROOT)}"
     python = DRAWING / "python"
     subprocess.run([python, "-m", "kubechronicle.ops.bench.flames", samples, target, title], cwd=ROOT, check=True)
     return target

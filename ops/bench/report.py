@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kubechronicle.ops.bench.cases import REFERENCE_EMPTY_MIB, REFERENCE_NAME, REFERENCE_READY_SECONDS, Case
-from kubechronicle.ops.bench.measure import Result
+from kubechronicle.ops.bench.measure import Result, median
 
+_HERE = Path(__file__).resolve().parent
 _HEADER = (
-    f"| work | CPU/op: server + Postgres | {REFERENCE_NAME} | ratio | rate | p50 ms | p99 ms | reference saw |\n"
-    "|---|---|---|---|---|---|---|---|"
+    f"| work | CPU/op: server + Postgres | of all runs | {REFERENCE_NAME} | ratio | rate | p50 ms | p99 ms "
+    "| reference saw |\n|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -28,7 +29,15 @@ def _pair(values: Sequence[float]) -> str:
     return " + ".join(microseconds(value) for value in values if value) or "0"
 
 
-def row(result: Result) -> str:
+def spread(results: Sequence[Result]) -> str:
+    """The least and the most CPU of an operation, server and Postgres together; empty for a single run."""
+    totals = [result.total_us for result in results]
+    return f"{microseconds(min(totals))} to {microseconds(max(totals))}" if len(totals) > 1 else ""
+
+
+def row(results: Sequence[Result]) -> str:
+    """All runs of a case: the figures are those of the run that needed the median of CPU."""
+    result = median(results)
     case, seen = result.case, result.seen
     reference = case.reference_cpu
     times = seen.get("ms", {})
@@ -36,6 +45,7 @@ def row(result: Result) -> str:
     cells = [
         case.title,
         _pair(list(result.cpu_us.values())),
+        spread(results),
         _pair(reference) if reference else "",
         ratio,
         f"{seen['per_second']:,.0f}/s" if seen["per_second"] >= 100 else f"{seen['per_second']:.1f}/s",
@@ -44,11 +54,13 @@ def row(result: Result) -> str:
         case.reference_wall,
     ]
     line = "| " + " | ".join(cells) + " |"
-    return line + (f" **{seen['errors']} errors: {seen.get('problem', '')}**" if seen["errors"] else "")
+    failed = [one.seen for one in results if one.seen["errors"]]
+    errors = sum(one["errors"] for one in failed)
+    return line + (f" **{errors} errors: {failed[0].get('problem', '')}**" if errors else "")
 
 
 def failure_row(case: Case, problem: str) -> str:
-    return f"| {case.title} | **failed: {problem.splitlines()[0][:200] if problem else '?'}** | | | | | | |"
+    return f"| {case.title} | **failed: {problem.splitlines()[0][:200] if problem else '?'}** | | | | | | | |"
 
 
 def table(rows: Sequence[str]) -> str:
@@ -68,7 +80,7 @@ def preamble(command: str, *, note: str) -> str:
     """Machine, commit and command: what it takes to repeat the run."""
     return (
         f"Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
-        f"Python {platform.python_version()}. Commit: {_commit()}. Command: `{command}`.\n{note}"
+        f"Python {platform.python_version()}. Commit: {commit()}. Command: `{command}`.\n{note}"
     )
 
 
@@ -79,9 +91,9 @@ def _processor() -> str:
     return platform.machine()
 
 
-def _commit() -> str:
-    here = Path(__file__).resolve().parent
+def commit(checkout: Path = _HERE) -> str:
+    """What is checked out there."""
     done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=here, capture_output=True, text=True, check=False
+        ["git", "describe", "--always", "--dirty"], cwd=checkout, capture_output=True, text=True, check=False
     )
     return done.stdout.strip() or "unknown"

@@ -45,10 +45,17 @@ def test_the_median_run_is_reported() -> None:
 
 
 def test_a_row_tells_the_ratio_to_the_reference() -> None:
-    row = report.row(result(336))
-    assert "| 336 µs + 10.0 µs | 475 µs + 217 µs | 0.50 | 1,000/s | 1.00 | 2.00 |" in row
+    row = report.row([result(336)])
+    assert "| 336 µs + 10.0 µs |  | 475 µs + 217 µs | 0.50 | 1,000/s | 1.00 | 2.00 |" in row
     assert "errors" not in row
-    assert "3 errors: refused" in report.row(result(336, errors=3, problem="refused"))
+
+
+def test_several_runs_are_told_by_their_median_and_spread() -> None:
+    row = report.row([result(300, errors=3, problem="refused"), result(420), result(336)])
+    assert "| 336 µs + 10.0 µs | 310 µs to 430 µs | 475 µs + 217 µs |" in row
+    assert "3 errors: refused" in row
+    assert row.partition(" **")[0].count("|") == report.table([]).splitlines()[0].count("|")
+    assert report.failure_row(CASES[0], "gone").count("|") == report.table([]).splitlines()[0].count("|")
 
 
 def test_microseconds_keep_three_digits() -> None:
