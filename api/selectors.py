@@ -43,6 +43,7 @@ __all__ = [
     "label_selector_problem",
     "parse_field_selector",
     "parse_label_selector",
+    "plain",
     "selector_from_labels",
     "selector_from_spec",
 ]
@@ -196,6 +197,11 @@ def describe(
     for name, get in extra:
         fields[name] = get(obj)
     return metadata.get("labels") or _NOTHING, fields
+
+
+def plain(resource: str) -> bool:
+    """Return whether names and namespaces are all the selectable fields there are."""
+    return resource not in selectable.SELECTABLE
 
 
 def custom_fields(selectable_fields: Iterable[str]) -> tuple[tuple[str, selectable.Getter], ...]:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
+import msgspec
 import orjson
 
 from kubechronicle.eventlog.records import Key, Operation, Record
@@ -32,13 +32,19 @@ ERASED: Mapping[str, str] = MappingProxyType({})
 Describe: TypeAlias = Callable[[str, dict[str, Any]], tuple[Mapping[str, str], Mapping[str, str]]]
 """(resource, object) -> (labels, selectable fields). Called once per change; must not keep or change the object."""
 
+Plain: TypeAlias = Callable[[str], bool]
+"""Whether a resource's selectable fields are its objects' names and namespaces alone, so that an object without labels
+can be described without being parsed."""
+
+# Inside a JSON string every quote is escaped, so these bytes cannot occur in the apiVersion or kind before metadata, nor
+# be missing where an object has labels.
 _METADATA = b'"metadata":{'
-# Inside a JSON string every quote is escaped, so these bytes cannot occur in the apiVersion or kind before metadata.
+_LABELS = b'"labels":{'
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    """One object at one revision.
+class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """One object at one revision. It refers to nothing that could refer to it, and so the collector of cycles need not
+    know of it: with 100,000 objects it is several times as quick.
 
     ``json``: the object as UTF-8 JSON with ``metadata.resourceVersion`` set to ``revision``. ``labels`` and ``fields``
     (the selectable fields, e.g. ``spec.nodeName``) are for reading only: they may be shared.
@@ -63,8 +69,7 @@ class Entry:
         return cast(dict[str, Any], orjson.loads(self.json))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Event:
+class Event(msgspec.Struct, frozen=True, eq=False):
     """One change of one key, as watchers see it.
 
     ``entry``: the object after the change; for a DELETE its last state, sealed with the DELETE's revision.
@@ -77,7 +82,7 @@ class Event:
     entry: Entry
     previous: Entry | None
     committed_at: datetime
-    cache: dict[Hashable, Any] = field(default_factory=dict)
+    cache: dict[Hashable, Any] = msgspec.field(default_factory=dict)
 
 
 def seal(body: bytes, revision: int) -> bytes:
@@ -88,14 +93,18 @@ def seal(body: bytes, revision: int) -> bytes:
     return body.replace(_METADATA, b'%b"resourceVersion":"%d",' % (_METADATA, revision), 1)
 
 
-def entry_of(record: Record, describe: Describe) -> Entry:
-    """The Entry a Record stands for. Parses the body only if the Record does not bring the object decoded."""
+def entry_of(record: Record, describe: Describe, plain: Plain | None = None) -> Entry:
+    """The Entry a Record stands for. Parses the body only if the Record does not bring the object decoded, and if there
+    is something to be found in it."""
     decoded = record.decoded
+    resource, namespace, name = record.key
     if decoded is None:
         if record.erased:
             return tombstone_of(record)
-        decoded = orjson.loads(record.body)
-    resource, namespace, name = record.key
+        if plain is not None and _LABELS not in record.body and plain(resource):
+            decoded = {"metadata": {"name": name, "namespace": namespace}}
+        else:
+            decoded = orjson.loads(record.body)
     labels, fields = describe(resource, decoded)
     return Entry(
         # Interned: a resource and a namespace are shared by thousands of keys that were read as separate strings.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
+from operator import attrgetter
 
 from kubechronicle.eventlog.entries import Entry
 
@@ -64,7 +65,7 @@ class Shelves:
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         """``entries``: in any order, each key once."""
-        ordered = sorted(entries, key=sort_key)
+        ordered = sorted(entries, key=attrgetter("key"))  # of one resource, so this is the order by namespace and name
         by_namespace = groupby(ordered, key=lambda entry: entry.key.namespace)
         self.count = len(ordered)
         self._shelves = {namespace: Shelf(list(group)) for namespace, group in by_namespace}

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from kubechronicle.eventlog import erasures
 from kubechronicle.eventlog.cursors import ReadHistory, WatchCursor
 from kubechronicle.eventlog.delivery import Pump
-from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, Event, entry_of, seal
+from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, Event, Plain, entry_of, seal
 from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.records import Head, Operation, Record
 from kubechronicle.eventlog.shelves import Shelves, merge, page_of
@@ -153,14 +153,15 @@ class Views:
     """All views; ``views["pods"]`` is made when first asked for, empty if there are no such objects.
 
     ``read_history`` is the log's ``read_resource``, for cursors whose history has scrolled out; the tail sets it, and
-    runs the ``pump``.
+    runs the ``pump``. ``plain`` spares loading and reading history what it can.
     """
 
-    def __init__(self, describe: Describe) -> None:
+    def __init__(self, describe: Describe, plain: Plain | None = None) -> None:
         self.read_history: ReadHistory | None = None
         self.pump = Pump()
         self.erasures = 0  # how often history was erased: what was read before is not to be told after
         self._describe = describe
+        self._plain = plain
         self._progress = Progress()
         self._views: dict[str, View] = {}
         self._loaded = 0
@@ -208,7 +209,7 @@ class Views:
 
     def describe_record(self, record: Record) -> Entry:
         """The entry for a record that was read from the log."""
-        return entry_of(record, self._describe)
+        return entry_of(record, self._describe, self._plain)
 
     # Writing: the tail only
 

@@ -36,7 +36,7 @@ from kubechronicle.actors.supervisor import ChildSpec, Supervisor
 from kubechronicle.actors.tree import server_tree
 from kubechronicle.actors.writes import Writes
 from kubechronicle.api.registry import Registry, builtin_registry
-from kubechronicle.api.selectors import describe
+from kubechronicle.api.selectors import describe, plain
 from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.log import RevisionLog
@@ -217,7 +217,7 @@ class Assembly:
 
 
 def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
-    views = Views(describe)
+    views = Views(describe, plain)
     tail = Tail(revision_log, views)
     appender = Appender(revision_log, tail)
 
