@@ -36,8 +36,8 @@ Plain: TypeAlias = Callable[[str], bool]
 """Whether a resource's selectable fields are its objects' names and namespaces alone, so that an object without labels
 can be described without being parsed."""
 
-# Inside a JSON string every quote is escaped, so these bytes cannot occur in the apiVersion or kind before metadata, nor
-# be missing where an object has labels.
+# Inside a JSON string every quote is escaped, so these bytes cannot occur in the apiVersion or kind before metadata; nor
+# can they be missing where an object has labels.
 _METADATA = b'"metadata":{'
 _LABELS = b'"labels":{'
 

@@ -10,7 +10,6 @@ import orjson
 import pytest
 
 from kubechronicle.api.selectors import describe, plain
-from kubechronicle.eventlog import entries
 from kubechronicle.eventlog.entries import NOTHING, Entry, entry_of
 from kubechronicle.eventlog.records import Key, Operation, Record
 
@@ -52,7 +51,12 @@ def test_an_object_without_labels_is_not_parsed_where_names_are_all_there_is_to_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parsed: list[bytes] = []
-    monkeypatch.setattr(entries.orjson, "loads", lambda body: parsed.append(body) or {})  # type: ignore[func-returns-value]
+
+    def loads(body: bytes) -> dict[str, Any]:
+        parsed.append(body)
+        return {}
+
+    monkeypatch.setattr("kubechronicle.eventlog.entries.orjson.loads", loads)
     entry_of(record("configmaps", {"metadata": {"name": "a", "namespace": "n"}}), describe, plain)
     assert not parsed
     entry_of(record("configmaps", {"metadata": {"name": "a", "labels": {"app": "web"}}}), describe, plain)
