@@ -204,13 +204,22 @@ class Reads:
             await self._consistency.wait()
         elif revision:
             await self.wait_not_older(revision)
+        if not limit and after is None:
+            return Listing(entries=self._chosen(rt, selection), revision=self._views.applied)
         view = self._views[rt.resource]
-        applied = self._views.applied
-        entries: Sequence[Entry]
         entries = view.entries(selection.namespace)
         if after is not None:
             entries = view.page(selection.namespace, after, len(entries))
-        return page_of(selection, entries, applied, limit)
+        return page_of(selection, entries, self._views.applied, limit)
+
+    def _chosen(self, rt: ResourceType, selection: Selection) -> Sequence[Entry]:
+        """All that the selection is about. One object by name (kubelets watch their ConfigMaps so) is not searched."""
+        view = self._views[rt.resource]
+        name = selection.fields.required("metadata.name") if selection.fields is not None else None
+        if name is None or (rt.namespaced and not selection.namespace):
+            return selection.chosen(view.entries(selection.namespace))
+        one = view.get(selection.namespace, name)
+        return selection.chosen((one,)) if one is not None else ()
 
     async def list_past(
         self,
@@ -247,18 +256,14 @@ class Reads:
             await self._consistency.wait()
         elif revision and initial:
             await self.wait_not_older(revision)
-        view = self._views[rt.resource]
-        matches = selection.matcher()
         entries: Sequence[Entry] = ()
         start = self._views.applied if send_initial or not revision else revision
         if send_initial:
-            entries = view.entries(selection.namespace)
-            if matches is not None:
-                entries = [entry for entry in entries if matches(entry)]
+            entries = self._chosen(rt, selection)
         cursor = self._views.watch(rt.resource, after=start, **watch_scope(rt, selection))
         # A watch from 0 with bookmarks ends its initial events with one as well (KEP-3157's legacy form).
         ends_with_bookmark = send_initial and bookmarks and (initial is True or revision == 0)
-        return Watching(entries, self._views.applied, ends_with_bookmark, cursor, matches)
+        return Watching(entries, self._views.applied, ends_with_bookmark, cursor, selection.matcher())
 
 
 def too_old(error: Compacted) -> status.StatusError:

@@ -31,6 +31,24 @@ class Selection:
             return lambda entry: fields.matches(entry.fields)
         return None
 
+    def chosen(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Those of the entries that match. Lists with selectors pass over many objects for few (a kubelet's pods among
+        all), so the usual selectors, of one key with one value, cost no call for each."""
+        labels, fields = self.labels, self.fields
+        if labels is None and fields is None:
+            return entries
+        if labels is not None and fields is not None:
+            return [each for each in entries if labels.matches(each.labels) and fields.matches(each.fields)]
+        if labels is not None:
+            if len(labels.requirements) == 1 and labels.requirements[0].operator in ("=", "=="):
+                key, value = labels.requirements[0].key, labels.requirements[0].values[0]
+                return [each for each in entries if each.labels.get(key) == value]
+            return [each for each in entries if labels.matches(each.labels)]
+        if fields is not None and len(fields.terms) == 1 and fields.terms[0].equal:
+            name, value = fields.terms[0].field, fields.terms[0].value
+            return [each for each in entries if each.fields.get(name, "") == value]
+        return [each for each in entries if fields is None or fields.matches(each.fields)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
@@ -56,19 +74,12 @@ def within(entries: Sequence[Entry], namespace: str, after: tuple[str, str] | No
 
 def page_of(selection: Selection, entries: Sequence[Entry], revision: int, limit: int) -> Listing:
     """Apply the selectors and the limit to the entries of the namespace, in key order."""
-    matches = selection.matcher()
     if not limit:
-        if matches is not None:
-            entries = [entry for entry in entries if matches(entry)]
-        return Listing(entries=entries, revision=revision)
-    chosen: list[Entry] = []
-    looked_at = 0
-    for entry in entries:
-        if len(chosen) == limit:
-            break
-        looked_at += 1
-        if matches is None or matches(entry):
-            chosen.append(entry)
+        return Listing(entries=selection.chosen(entries), revision=revision)
+    matches = selection.matcher()
+    chosen, looked_at = entries[:limit], min(limit, len(entries))
+    if matches is not None:
+        chosen, looked_at = _first_matching(entries, matches, limit)
     remaining = len(entries) - looked_at
     if not remaining:
         return Listing(entries=chosen, revision=revision)
@@ -81,3 +92,16 @@ def page_of(selection: Selection, entries: Sequence[Entry], revision: int, limit
         continue_token=encode_continue(Continue(revision, where)),
         remaining=remaining if matches is None else None,
     )
+
+
+def _first_matching(
+    entries: Sequence[Entry], matches: Callable[[Entry], bool], limit: int
+) -> tuple[Sequence[Entry], int]:
+    """As many as the limit of those that match, and how many entries had to be looked at."""
+    chosen: list[Entry] = []
+    for looked_at, entry in enumerate(entries):
+        if len(chosen) == limit:
+            return chosen, looked_at
+        if matches(entry):
+            chosen.append(entry)
+    return chosen, len(entries)
