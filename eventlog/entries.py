@@ -36,10 +36,9 @@ Plain: TypeAlias = Callable[[str], bool]
 """Whether a resource's selectable fields are its objects' names and namespaces alone, so that an object without labels
 can be described without being parsed."""
 
-# Inside a JSON string every quote is escaped, so these bytes cannot occur in the apiVersion or kind before metadata; nor
-# can they be missing where an object has labels.
+# Inside a JSON string every quote is escaped, so these bytes cannot occur in the apiVersion or kind before metadata.
 _METADATA = b'"metadata":{'
-_LABELS = b'"labels":{'
+_LABELS = b'"labels":{'  # may occur elsewhere, but is there if an object has any
 
 
 class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):

@@ -16,8 +16,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import yaml
-
 from kubechronicle.ops import settings_types as types
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings_flags import FLAGS
@@ -118,6 +116,8 @@ def load(
 
 def read_config(path: Path) -> dict[str, Any]:
     """A YAML mapping of flag names, without the leading dashes, to values. OperatorError."""
+    import yaml
+
     try:
         document = yaml.safe_load(path.read_bytes())
     except OSError as error:

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NewType
+from typing import TYPE_CHECKING, Any, NewType
 
-import cattrs
-
-from kubechronicle.api import runtime_config
+if TYPE_CHECKING:
+    import cattrs
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -248,6 +247,8 @@ def _pairs(value: Any, _: object) -> Pairs:
     if isinstance(value, dict):
         return Pairs(tuple((_text(key), _truth(one)) for key, one in value.items()))
     parts = value if isinstance(value, list) else _text(value).split(",")
+    from kubechronicle.api import runtime_config
+
     return Pairs(tuple(runtime_config.parse(",".join(map(_text, parts))).items()))
 
 
@@ -294,6 +295,8 @@ CONVERTERS: dict[Any, Callable[[Any, Any], Any]] = {
 
 def make_converter() -> cattrs.Converter:
     """Structures one value at a time, so that an error can name its flag."""
+    import cattrs  # takes long, and who asks for help does without
+
     converter = cattrs.Converter(detailed_validation=False)
     for target, hook in CONVERTERS.items():
         converter.register_structure_hook_func(partial(operator.eq, target), hook)
