@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kubechronicle.ops.bench import own_server, report
-from kubechronicle.ops.bench.own_server import Place, Running, load_generator
+from kubechronicle.ops.bench.own_server import Running, load_generator
 from kubechronicle.ops.bench.processes import resident_mib
 
 BAR = 0.01  # of a core
@@ -132,12 +132,6 @@ def table(found: Sequence[Round], objects: int) -> str:
     return "\n".join(lines)
 
 
-def measure(place: Place, options: argparse.Namespace) -> tuple[Idle, list[Round]]:
-    with place.serving() as running:
-        running.memory()  # at rest
-        return idle(running, options), list(rounds(running, options))
-
-
 def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m kubechronicle.ops.bench.idle", description="Measure idleness.")
     parser.add_argument("--informers", type=int, default=50, help="programs with informers (default 50)")
@@ -160,8 +154,12 @@ def documents(found: Idle, churn: Sequence[Round]) -> list[dict[str, Any]]:
 def main(given: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if given is None else given
     options = arguments(given)
-    with own_server.place(load_generator(options.load_binary), directory=options.directory) as place:
-        found, churn = measure(place, options)
+    with (
+        own_server.place(load_generator(options.load_binary), directory=options.directory) as place,
+        place.serving() as running,
+    ):
+        running.memory()  # at rest
+        found, churn = idle(running, options), list(rounds(running, options))
     command = shlex.join(["python", "-m", "kubechronicle.ops.bench.idle", *given])
     print(report.preamble(command, note="Load from other processes on the same machine."))
     print("", idle_lines(found), "", table(churn, options.objects), sep="\n")

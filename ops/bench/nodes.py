@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from kubechronicle.ops.bench import own_server, report
-from kubechronicle.ops.bench.own_server import Measured, Place, load_generator
+from kubechronicle.ops.bench.own_server import Measured, Running, load_generator
 from kubechronicle.ops.bench.usage import Sample
 
 LARGE_NODES, LARGE_PODS = 5_000, 150_000  # the size Kubernetes promises to work at (its scalability thresholds)
@@ -84,20 +84,20 @@ class Result:
         }
 
 
-def measure(place: Place, options: argparse.Namespace) -> Result:
-    with place.serving(workers=options.workers) as running:
-        empty = running.memory()
-        measured = running.put(
-            mode="nodes",
-            namespace="bench-nodes",
-            nodes=options.nodes,
-            **{"pods-per-node": options.pods_per_node, "pod-life": options.pod_life},
-            compress=options.compress,
-            seconds=options.seconds,
-            warm=options.warm,
-            http1=options.http1,
-        )
-        filled, connected, _ = running.sampler.samples
+def measure(running: Running, options: argparse.Namespace) -> Result:
+    """On a server where nothing has happened yet. LoadError."""
+    empty = running.memory()
+    measured = running.put(
+        mode="nodes",
+        namespace="bench-nodes",
+        nodes=options.nodes,
+        **{"pods-per-node": options.pods_per_node, "pod-life": options.pod_life},
+        compress=options.compress,
+        seconds=options.seconds,
+        warm=options.warm,
+        http1=options.http1,
+    )
+    filled, connected, _ = running.sampler.samples
     return Result(
         nodes=options.nodes,
         pods_per_node=options.pods_per_node,
@@ -198,8 +198,11 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
 def main(given: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if given is None else given
     options = arguments(given)
-    with own_server.place(load_generator(options.load_binary), directory=options.directory) as place:
-        result = measure(place, options)
+    with (
+        own_server.place(load_generator(options.load_binary), directory=options.directory) as place,
+        place.serving(workers=options.workers) as running,
+    ):
+        result = measure(running, options)
     command = shlex.join(["python", "-m", "kubechronicle.ops.bench.nodes", *given])
     print(report.preamble(command, note="Load from other processes on the same machine."))
     print("", table(result), "", summary(result), "", forecast(result), sep="\n")
