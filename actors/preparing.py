@@ -8,7 +8,6 @@ be asked first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, patiently
@@ -16,7 +15,6 @@ from kubechronicle.actors.commits import Proposal, prepare_delete
 from kubechronicle.actors.reads import Reads
 from kubechronicle.actors.targets import Target, attributes_of
 from kubechronicle.api import metadata, pipeline, status
-from kubechronicle.api.encoding import copy_object
 from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.pipeline import Prepared, WriteContext
 from kubechronicle.eventlog.entries import Entry
@@ -37,17 +35,18 @@ class Preparing:
     async def create(
         self, target: Target, obj: dict[str, Any], context: WriteContext, may_create: MayCreate = anybody
     ) -> tuple[bool, Proposal]:
-        """Whether the name was generated, and what is to be stored."""
-        accepted = pipeline.accept_create(target.rt, copy_object(obj), context)
-        generated = bool(accepted["metadata"].get("generateName")) and not accepted["metadata"].get("name")
-        attributes = attributes_of(replace(target, name=accepted["metadata"].get("name", "")), "CREATE", accepted, None)
+        """Whether the name was generated, and what is to be stored. ``obj`` is used up."""
+        accepted = pipeline.accept_create(target.rt, obj, context)
+        name = accepted["metadata"].get("name", "")
+        generated = bool(accepted["metadata"].get("generateName")) and not name
+        attributes = attributes_of(target, "CREATE", accepted, None, name=name)
         await self._consistently(self._admission.admit, attributes)
         metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)  # claims are made in its name
         await self._consistently(self._admission.claim, attributes)
         prepared = pipeline.finish_create(target.rt, accepted, context)
         attributes.warnings.extend(prepared.warnings)
         may_create()  # where kube-apiserver asks for it: after all rules, before validating admission
-        await self._consistently(self._admission.validate, replace(attributes, object=prepared.object))
+        await self._consistently(self._admission.validate, attributes.storing(prepared.object))
         return generated, Proposal(prepared, attributes.beside)
 
     def update(self, target: Target, old: Entry, new: dict[str, Any], context: WriteContext) -> Proposal:
@@ -58,7 +57,7 @@ class Preparing:
         self._admission.claim(attributes)
         prepared = pipeline.finish_update(target.rt, stored, accepted, context)
         attributes.warnings.extend(prepared.warnings)
-        self._admission.validate(replace(attributes, object=prepared.object))
+        self._admission.validate(attributes.storing(prepared.object))
         return Proposal(prepared, attributes.beside)
 
     def delete(self, target: Target, old: Entry, options: DeleteOptions) -> tuple[Prepared, bool]:

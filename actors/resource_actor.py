@@ -42,10 +42,11 @@ class Submit(Protocol):
 class Commit:
     """A request's wish to commit a transaction whose first change has the key this actor owns.
 
-    ``wait()`` gives the outcome. A commit taken back by a cancelled or late caller is dropped if it was not submitted.
+    ``wait()`` gives the outcome, to one task. A commit taken back by a cancelled or late caller is dropped if it was
+    not submitted.
     """
 
-    __slots__ = ("_done", "abandoned", "deadline", "outcome", "submitted", "transaction")
+    __slots__ = ("_waiting", "abandoned", "deadline", "outcome", "submitted", "transaction")
 
     def __init__(self, transaction: Transaction, *, deadline: float) -> None:
         self.transaction = transaction
@@ -53,7 +54,7 @@ class Commit:
         self.outcome: Outcome | None = None
         self.submitted = False
         self.abandoned = False
-        self._done = trio.Event()
+        self._waiting: trio.lowlevel.Task | None = None
 
     @property
     def key(self) -> Key:
@@ -61,13 +62,19 @@ class Commit:
 
     def settle(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        self._done.set()
+        if self._waiting is not None:
+            trio.lowlevel.reschedule(self._waiting)
+            self._waiting = None
 
     async def wait(self) -> Outcome:
         """The outcome; at the deadline, what is known then: nothing happened, or it is not known yet."""
         try:
-            with trio.move_on_at(self.deadline):
-                await self._done.wait()
+            # A request's own limit is the same moment, and there is no need to set two clocks for it.
+            if trio.current_effective_deadline() <= self.deadline:
+                await self._settled()
+            else:
+                with trio.move_on_at(self.deadline):
+                    await self._settled()
         except trio.Cancelled:
             self.abandoned = True
             raise
@@ -77,6 +84,18 @@ class Commit:
                 return OutcomeUnknownForNow("the deadline passed before the outcome was known")
             return LogUnavailable("the deadline passed before the change was sent")
         return self.outcome
+
+    async def _settled(self) -> None:
+        if self.outcome is not None:
+            await trio.lowlevel.checkpoint()
+            return
+        self._waiting = trio.lowlevel.current_task()
+
+        def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            self._waiting = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
 
 
 @dataclass(frozen=True, slots=True)

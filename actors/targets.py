@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from kubechronicle.actors.admission.chain import NOBODY, Attributes
@@ -28,7 +30,7 @@ class Caller:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Which object, for whom, and how the client wants the write done. ``warnings`` gathers what admission tells the
-    client; ``who`` is filled in by the writer (``asked_by``)."""
+    client; ``who`` is filled in by the writer (``asked_by``) where it has not been."""
 
     rt: ResourceType
     namespace: str = ""
@@ -43,22 +45,27 @@ class Target:
 
 def asked_by(caller: Caller, target: Target) -> Target:
     """The target of a write that this caller asks for."""
-    return replace(target, who=caller.who)
+    return target if target.who is caller.who else replace(target, who=caller.who)
 
 
-def attributes_of(target: Target, operation: str, obj: dict[str, Any] | None, old: Entry | None) -> Attributes:
-    """What admission is shown of a write."""
+def attributes_of(
+    target: Target, operation: str, obj: dict[str, Any] | None, old: Entry | None, *, name: str | None = None
+) -> Attributes:
+    """What admission is shown of a write. ``name``: the object's, where it is not the URL's."""
     return Attributes(
-        rt=target.rt, operation=operation, namespace=target.namespace, name=target.name,
+        rt=target.rt, operation=operation, namespace=target.namespace, name=target.name if name is None else name,
         subresource=target.subresource, object=obj, old=old, dry_run=target.dry_run, warnings=target.warnings,
         who=target.who,
     )  # fmt: skip
 
 
-def context_of(target: Target, *, creates: bool = False) -> WriteContext:
-    """The rules' view of a write; ``creates``: the object may be new, and then needs a uid and perhaps a name."""
+def context_of(
+    target: Target, *, creates: bool = False, applies: bool = False, force: bool = False
+) -> WriteContext:
+    """The rules' view of a write; ``creates``: the object may be new, and then needs a uid and perhaps a name.
+    ``applies``, ``force``: as WriteContext has them."""
     return WriteContext(
-        now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        now=_text_of(int(time.time())),
         uid=str(uuid.uuid4()) if creates else "",
         name_suffix=name_suffix() if creates else "",
         manager=target.manager,
@@ -67,10 +74,17 @@ def context_of(target: Target, *, creates: bool = False) -> WriteContext:
         subresource=target.subresource,
         dry_run=target.dry_run,
         field_validation=target.field_validation,
+        applies=applies,
+        force=force,
         requester=Requester(
             user=target.who.user, uid=target.who.uid, groups=target.who.groups, extra=target.who.extra
         ),
     )
+
+
+@lru_cache(maxsize=2)  # the same second is asked for by a thousand writes
+def _text_of(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def name_suffix() -> str:

@@ -32,7 +32,7 @@ from kubechronicle.actors.targets import Caller as Caller
 from kubechronicle.actors.targets import Target as Target
 from kubechronicle.actors.targets import asked_by, context_of, name_suffix
 from kubechronicle.api import pipeline, status
-from kubechronicle.api.encoding import copy_object
+from kubechronicle.api.encoding import repeatedly
 from kubechronicle.api.options import DeleteOptions
 from kubechronicle.api.patching import APPLY_YAML
 from kubechronicle.api.pipeline import Prepared, WriteContext
@@ -81,7 +81,7 @@ class Writes:
         target = asked_by(caller, target)
         context = context_of(target, creates=True)
         obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=True)
-        return _telling(await self._create(caller, target, obj, context), warnings, target)
+        return _telling(await self._create(caller, target, repeatedly(obj), context), warnings, target)
 
     async def update(
         self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = (),
@@ -91,10 +91,11 @@ class Writes:
         target = asked_by(caller, target)
         creates = not target.subresource and pipeline.allows_create_on_update(target.rt)
         context = context_of(target, creates=creates)
-        decoded, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=False)
+        obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=False)
+        decoded = repeatedly(obj)
 
         def prepare(old: Entry) -> Proposal:
-            return self._preparing.update(target, old, copy_object(decoded), context_of(target))
+            return self._preparing.update(target, old, decoded(), context)
 
         for _ in range(MAX_ATTEMPTS):
             try:
@@ -121,7 +122,7 @@ class Writes:
         creates = applies and not target.subresource
 
         def prepare(old: Entry) -> Proposal:
-            context = replace(context_of(target), applies=applies, force=force)
+            context = context_of(target, applies=applies, force=force)
             new, told = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
             warnings[:] = told
             return self._preparing.update(target, old, new, context)
@@ -134,10 +135,10 @@ class Writes:
                 there = self._reads.peek(target.rt.resource, target.namespace, target.name) is not None
                 if error.code != 404 or not creates or there:
                     raise
-            context = replace(context_of(target, creates=True), applies=True, force=force)
+            context = context_of(target, creates=True, applies=True, force=force)
             new, told = pipeline.apply_new(target.rt, body, context)
             try:
-                return _telling(await self._create(caller, target, new, context, may_create), told, target)
+                return _telling(await self._create(caller, target, repeatedly(new), context, may_create), told, target)
             except status.StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
@@ -247,7 +248,7 @@ class Writes:
     # An attempt that raises Unanswered has committed nothing and holds no lane: somebody is asked, it is made again.
 
     async def _create(
-        self, caller: Caller, target: Target, obj: dict[str, Any], context: WriteContext,
+        self, caller: Caller, target: Target, obj: Callable[[], dict[str, Any]], context: WriteContext,
         may_create: MayCreate = anybody,
     ) -> Written:  # fmt: skip
         attempt = partial(self._create_once, caller, target, obj, context, may_create)
@@ -260,21 +261,26 @@ class Writes:
         return await settled(attempt, deadline=caller.deadline)
 
     async def _create_once(
-        self, caller: Caller, target: Target, obj: dict[str, Any], context: WriteContext, may_create: MayCreate
+        self,
+        caller: Caller,
+        target: Target,
+        obj: Callable[[], dict[str, Any]],
+        context: WriteContext,
+        may_create: MayCreate,
     ) -> Written:
         names = 0  # tried by generateName
         for _ in range(MAX_ATTEMPTS):
             async with self._lanes.hold(
                 self._admission.lanes(target.rt, "CREATE", target.namespace), deadline=caller.deadline
             ):
-                generated, proposal = await self._preparing.create(target, obj, context, may_create)
+                generated, proposal = await self._preparing.create(target, obj(), context, may_create)
                 prepared = proposal.prepared
                 key = Key(target.rt.resource, target.namespace, prepared.object["metadata"]["name"])
                 if not target.dry_run:
                     outcome = await self._commits.commit(caller, target, proposal, None)
                     if not isinstance(outcome, Refused):
                         await self._take_back_if_late(caller, target.rt, outcome[0])
-                        return replace(self._stored(outcome, prepared, deleting=False), created=True)
+                        return self._stored(outcome, prepared, deleting=False, created=True)
                     if outcome.key != key:  # what it rests on or uses up has changed meanwhile
                         await self._reads.wait_consistent()
                         continue
@@ -350,7 +356,9 @@ class Writes:
             old = self._reads.peek(*key)
         raise status.conflict(target.rt, target.name)
 
-    def _stored(self, records: tuple[Record, ...], prepared: Prepared, *, deleting: bool) -> Written:
+    def _stored(
+        self, records: tuple[Record, ...], prepared: Prepared, *, deleting: bool, created: bool = False
+    ) -> Written:
         record = records[0]
         if record.operation is Operation.DELETE and not deleting:
             # An update that took the last finalizer away: it is answered with the object as it was.
@@ -358,7 +366,7 @@ class Writes:
         entry = self._reads.peek(*record.key)
         if entry is None or entry.revision != record.revision:
             entry = entry_of(record, self._describe)
-        return Written(entry=entry, prepared=prepared)
+        return Written(entry=entry, prepared=prepared, created=created)
 
     @staticmethod
     def _unstored(prepared: Prepared, old: Entry) -> Written:
@@ -377,6 +385,8 @@ def _already_exists(rt: ResourceType, name: str, existing: Entry | None) -> stat
 def _telling(written: Written, warnings: Sequence[str], target: Target) -> Written:
     """With the warnings of decoding and, once each, those of admission and of the rules, both perhaps asked
     more than once."""
+    if not warnings and not target.warnings:
+        return written
     return replace(written, warnings=[*warnings, *dict.fromkeys(target.warnings)])
 
 

@@ -89,6 +89,8 @@ def manager_of(field_manager: str, user_agent: str) -> str:
     if field_manager:
         return field_manager
     prefix = user_agent.partition("/")[0]
+    if prefix.isascii() and prefix.isprintable() and 0 < len(prefix) <= MAX_FIELD_MANAGER:
+        return prefix
     kept = bytearray()
     for character in prefix:
         encoded = character.encode()

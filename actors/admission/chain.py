@@ -56,6 +56,14 @@ class Attributes:
     beside: list[Beside] = field(default_factory=list)
     who: Who = NOBODY
 
+    def storing(self, obj: dict[str, Any]) -> Attributes:
+        """These, of what is about to be stored."""
+        return Attributes(
+            rt=self.rt, operation=self.operation, namespace=self.namespace, name=self.name,
+            subresource=self.subresource, object=obj, old=self.old, dry_run=self.dry_run, warnings=self.warnings,
+            beside=self.beside, who=self.who,
+        )  # fmt: skip
+
 
 class Permits(Protocol):
     """Whether somebody may do this to an object ("": cluster-scoped), as all of the server's authorizers together see

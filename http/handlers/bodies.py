@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubechronicle.actors.admission.chain import NOBODY
 from kubechronicle.actors.writes import Caller, Target
 from kubechronicle.api import bodies, options, status
 from kubechronicle.api.codecs import json, negotiate, protobuf, yaml
@@ -23,9 +24,11 @@ def namespace_of(info: RequestInfo, rt: ResourceType) -> str:
 
 
 def target_of(
-    request: Request, context: Context, rt: ResourceType, asked: Any, *, name: str = "", subresource: str = ""
-) -> Target:
-    """``asked``: the verb's options. ``name`` and ``subresource``: where they are not the URL's."""
+    request: Request, context: Context, rt: ResourceType, asked: Any, *, name: str = "", subresource: str = "",
+    caller: Caller | None = None,
+) -> Target:  # fmt: skip
+    """``asked``: the verb's options. ``name`` and ``subresource``: where they are not the URL's. ``caller``: who asks,
+    where that is known by now."""
     info = context.info
     manager = options.manager_of(getattr(asked, "field_manager", ""), request.headers.get("user-agent"))
     return Target(
@@ -36,6 +39,7 @@ def target_of(
         manager=manager,
         dry_run=asked.dry_run,
         field_validation=getattr(asked, "field_validation", ""),
+        who=NOBODY if caller is None else caller.who,
     )
 
 

@@ -201,10 +201,9 @@ async def create(resources: Resources, request: Request, context: Context, rt: R
     if not rt.stored:
         raise status.method_not_supported(rt, "create")
     value, duplicates = await decoded_body(request, rt, asked.field_validation)
-    target = target_of(request, context, rt, asked)
-    written = await resources.store.writes.create(
-        caller_of(request, context, asked.field_manager), target, value, duplicates=duplicates
-    )
+    caller = caller_of(request, context, asked.field_manager)
+    target = target_of(request, context, rt, asked, caller=caller)
+    written = await resources.store.writes.create(caller, target, value, duplicates=duplicates)
     return _written(context, encoder, written)
 
 
@@ -212,9 +211,10 @@ async def update(resources: Resources, request: Request, context: Context, rt: R
     encoder = _encoder(resources, request, context, rt)
     asked = options.parse_update_options(context.query.as_dict())
     value, duplicates = await decoded_body(request, rt, asked.field_validation)
-    target = target_of(request, context, rt, asked)
+    caller = caller_of(request, context, asked.field_manager)
+    target = target_of(request, context, rt, asked, caller=caller)
     written = await resources.store.writes.update(
-        caller_of(request, context, asked.field_manager), target, value, duplicates=duplicates,
+        caller, target, value, duplicates=duplicates,
         may_create=partial(_may_create, resources, context),
     )  # fmt: skip
     return _written(context, encoder, written)
@@ -225,9 +225,10 @@ async def patch(resources: Resources, request: Request, context: Context, rt: Re
     content_type = negotiate.patch_type(request.headers.get("content-type"))
     asked = options.parse_patch_options(context.query.as_dict(), content_type)
     body = await request.body(MAX_BODY)
-    target = target_of(request, context, rt, asked)
+    caller = caller_of(request, context, asked.field_manager)
+    target = target_of(request, context, rt, asked, caller=caller)
     written = await resources.store.writes.patch(
-        caller_of(request, context, asked.field_manager), target, content_type, body, force=bool(asked.force),
+        caller, target, content_type, body, force=bool(asked.force),
         may_create=partial(_may_create, resources, context),
     )  # fmt: skip
     return _written(context, encoder, written)
