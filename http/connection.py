@@ -72,6 +72,8 @@ class Connection:
         self._send_lock = trio.Lock()
         self._unsent: memoryview | None = None
         self._reading = trio.CancelScope()
+        self.overdue = False
+        self._limited_until = math.inf
         self._closing = False  # we said Closed: the farewell may wait for the client to have read our last bytes
         self._lost = False
 
@@ -112,30 +114,38 @@ class Connection:
             self._protocol = Http1Protocol(self, self._server.hypercorn_config, self._server.context)
             self.deadline = trio.current_time() + self.limits.header_wait
         await self._protocol.initiate()
-        with self._reading:
-            await self._read()
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            with trio.CancelScope() as self._reading:
+                goes_on = await self._read()
         if not self._lost:
             self._tell_exchanges()
             await self._protocol.ended()
             await self._farewell()
 
-    async def _read(self) -> None:
+    async def _read(self) -> bool:
+        """Whether to begin anew, in another scope: a request was cancelled because its time was over."""
+        assert self._protocol is not None
         awaiting = False
-        while not self._closing:
+        if self.overdue:
+            self.overdue = False
+            await self._protocol.received(b"")  # goes on with what was received behind that request
+        while not (self._closing or self.overdue):
             try:
                 data = await self._stream.receive_some()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self.lost()
-                return
+                return False
             if not data:
-                return
-            assert self._protocol is not None
+                return False
             await self._protocol.received(data)
             if not self._protocol.awaits_header:
                 awaiting = False
             elif not awaiting:
                 awaiting = True
                 self.deadline = trio.current_time() + self.limits.header_wait
+        return not (self._closing or self._lost)
 
     async def _farewell(self) -> None:
         """close_notify, then throw away what the client still sends: closing meanwhile would reset our last answer."""
@@ -169,6 +179,10 @@ class Connection:
         if blocked is not None and self._send_lock.locked() and now - blocked >= self.limits.send_wait:
             self._server.cut_off_slow += 1
             self._abort()
+        elif now >= self._limited_until:
+            self._limited_until = math.inf
+            self.overdue = True
+            self._reading.cancel()
         elif now >= self.deadline:
             self.deadline = math.inf
             self._server.timed_out += 1
@@ -204,10 +218,14 @@ class Connection:
             self.end()
 
     def busy(self) -> None:
-        self.deadline = math.inf
+        self.deadline = self._limited_until = math.inf
 
     def idle(self) -> None:
         self.deadline = trio.current_time() + self.limits.idle
+        self._limited_until = math.inf
+
+    def limit(self, deadline: float) -> None:
+        self._limited_until = deadline
 
     def end(self) -> None:
         self._closing = True

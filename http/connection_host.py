@@ -46,6 +46,13 @@ class ConnectionHost(Host, Protocol):
     def end(self) -> None:
         """Close the connection."""
 
+    def limit(self, deadline: float) -> None:
+        """Cancel what the reader runs when the time has come, until ``busy`` or ``idle``."""
+
+    @property
+    def overdue(self) -> bool:
+        """It has been cancelled, and the reader has not begun anew yet: nothing it would wait for comes."""
+
     async def send(self, event: Event) -> None:
         """The same for Hypercorn's protocols. RawData: write. Closed: end. Updated: busy or idle."""
 

@@ -193,6 +193,13 @@ class HttpExchange:
     def push(self) -> Push | None:
         return None
 
+    def limit(self, deadline: float) -> bool:
+        return False
+
+    @property
+    def overdue(self) -> bool:
+        return False
+
     async def _discard_buffered(self) -> None:
         self._discarding = True
         size, self._buffered = self._buffered, 0

@@ -34,9 +34,9 @@ from kubechronicle.http.context import Context, audit_ids
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.exchange import close_iterator
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
-from kubechronicle.http.metrics import KNOWN_VERBS, Metrics, Series
+from kubechronicle.http.metrics import Metrics, Series, request_labels
 from kubechronicle.http.pieces import Pieces
-from kubechronicle.http.request_info import HISTORY, VERB_OF_METHOD, Query, RequestInfo, resolve, split_moment
+from kubechronicle.http.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
 
 log = logging.getLogger(__name__)
 
@@ -129,15 +129,7 @@ def measure(services: Services, following: Next) -> Next:
         if info.is_resource and not services.is_served(info):
             labels = NOT_SERVED  # clients choose what to ask for, and must not thereby make series
         else:
-            labels = (
-                KNOWN_VERBS.get(info.verb, "other") if info.is_resource else _known_method(request.method),
-                "All" if "dryRun" in context.query else "",
-                info.group,
-                info.version,
-                info.resource,
-                info.subresource,
-                _scope(info),
-            )
+            labels = request_labels(info, request.method, dry_run="dryRun" in context.query)
         series = metrics.requests(labels)
         try:
             response = await following(request)
@@ -184,18 +176,6 @@ class _Counted:
         self._gauge.dec()
         self._series.ended(self._code)
         await close_iterator(self._body)
-
-
-def _known_method(method: str) -> str:
-    return method if method in VERB_OF_METHOD else "other"
-
-
-def _scope(info: RequestInfo) -> str:
-    if not info.is_resource:
-        return ""
-    if info.name:
-        return "resource"
-    return "namespace" if info.namespace else "cluster"
 
 
 def authenticate(services: Services, following: Next) -> Next:
@@ -360,17 +340,30 @@ def limit_time(services: Services, following: Next) -> Next:
         return following(request) if context.long_running else limited(request, context)
 
     async def limited(request: Request, context: Context) -> Response:
-        context.deadline = trio.current_time() + _asked_timeout(context, services.request_timeout)
-        with trio.CancelScope(deadline=context.deadline):
-            return await following(request)
+        asked, exchange = context.query.get("timeout"), request.exchange
+        context.deadline = trio.current_time() + _asked_timeout(asked, services.request_timeout)
+        if not asked and exchange.limit(context.deadline):
+            try:
+                return await following(request)
+            except BaseException as error:
+                if not (exchange.overdue and _only_cancelled(error)):
+                    raise
+        else:
+            with trio.CancelScope(deadline=context.deadline):
+                return await following(request)
         services.metrics.terminated(504)
         raise status.timeout("request did not complete within the allotted timeout")
 
     return filtered
 
 
-def _asked_timeout(context: Context, limit: float) -> float:
-    text = context.query.get("timeout")
+def _only_cancelled(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1] is None
+    return isinstance(error, trio.Cancelled)
+
+
+def _asked_timeout(text: str, limit: float) -> float:
     if not text:
         return limit
     try:

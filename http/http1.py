@@ -302,7 +302,7 @@ class Http1Protocol:
             return
         self._advancing = True
         try:
-            while self._current is None and self._queue and not self._closed:
+            while self._current is None and self._queue and not self._closed and not self._host.overdue:
                 exchange = self._current = self._queue.popleft()
                 self._make_room()
                 self._host.busy()

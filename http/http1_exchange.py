@@ -65,6 +65,15 @@ class Http1Exchange(HttpExchange):
     def push(self) -> Push | None:
         return None if self.request.method == "HEAD" else self._push
 
+    def limit(self, deadline: float) -> bool:
+        if self.inline:
+            self._wire.limit(deadline)
+        return self.inline
+
+    @property
+    def overdue(self) -> bool:
+        return self.inline and self._wire.overdue
+
     def _push(self, chunk: bytes) -> bool:
         if not self._wire.ready:
             return False

@@ -77,7 +77,7 @@ class Headers:
     ('a', ['a', 'b'], '')
     """
 
-    __slots__ = ("_first", "_items")
+    __slots__ = ("_first", "_items")  # what was removed is not among the first any more
 
     def __init__(self, items: HeaderList = ()) -> None:
         self._items = [(name.lower(), value) for name, value in items]
@@ -125,17 +125,17 @@ class Headers:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """All (name, value) pairs in the order received."""
-        return iter(self._items)
+        return (item for item in self._items if item[0] in self._first)
 
     def __len__(self) -> int:
-        return len(self._items)
+        return sum(1 for _ in self)
 
     def __repr__(self) -> str:
         return f"Headers({sorted(self._first)})"  # the names alone: among the values are credentials
 
     def remove(self, names: frozenset[str], prefixes: tuple[str, ...] = ()) -> None:
         """Take these fields off, and those whose names begin so (in lower case): a credential that was looked at."""
-        first, before = self._first, len(self._first)
+        first = self._first
         for name in first.keys() & names:
             del first[name]
         together = "\n" + "\n".join(first)  # every request comes by here, and one search is faster than one a name
@@ -143,8 +143,6 @@ class Headers:
             if "\n" + prefix in together:
                 for name in [name for name in first if name.startswith(prefix)]:
                     del first[name]
-        if len(first) != before:
-            self._items = [item for item in self._items if item[0] in first]
 
 
 class WebSocket(Protocol):
@@ -197,6 +195,14 @@ class Exchange(Protocol):
     def push(self) -> Push | None:
         """The way for parts of an iterated body that shall not wake the task that iterates it; None: there is none."""
 
+    def limit(self, deadline: float) -> bool:
+        """Have the application cancelled when the time (trio's clock) has come, or up to a second later. False: it has
+        to see to that itself. A scope of its own for each request takes a seventh of what a GET takes."""
+
+    @property
+    def overdue(self) -> bool:
+        """The application has been cancelled for that reason. It may answer, if it waits for nothing any more."""
+
 
 class BufferedExchange:
     """An exchange whose body is at hand already: for tests, and for requests the server makes to itself."""
@@ -217,6 +223,13 @@ class BufferedExchange:
     @property
     def push(self) -> Push | None:
         return None
+
+    def limit(self, deadline: float) -> bool:
+        return False
+
+    @property
+    def overdue(self) -> bool:
+        return False
 
 
 class Request:

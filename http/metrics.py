@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from kubechronicle.http.authorization.attempts import AttemptFigures
+from kubechronicle.http.request_info import VERB_OF_METHOD, RequestInfo
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -97,6 +98,16 @@ _Family = TypeVar("_Family", Counter, Gauge)
 RequestLabels = tuple[str, str, str, str, str, str, str]
 _LABELS = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope")
 _SIZE_LABELS = ("group", "version", "resource", "verb")
+
+
+def request_labels(info: RequestInfo, method: str, *, dry_run: bool) -> RequestLabels:
+    """What a request is counted under, if what it asks for is there."""
+    if info.is_resource:
+        verb = KNOWN_VERBS.get(info.verb, "other")
+        scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
+    else:
+        verb, scope = method if method in VERB_OF_METHOD else "other", ""
+    return verb, "All" if dry_run else "", info.group, info.version, info.resource, info.subresource, scope
 
 
 class Series:

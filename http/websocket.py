@@ -211,6 +211,13 @@ class WebSocketExchange:
     async def receive_body(self) -> bytes:
         return b""
 
+    def limit(self, deadline: float) -> bool:
+        return False
+
+    @property
+    def overdue(self) -> bool:
+        return False
+
     async def wait_disconnect(self) -> None:
         """Messages are discarded: what a client sends on a watch means nothing."""
         while not self._gone:

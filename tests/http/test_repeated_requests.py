@@ -1,0 +1,171 @@
+"""One connection, one request after another: fields that are known from before, and requests whose time is over."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import trio
+
+from kubechronicle.http import filters
+from kubechronicle.http.authentication.chain import AuthenticationChain
+from kubechronicle.http.authorization.decision import AlwaysAllow, AuthorizationChain
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.metrics import Metrics
+
+TAIL = b" HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nX-Twice: a\r\nAuthorization: Bearer t\r\nX-Twice: b\r\n\r\n"
+
+
+async def describe(request: Request) -> Response:
+    """What the server understood; takes a field off, as authentication does."""
+    fields = request.headers
+    body = await request.body(1000)
+    text = f"{request.method} {request.raw_path}?{request.query_string} {list(fields)} {fields.get_all('x-twice')} "
+    text += f"{fields['authorization']} {body!r}"
+    fields.remove(frozenset({"authorization"}))
+    assert "authorization" not in fields
+    assert all(name != "authorization" for name, _ in fields)
+    return Response(200, [("content-type", "text/plain")], text.encode())
+
+
+class Raw:
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.received = b""
+
+    async def answer(self) -> bytes:
+        """The next answer's status line and body."""
+        with trio.fail_after(60):
+            while b"\r\n\r\n" not in self.received:
+                await self.more()
+            head, _, rest = self.received.partition(b"\r\n\r\n")
+            (length,) = (int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
+            while len(rest) < length:
+                await self.more()
+                rest = self.received.partition(b"\r\n\r\n")[2]
+        self.received = rest[length:]
+        return head.partition(b"\r\n")[0] + b" " + rest[:length]
+
+    async def more(self) -> None:
+        piece = bytes(await self.stream.receive_some())
+        assert piece, "connection ended"
+        self.received += piece
+
+    async def ask(self, data: bytes) -> bytes:
+        await self.stream.send_all(data)
+        return await self.answer()
+
+
+async def test_what_is_known_is_understood_as_what_is_parsed(wire: Any) -> None:
+    served = await wire(describe)
+    lines = [b"GET /a", b"GET /a", b"GET /a?x=%20y", b"DELETE /b", b"GET /%zz", b"GET //a?b?c", b"GET /d"]
+    again = Raw(await served.connect())
+    for line in lines:
+        anew = Raw(await served.connect())
+        assert await anew.ask(line + TAIL) == await again.ask(line + TAIL)
+        await anew.stream.aclose()
+
+
+async def test_what_only_looks_known_is_parsed(wire: Any) -> None:
+    """Each after the same fields have come twice, so that they are known."""
+    served = await wire(describe)
+    with_body = b"POST /p HTTP/1.1\r\nHost: h\r\nAuthorization: x\r\nContent-Length: %d\r\n\r\n%b"
+    hidden = b"GET /hidden" + TAIL
+    for data, statuses in (
+        (b"GET /a" + TAIL + b"GET /b" + TAIL, [200, 200]),  # pipelined: the whole ends as one known does
+        (b"GET /a" + TAIL + b"GET /b", [200]),
+        (with_body % (len(hidden), hidden), [200]),  # a body that looks like a request
+        (with_body % (2, b"ok") + hidden, [200, 200]),
+        (b"GET /a b" + TAIL, [400]),
+        (b"GET /a\r\nX: y" + TAIL, [400]),
+        (b"GET a" + TAIL, [400]),
+        (b"GET /\xff" + TAIL, [400]),
+        (b"BREW /a" + TAIL, [400]),
+        (b"CONNECT /a" + TAIL, [405]),
+        (b"GET /a" + TAIL.replace(b"Host: localhost\r\n", b""), [400]),
+        (b"GET /a" + TAIL.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\nhello"), [200]),
+        (b"GET /a" + TAIL.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), [200]),
+    ):
+        client = Raw(await served.connect())
+        for _ in range(2):
+            assert (await client.ask(b"GET /known" + TAIL)).startswith(b"HTTP/1.1 200 ")
+        await client.stream.send_all(data)
+        found = [int((await client.answer())[9:12]) for _ in statuses]
+        assert found == statuses, data
+        await client.stream.aclose()
+    await served.check_alive()
+
+
+async def test_heads_cut_anywhere_are_the_same(wire: Any) -> None:
+    served = await wire(describe)
+    client = Raw(await served.connect())
+    expected = await client.ask(b"GET /a" + TAIL)
+    whole, chance = (b"GET /a" + TAIL) * 6, random.Random(5)
+    for _ in range(20):
+        cuts = sorted(chance.sample(range(1, len(whole)), 4))
+        for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
+            await client.stream.send_all(whole[start:end])
+            await trio.lowlevel.checkpoint()
+        for _ in range(6):
+            assert await client.answer() == expected
+
+
+async def test_many_different_heads_are_not_all_kept(wire: Any) -> None:
+    served = await wire(describe)
+    client = Raw(await served.connect())
+    for number in range(50):
+        answer = await client.ask(b"GET /a" + TAIL.replace(b"Bearer t", b"Bearer %d" % number))
+        assert answer.endswith(b"Bearer %d b''" % number)
+    (connection,) = served.server._connections
+    assert len(connection._protocol._known) <= 4
+
+
+async def test_a_request_whose_time_is_over_is_answered_and_the_connection_goes_on(wire: Any) -> None:
+    async def app(request: Request) -> Response:
+        if request.path != "/slow":
+            return Response(200, body=b"fast")
+        if not request.exchange.limit(trio.current_time()):
+            return Response(501)
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            assert request.exchange.overdue
+        return Response(504, body=b"slow")
+
+    served = await wire(app)
+    client = Raw(await served.connect())
+    slow, fast = b"GET /slow" + TAIL, b"GET /fast" + TAIL
+    for _ in range(3):
+        assert await client.ask(slow) == b"HTTP/1.1 504 Gateway Timeout slow"
+        assert await client.ask(fast) == b"HTTP/1.1 200 OK fast"
+    await client.stream.send_all(slow + fast + slow + fast)
+    found = [(await client.answer())[9:12] for _ in range(4)]
+    assert found == [b"504", b"200", b"504", b"200"]
+    # Whose client leaves meanwhile is over at once.
+    await client.stream.send_all(slow)
+    await client.stream.aclose()
+    second = await served.http2()
+    assert (await second.answer(await second.send("GET", "/slow"))).status == 501  # a task of its own: its own scope
+    await served.check_alive()
+    assert served.server.statistics().guarded_errors == 0
+
+
+async def test_a_request_over_a_connection_ends_in_its_time(wire: Any) -> None:
+    """Its connection keeps the time, unless the client names another, and takes the next request."""
+
+    async def forever(request: Request) -> Response:
+        await trio.sleep_forever()
+
+    services = filters.Services(
+        metrics=Metrics(),
+        authentication=AuthenticationChain(),
+        authorization=AuthorizationChain([AlwaysAllow()]),
+        is_served=lambda info: True,
+        request_timeout=0.01,
+    )
+    served = await wire(filters.build(services, forever))
+    client = await served.http1()
+    for target in ("/api/v1/pods", "/api/v1/pods", "/api/v1/pods?timeout=5ms"):
+        answer = await client.ask("GET", target)
+        assert answer.status == 504
+        assert b"request did not complete within the allotted timeout" in answer.body
