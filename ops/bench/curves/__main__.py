@@ -38,7 +38,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--at", type=int, nargs="+", metavar="N", help="these places instead of the curve's own")
     parser.add_argument("--seconds", type=float, default=3.0, help="measured part of each load (default 3)")
     parser.add_argument("--warm", type=float, default=0.5, help="seconds of load before it (default 0.5)")
-    parser.add_argument("--budget", type=float, default=240.0, help="seconds for each curve (default 240)")
+    parser.add_argument("--budget", type=float, default=300.0, help="seconds for each curve (default 300)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there, too")
     parser.add_argument("--pictures", type=Path, metavar="DIR", help="draw CURVE.svg there; needs --json")
     parser.add_argument("--directory", type=Path, help="where data directories are made (default: /tmp)")

@@ -140,7 +140,7 @@ def writers(bench: Bench, places: Sequence[int]) -> Iterator[Point]:
 
 
 def log(bench: Bench, places: Sequence[int]) -> Iterator[Point]:
-    for x in bench.within("log", places, lambda x: 20 + x / 7000 + 4 * bench.seconds):
+    for x in bench.within("log", places, lambda x: 15 + x / 7000 + 4 * bench.seconds):
         # Half a day: younger than whatever retention would take away while we measure.
         facts = argparse.Namespace(revisions=x, objects=min(LOG_OBJECTS, x // 2), days=0.5)
         with bench.place() as place:
