@@ -74,7 +74,7 @@ from unnest($2::bigint[], $3::bytea[], $4::bytea[]) u (revision, was, remains)
 on conflict (revision, erasure) do nothing
 """
 _CHANGED = (
-    "user_name", "user_uid", "user_groups", "user_extra", "impersonator", "request_uri", "user_agent",
+    "name", "user_name", "user_uid", "user_groups", "user_extra", "impersonator", "request_uri", "user_agent",
     "source_address", "audit_id", "object",
 )  # fmt: skip
 _CASTS: Mapping[str, str] = {"user_groups": "::text[]", "user_extra": "::json", "object": "::json"}
@@ -183,13 +183,11 @@ class Eraser:
         await self._session.execute("begin")
         try:
             await self._check_gone()
-            resources: set[str] = set()
             for table in self._tables:
-                if found := await self._erase_in(table):
-                    resources |= found
+                if await self._erase_in(table):
                     done.tables.append(f"kubechronicle.{table}")
             await self._add(self._archived)
-            done.erasure = await self._tell(signed, resources)
+            done.erasure = await self._tell(signed)
             await self._session.execute("commit")
         except LogError:
             if not self._session.closed:
@@ -223,10 +221,9 @@ class Eraser:
         condition, given = self._wanted.condition()
         return (f"{condition} and revision <> {self._stays}" if self._stays is not None else condition), given
 
-    async def _erase_in(self, table: str) -> set[str]:
-        """Erase the rows there are in a table; answers of which resources."""
+    async def _erase_in(self, table: str) -> bool:
+        """Erase the rows there are in a table, if there are any."""
         condition, given = self._condition()
-        resources: set[str] = set()
         after = self._wanted.first - 1
         await self._session.execute(
             "set local enable_seqscan = off; set local enable_hashjoin = off;"
@@ -236,8 +233,7 @@ class Eraser:
             statement = _ROWS.format(table, condition)
             found = await self._session.fetch(statement, after + 1, self._wanted.last, *given)
             if not found:
-                return resources
-            resources.update(row["resource"] for row in found)
+                return after >= self._wanted.first
             await self._erase_rows(table, found)
             after = found[-1]["revision"]
 
@@ -276,18 +272,17 @@ class Eraser:
             found.setdefault(each.revision, []).append(each)
         return found
 
-    async def _tell(self, signed: Signed, resources: set[str]) -> Erasure | None:
+    async def _tell(self, signed: Signed) -> Erasure | None:
         """Append the entry that tells of the erasure; None if nothing was erased but before."""
         summed = (await self._session.fetch(_DIGEST, UUID(self._id)))[0]
         if not summed["rows"]:
             return None
         now, role = (await self._session.fetch("select clock_timestamp(), current_user::text"))[0]
         wanted = self._wanted
-        if wanted.what == "contents":
-            resources = {wanted.resource}
+        name = erasures.pseudonym(self._id) if wanted.what == "object" else wanted.name
         erasure = Erasure(
-            id=self._id, what=wanted.what, resource=wanted.resource, namespace=wanted.namespace, name=wanted.name,
-            uid=wanted.uid, resources=tuple(sorted(resources)) if wanted.what == "contents" else (),
+            id=self._id, what=wanted.what, resource=wanted.resource, namespace=wanted.namespace, name=name,
+            uid=wanted.uid, resources=(wanted.resource,) if wanted.what != "who" else (),
             reason=signed.reason, by=signed.by, os_user=signed.os_user, role=role, count=summed["rows"],
             first=summed["first"], last=summed["last"], digest=bytes(summed["digest"]),
         )  # fmt: skip
@@ -319,7 +314,7 @@ class Eraser:
             erasure = self._entries[next(each.erasure for each in known if each.remains == state)]
             columns = erasures.without(columns, erasure.what, erasure.id)
             steps.append((erasure.what, erasure.id))
-        if erasures.is_without(columns, self._wanted.what):
+        if not self._wanted.matches(columns):
             plan.pending += 1
             return
         was = _digest(columns)

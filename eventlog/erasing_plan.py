@@ -18,9 +18,9 @@ class StillThere(LogError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be erased: the ``contents`` of an object (``uid`` "": of all of that name), or ``who`` asked wherever
-    it was ``user``; in revisions ``first`` to ``last``. ``whole``: nothing of the object is to stay, so it must be
-    gone."""
+    """What is to be erased: the ``contents`` of an object (``uid`` "": of all of that name), with its name if it is
+    ``object`` (only as a ``whole``: one object has one name), or ``who`` asked wherever it was ``user``; in revisions
+    ``first`` to ``last``. ``whole``: nothing of the object is to stay, so it must be gone."""
 
     what: What
     resource: str = ""
@@ -45,7 +45,9 @@ class Wanted:
         """The same in SQL, with parameters from $3 on. One index range, but for who impersonated: all rows."""
         if self.what == "who":
             return f"(user_name = $3 or impersonator = $3) and user_name <> '{erasures.SOMEBODY}'", [self.user]
-        text = "resource = $3 and namespace = $4 and name = $5 and not kubechronicle.is_erased(object)"
+        text = "resource = $3 and namespace = $4 and name = $5"
+        if self.what == "contents":
+            text += " and not kubechronicle.is_erased(object)"
         given = [self.resource, self.namespace, self.name]
         return (f"{text} and uid = $6", [*given, self.uid]) if self.uid else (text, given)
 

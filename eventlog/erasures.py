@@ -1,9 +1,10 @@
 """Erasures: what is taken out of history by law, and how what is left is proved. Sans-IO.
 
-An erasure takes the contents out of rows (``contents``), or who asked for them (``who``). A row keeps its revision,
-key, uid and time, its digest and its hash, so that the chain still links; but its digest is of what is not there any
-more. So an erasure is told by the log itself, as the creation of an object that says how much was erased and why,
-chained and covered by checkpoints as everything else; and each row it touched has a tombstone:
+An erasure takes the contents out of rows (``contents``), the contents and the name (``object``), or who asked for them
+(``who``). A row keeps its revision, uid and time, its digest and its hash, so that the chain still links; but its
+digest is of what is not there any more. So an erasure is told by the log itself, as the creation of an object that says
+how much was erased and why, chained and covered by checkpoints as everything else; and each row it touched has a
+tombstone:
 
     kubechronicle.erased     (revision, erasure, was, remains)     digests of the row before and after
     entry of the log         Erasure.spec.digest = sha256(int8 revision || was || remains, for each in order)
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import orjson
 
@@ -36,7 +37,7 @@ SOMEBODY: Final = "<erased>"
 
 RANGES_TOLD: Final = 20
 
-What: TypeAlias = Literal["contents", "who"]
+What: TypeAlias = Literal["contents", "object", "who"]
 Columns: TypeAlias = Mapping[str, Any]  # of a row of the log, by name: those of its digest
 
 
@@ -89,6 +90,8 @@ class Erasure:
         """Of what, in a few words; a person is not named."""
         if self.what == "who":
             return "who asked"
+        if self.what == "object":
+            return f"contents and name of one of {self.resource}, now {self.name}"
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"contents of {self.resource} {where}" + (f" ({self.uid})" if self.uid else "")
 
@@ -99,7 +102,7 @@ def parse(body: bytes | str, *, revision: int = 0, erased_at: datetime | None = 
         told = orjson.loads(body)
         spec = told["spec"]
         about = spec["object"]
-        if told["kind"] != KIND or spec["what"] not in ("contents", "who"):
+        if told["kind"] != KIND or spec["what"] not in get_args(What):
             raise ValueError("it is of another kind")
         return Erasure(
             id=str(told["metadata"]["name"]), what=spec["what"], resource=about.get("resource", ""),
@@ -118,13 +121,23 @@ def parse(body: bytes | str, *, revision: int = 0, erased_at: datetime | None = 
 
 def without(columns: Columns, what: What, erasure: str) -> dict[str, Any]:
     """The row as an erasure leaves it."""
-    return _without_contents(columns, erasure) if what == "contents" else _without_who(columns)
+    if what == "who":
+        return _without_who(columns)
+    if what == "object":
+        return _without_contents({**columns, "name": pseudonym(erasure), "request_uri": ""}, erasure)
+    return _without_contents(columns, erasure)
 
 
 def is_without(columns: Columns, what: What) -> bool:
+    """Whether there is nothing of it left; that a name is left, which is asked by, goes without saying."""
     if what == "who":
         return bool(columns["user_name"] == SOMEBODY)
-    return is_tombstone(columns["object"])
+    return what == "contents" and is_tombstone(columns["object"])
+
+
+def pseudonym(erasure: str) -> str:
+    """In the place of an object's name, in all its rows."""
+    return f"erased-{erasure}"
 
 
 def is_tombstone(body: str) -> bool:

@@ -34,6 +34,7 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings import Settings
 from kubechronicle.ops.version import program_version
 
+WHAT: Final[Mapping[str, str]] = {"contents": "contents", "object": "contents and name", "who": "traces"}
 ERASED, NOTHING, UNREAD = 0, 1, 3
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 
@@ -50,8 +51,10 @@ async def run(settings: Settings, given: argparse.Namespace) -> int:
     """Exit code as above. OperatorError."""
     if bool(given.what) == bool(given.user):
         raise OperatorError("name what to erase: TYPE/NAME for the contents of an object, or --user NAME")
-    if given.user and (given.uid or given.namespace):
-        raise OperatorError("--user is about all namespaces and objects; leave --namespace and --uid out")
+    if given.user and (given.uid or given.namespace or given.anonymize_name):
+        raise OperatorError("--user is about all objects; leave --namespace, --uid and --anonymize-name out")
+    if given.anonymize_name and (given.before or given.revisions):
+        raise OperatorError("--anonymize-name is about the whole object; leave --before and --revisions out")
     reason = _clean(given.reason)
     if not reason:
         raise OperatorError("--reason: must say why")
@@ -117,8 +120,8 @@ async def _wanted(session: Session, given: argparse.Namespace) -> Wanted:
     if namespaced is False and given.namespace:
         raise OperatorError(f"{resource} are in no namespace: leave --namespace out")
     return Wanted(
-        what="contents", resource=resource, namespace=given.namespace, name=name, uid=given.uid, first=first,
-        last=last, whole=not (given.before or given.revisions),
+        what="object" if given.anonymize_name else "contents", resource=resource, namespace=given.namespace,
+        name=name, uid=given.uid, first=first, last=last, whole=not (given.before or given.revisions),
     )  # fmt: skip
 
 
@@ -197,8 +200,8 @@ def _told(plan: Plan, wanted: Wanted) -> list[str]:
     what = f"user {wanted.user}" if wanted.what == "who" else f"{wanted.resource} {where}"
     if plan.nothing:
         return [f"there is nothing to erase of {what}", *_stays(plan)]
-    told = [f"to be erased: {'who asked, of' if wanted.what == 'who' else 'contents of'} {what}"]
-    size = f", {_size(plan.bytes)}" if wanted.what == "contents" else f", of {', '.join(sorted(plan.resources))}"
+    told = [f"to be erased: {WHAT[wanted.what]} of {what}"]
+    size = f", of {', '.join(sorted(plan.resources))}" if wanted.what == "who" else f", {_size(plan.bytes)}"
     if plan.oldest is not None and plan.newest is not None:
         (first, since), (last, until) = plan.oldest, plan.newest
         told.append(f"  revisions {first} ({_time(since)}) to {last} ({_time(until)}){size}")
@@ -218,6 +221,8 @@ def _told_done(done: Done) -> str:
     if done.erasure is None:
         return files
     told = f"erased {done.erasure.count} revisions; revision {done.erasure.revision} tells of it"
+    if done.erasure.what == "object":
+        told += f"; its name in history is {done.erasure.name}"
     return f"{told}; {files}" if done.files else told
 
 

@@ -18,6 +18,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="instead of an object: who asked, wherever it was this user; what was changed stays",
     )  # fmt: skip
     parser.add_argument(
+        "--anonymize-name", action="store_true",
+        help="take the name out as well: in history, it is erased-… then; of an object that was deleted",
+    )  # fmt: skip
+    parser.add_argument(
         "--before", metavar="MOMENT", default="", help="only what was before: a revision, a time, or how long ago (90d)"
     )
     parser.add_argument("--revisions", metavar="N-M", default="", help="only these revisions; N- for all from N on")

@@ -354,3 +354,19 @@ async def test_mistakes_are_one_line(shop: Shop, command: Command) -> None:
         assert (code, said.splitlines()[-1].startswith("kubechronicle: ")) == (2, True), (arguments, said)
     assert (await command("erase", "configmap/web", "-n", "shop"))[0] == 2
     assert (await command("erase", "vaults.example.com/x", "--reason", "r"))[0] == 1
+
+
+async def test_the_name_can_be_erased_too(shop: Shop, command: Command, run_sql: RunSql, tmp_path: Path) -> None:
+    where = ("--history-archive", str(tmp_path))
+    await shop.log.compact(10, archive=tmp_path)
+    await command("erase", *WEB[:-1], "--revisions", "4", "--yes", *where)
+    assert (await command("erase", *WEB, "--anonymize-name", "--before", "1"))[0] == 2
+    code, said = await command("erase", *WEB, "--anonymize-name", *where)
+    assert (code, "its name in history is erased-" in said) == (0, True), said
+    # The first erasure says of what it was, and uids stay.
+    assert everything(run_sql, tmp_path).replace("uid-web", "").count("web") == 1
+    assert (await verified(shop, tmp_path)).problem is None
+    there = await shop.log.list_at("configmaps", revision=11, limit=99)
+    assert [row.key.name.partition("-")[0] for row in there] == ["erased", "old", "other"]
+    assert "hunter2" not in str(there)
+    assert (await command("erase", *WEB, "--anonymize-name", *where))[0] == 1
