@@ -1,35 +1,33 @@
-"""asyncpg under Trio: opening connections, running statements, and translating every foreign error. The one file that
-imports asyncpg and trio_asyncio; the log's calls are in postgres_log.py, its statements in postgres_sql.py.
+"""asyncpg: opening connections, running statements, and translating every foreign error. The one file that imports
+asyncpg; how it runs under Trio is in asyncpg_on_trio.py, the log's calls in postgres_log.py, its statements in
+postgres_sql.py.
 
     async with open_postgres_log("postgresql://…", instance="a1b2") as log:   # a RevisionLog
     async with open_session("postgresql://…") as session:                     # for migrate, verify and compact
 
-How cancellation works: asyncpg's coroutines run as asyncio tasks of a trio-asyncio loop. Cancelling a reading Trio task
-cancels its asyncio task, and the connection is dropped, since a half-read result may still arrive on it. An append is
-not cancelled: its caller waits on (bounded), because its answer is worth more than the time.
+How cancellation works: a read that is given up leaves its connection dropped, since a half-read result may still arrive
+on it; Postgres notices within two seconds and ends the statement. An append is not cancelled: its caller waits on
+(bounded), because its answer is worth more than the time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import asyncpg
 import trio
-import trio_asyncio
-from trio_asyncio import current_loop, run_aio_future
 
+from kubechronicle.eventlog.asyncpg_on_trio import ConnectionLoop
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
 from kubechronicle.eventlog.migrate import check_schema, migrate_session
 from kubechronicle.eventlog.postgres_log import PostgresLog
 from kubechronicle.eventlog.postgres_session import ConnectionLost, Row, Session, UniqueViolation
 
 __all__ = ["PostgresLog", "migrate", "open_postgres_log", "open_session"]
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -97,6 +95,9 @@ def _translated(error: Exception) -> LogError:
         kind: type[LogError] = _by_sqlstate(_SQLSTATES, sqlstate) or LogError
         mending = _by_sqlstate(_MENDING, sqlstate)
         return kind(f"Postgres: {error} ({sqlstate})" + (f"; {mending}" if mending else ""))
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message or str(error)
+        return SetupError(f"the certificate of Postgres: {why}; see sslmode and sslrootcert in --database-url")
     if isinstance(error, ValueError | OverflowError):  # asyncpg's ClientConfigurationError is one too
         # What Python says of a text that it can't read quotes it: a part of the password, maybe.
         told = isinstance(error, asyncpg.ClientConfigurationError)
@@ -118,12 +119,10 @@ _FOREIGN = (
 class AsyncpgSession:
     """Session over one asyncpg connection."""
 
-    def __init__(self, connection: asyncpg.Connection[Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connection: asyncpg.Connection[Any], loop: ConnectionLoop) -> None:
         self._connection = connection
         self._loop = loop
-        self._lost = trio.Event()
         self.backend_pid: int = connection.get_server_pid()
-        connection.add_termination_listener(lambda _: self._lost.set())
 
     @property
     def closed(self) -> bool:
@@ -136,24 +135,19 @@ class AsyncpgSession:
         await self._run(self._connection.execute, script)
 
     async def fetch_uninterrupted(self, sql: str, *arguments: object, bound: float, grace: float) -> Sequence[Row]:
-        future: asyncio.Future[Sequence[Row]] = _started(self._loop, self._connection.fetch, sql, *arguments)
-        future.add_done_callback(_look_at)
+        task = self._loop.start(self._connection.fetch, sql, *arguments)
         try:
             with trio.move_on_after(bound):
-                await _wait_done(future)
+                await self._wait(task)
         except trio.Cancelled:
             with trio.CancelScope(shield=True), trio.move_on_after(grace):
-                await _wait_done(future)
-            if not future.done():
-                self.terminate()
+                await self._wait(task)
+            self._give_up(task)
             raise
-        if not future.done():
-            self.terminate()
+        if not task.done():
+            self._give_up(task)
             raise ConnectionLost(f"no answer from Postgres within {bound:g} s")
-        try:
-            return future.result()
-        except _FOREIGN as error:
-            raise _translated(error) from error
+        return _answer(task)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[None]:
@@ -184,13 +178,10 @@ class AsyncpgSession:
         await self._run(self._connection.add_listener, channel, callback)
 
     async def wait_closed(self) -> None:
-        await self._lost.wait()
+        await self._loop.read_on()
 
     def terminate(self) -> None:
-        if not self._connection.is_closed():
-            with _Naming(self._loop):
-                self._connection.terminate()
-        self._lost.set()
+        self._loop.call(self._connection.terminate)
 
     async def close(self) -> None:
         with trio.CancelScope(shield=True), trio.move_on_after(CLOSE_TIMEOUT), suppress(LogError):
@@ -198,106 +189,69 @@ class AsyncpgSession:
         self.terminate()
 
     async def _run(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        task = self._loop.start(function, *arguments)
         try:
-            return await self._answer(_started(self._loop, function, *arguments))
+            await self._wait(task)
+            return _answer(task)
         except (trio.Cancelled, ConnectionLost):
-            self.terminate()
+            self._give_up(task)
             raise
 
-    async def _answer(self, future: asyncio.Future[T]) -> T:
+    async def _wait(self, task: asyncio.Task[Any]) -> None:
         try:
-            return await run_aio_future(future)  # type: ignore[no-any-return]
+            await self._loop.wait(task)
         except _FOREIGN as error:
             raise _translated(error) from error
 
-
-async def _wait_done(future: asyncio.Future[Any]) -> None:
-    """Until the future is done; cancelling the wait does not cancel the future."""
-    if future.done():
-        return
-    task = trio.lowlevel.current_task()
-    waiting = True
-
-    def done(_: object) -> None:
-        if waiting:
-            trio.lowlevel.reschedule(task)
-
-    def abort(_: object) -> trio.lowlevel.Abort:
-        nonlocal waiting
-        waiting = False  # the callback may be on its way already
-        return trio.lowlevel.Abort.SUCCEEDED
-
-    future.add_done_callback(done)
-    await trio.lowlevel.wait_task_rescheduled(abort)
+    def _give_up(self, task: asyncio.Task[Any]) -> None:
+        """An answer that is not waited for may still come, or a half of it: the connection is of no use any more."""
+        if not task.done():
+            self.terminate()
+        self._loop.abandon(task)
 
 
-def _look_at(future: asyncio.Future[Any]) -> None:
-    """An answer nobody waits for any more is no unhandled error."""
-    if not future.cancelled():
-        future.exception()
-
-
-class _Naming:
-    """asyncio code finds its loop in a context variable; with several logs in one process it must be the right one."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def __enter__(self) -> None:
-        self._token = current_loop.set(self._loop)
-
-    def __exit__(self, *_: object) -> None:
-        current_loop.reset(self._token)
-
-
-def _started(
-    loop: asyncio.AbstractEventLoop, function: Callable[..., Awaitable[T]], *arguments: Any
-) -> asyncio.Future[T]:
-    async def call() -> T:
-        return await function(*arguments)
-
-    with _Naming(loop):
-        return loop.create_task(call())
-
-
-async def _connect(url: str, loop: asyncio.AbstractEventLoop, *, application: str) -> AsyncpgSession:
-    async def opened() -> asyncpg.Connection[Any]:
-        connection: asyncpg.Connection[Any] = await asyncpg.connect(
-            url,
-            timeout=CONNECT_TIMEOUT,
-            max_cached_statement_lifetime=0,  # a prepared statement stays as long as its connection
-            server_settings={"application_name": application},
-        )
-        try:
-            await connection.execute(SESSION_SETTINGS)
-            with suppress(asyncpg.PostgresError):
-                await connection.execute(CHECK_CLIENT)
-        except BaseException:
-            connection.terminate()
-            raise
-        return connection
-
+def _answer(task: asyncio.Task[T]) -> T:
     try:
-        return AsyncpgSession(await run_aio_future(_started(loop, opened)), loop)
-    except (ValueError, OverflowError) as error:
-        raise _translated(error) from None  # see there
+        return task.result()
     except _FOREIGN as error:
         raise _translated(error) from error
 
 
-def _complain(_loop: object, context: dict[str, Any]) -> None:
-    """asyncio's last resort. By default trio-asyncio would end the whole server over, say, a cancel request of asyncpg
-    that finds Postgres gone; whoever waits for an answer hears of it without this."""
-    logger.warning("asyncpg: %s", context.get("message"), exc_info=context.get("exception"))
+async def _connect(url: str, *, application: str) -> AsyncpgSession:
+    loop = ConnectionLoop()  # type: ignore[abstract]  # what asyncpg does not use is left out
+
+    async def opened() -> asyncpg.Connection[Any]:
+        connection: asyncpg.Connection[Any] = await asyncpg.connect(
+            url,
+            loop=loop,
+            timeout=None,  # Trio's, below
+            max_cached_statement_lifetime=0,  # a prepared statement stays as long as its connection
+            server_settings={"application_name": application},
+        )
+        await connection.execute(SESSION_SETTINGS)
+        with suppress(asyncpg.PostgresError):
+            await connection.execute(CHECK_CLIENT)
+        return connection
+
+    try:
+        with trio.fail_after(CONNECT_TIMEOUT):
+            return AsyncpgSession(await loop.perform(opened), loop)
+    except BaseException as error:
+        loop.close()
+        if isinstance(error, trio.TooSlowError):
+            raise ConnectionLost(f"no connection to Postgres within {CONNECT_TIMEOUT:g} s") from None
+        if isinstance(error, ValueError | OverflowError) and not isinstance(error, OSError):
+            raise _translated(error) from None  # see there
+        if isinstance(error, _FOREIGN):
+            raise _translated(error) from error
+        raise
 
 
 @asynccontextmanager
-async def _open_loop() -> AsyncIterator[trio_asyncio.TrioEventLoop]:
-    """A trio-asyncio loop. Errors leave it as they were raised, not wrapped in the groups of the nurseries inside."""
+async def _unwrapped() -> AsyncIterator[None]:
+    """Errors leave as they were raised, not wrapped in the groups of the nurseries inside."""
     try:
-        async with trio_asyncio.open_loop() as loop:
-            loop.set_exception_handler(_complain)
-            yield loop
+        yield
     except BaseExceptionGroup as group:
         single: BaseException = group
         while isinstance(single, BaseExceptionGroup) and len(single.exceptions) == 1:
@@ -310,12 +264,11 @@ async def _open_loop() -> AsyncIterator[trio_asyncio.TrioEventLoop]:
 @asynccontextmanager
 async def open_session(url: str, *, application: str = "kubechronicle") -> AsyncIterator[Session]:
     """One connection for maintenance. SetupError, LogUnavailable."""
-    async with _open_loop() as loop:
-        session = await _connect(url, loop, application=application)
-        try:
-            yield session
-        finally:
-            await session.close()
+    session = await _connect(url, application=application)
+    try:
+        yield session
+    finally:
+        await session.close()
 
 
 @asynccontextmanager
@@ -323,22 +276,25 @@ async def open_postgres_log(url: str, *, instance: str) -> AsyncIterator[Postgre
     """The log in the database at ``url``, which must have been migrated. ``instance`` names this server among others on
     the same database (shown in pg_stat_activity). SetupError: the operator must mend something; LogUnavailable: nobody
     answers there at the moment."""
-    async with _open_loop() as loop, trio.open_nursery() as nursery:
 
-        async def connect() -> Session:
-            return await _connect(url, loop, application=f"kubechronicle {instance}"[:63])
+    async def connect() -> Session:
+        return await _connect(url, application=f"kubechronicle {instance}"[:63])
 
-        session = await connect()
+    session = await connect()
+    try:
+        await check_schema(session)
+    finally:
+        await session.close()
+    log = PostgresLog(connect)
+    async with _unwrapped():
         try:
-            await check_schema(session)
+            async with trio.open_nursery() as nursery:
+                await nursery.start(log.run_listener)
+                try:
+                    yield log
+                finally:
+                    nursery.cancel_scope.cancel()
         finally:
-            await session.close()
-        log = PostgresLog(connect)
-        await nursery.start(log.run_listener)
-        try:
-            yield log
-        finally:
-            nursery.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
                 await log.aclose()
 

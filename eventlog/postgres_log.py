@@ -1,7 +1,7 @@
 """PostgresLog: the calls of log.py as statements on sessions, and the judgement of their answers.
 
-Three kinds of connection: one for appends, owned by whoever appends (one at a time); a small pool for reads; one that
-listens. No asyncpg here (postgres.py), no SQL (postgres_sql.py).
+Two kinds of connection: one for appends, used by whoever appends (one at a time), on which the listener listens; and a
+small pool for reads. No asyncpg here (postgres.py), no SQL (postgres_sql.py).
 
 Invariants: an answer is complete or an error, never a shortened list; a lost connection means OutcomeUnknown once a
 batch was sent and LogUnavailable otherwise, and is never reported as a refusal.
@@ -50,16 +50,13 @@ class PostgresLog:
         self._pool = Pool(connect)
         self._appending: Session | None = None
         self._append_lock = trio.Lock()
-        self._listener = Listener(connect, self._pool, own_pid=self._own_pid)
+        self._listener = Listener(self._append_session, self._append_lock, self._pool)
         self._short: tuple[str, ...] | None = None  # the resources of the class 'short'; never changes under a server
 
     @property
     def notifications_work(self) -> bool:
         """False behind a pooler in transaction mode, or while the listener has no connection: then it polls faster."""
         return self._listener.works
-
-    def _own_pid(self) -> int:
-        return self._appending.backend_pid if self._appending is not None else 0
 
     async def run_listener(self, *, task_status: trio.TaskStatus[None]) -> None:
         await self._listener.run(task_status=task_status)
@@ -108,9 +105,14 @@ class PostgresLog:
         return rows.settled_result(batch, settled, appended)
 
     async def _append_session(self) -> Session:
+        """Whoever needs it opens it. When two do at the same time (nobody has to wait for the other's attempt), there
+        is one too many."""
         if self._appending is None or self._appending.closed:
-            self._appending = None
-            self._appending = await self._connect()
+            opened = await self._connect()
+            if self._appending is None or self._appending.closed:
+                self._appending = opened
+            else:
+                opened.terminate()
         return self._appending
 
     # Reading

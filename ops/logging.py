@@ -20,7 +20,7 @@ _SEVERITY = ((logging.CRITICAL, "F"), (logging.ERROR, "E"), (logging.WARNING, "W
 # What every record has; all else came as ``extra``.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 # Libraries that tell at INFO what is a detail to an operator; they are heard from --v 4 on.
-QUIET_LIBRARIES = ("asyncio", "hypercorn", "trio", "trio-asyncio", "urllib3")
+QUIET_LIBRARIES = ("asyncio", "hypercorn", "trio", "urllib3")
 LIBRARY_VERBOSITY = 4
 # Libraries that tell header fields, tokens among them, as details: never heard below a warning, whatever --v says.
 SILENT_LIBRARIES = ("h2", "hpack", "httpcore", "httpx", "wsproto")
