@@ -34,6 +34,7 @@ class Encodings:
         self._young: dict[Hashable, dict[Entry, Any]] = {}
         self._old: dict[Hashable, dict[Entry, Any]] = {}
         self._young_bytes = 0
+        self._young_count = 0
         self._old_bytes = 0
 
     @property
@@ -46,12 +47,17 @@ class Encodings:
     def old(self, variant: Hashable) -> dict[Entry, Any]:
         return self._old.get(variant) or {}
 
+    def usual_size(self) -> int:
+        """Bytes of one thing kept, on the average."""
+        return self._young_bytes // max(self._young_count, 1)
+
     def keep(self, variant: Hashable, entry: Entry, made: Any, size: int) -> None:
         if self._young_bytes + size > self.half:
             self._old, self._old_bytes = self._young, self._young_bytes
-            self._young, self._young_bytes = {}, 0
+            self._young, self._young_bytes, self._young_count = {}, 0, 0
         self._young.setdefault(variant, {})[entry] = made
         self._young_bytes += size
+        self._young_count += 1
 
 
 class Encoded(Generic[T]):
@@ -85,6 +91,10 @@ class Encoded(Generic[T]):
             return [self._make(entry) for entry in entries]
         young = self._encodings.young(self._variant)
         found: list[T | None] = [young.get(entry) for entry in entries] if young else [None] * len(entries)
+        missing = found.count(None)
+        self._room -= (len(found) - missing) * self._encodings.usual_size()
+        if not missing:
+            return found  # type: ignore[return-value]
         return [self._missing(entry) if each is None else each for each, entry in zip(found, entries, strict=True)]
 
     def _missing(self, entry: Entry) -> T:

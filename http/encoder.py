@@ -205,7 +205,8 @@ class Encoder:
             )
         if self._table:
             return await self._table_list(entries, metadata)
-        if self.form.media_type == PROTOBUF:
+        # The list of meta.k8s.io/v1beta1 alone is a message in which items come first.
+        if self.form.media_type == PROTOBUF and (self._plain or self.form.version == "v1"):
             return await self._protobuf_list(entries, metadata)
         if self.form.media_type == JSON and not self.form.pretty:
             return await self._json_list(entries, metadata)
