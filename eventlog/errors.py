@@ -60,6 +60,13 @@ class FutureMoment(LogError):
         self.now = now
 
 
+class NotArchived(LogError):
+    """Nothing is dropped: it is to be archived before, and there is no directory for it here."""
+
+    def __init__(self) -> None:
+        super().__init__("what is dropped is to be archived before, and no directory is given")
+
+
 class TooMany(LogError):
     """More changes would have to be looked at than one question may cost."""
 

@@ -6,7 +6,8 @@ mark: below it a read or watch is answered 410 Gone. Rows are stored by retentio
 (events, leases) are many and soon worthless, the others are kept long. What lies below the marks of all resources of a
 class is dropped when a whole partition does, in steps that leave a consistent log wherever they are interrupted:
 
-    archive         where there is a directory for it: its rows to a file, synced and renamed (archives.py)
+    archive         where there is a directory for it: its rows to a file, synced and renamed (archives.py). That there
+                    was one once, the database remembers: who has none drops nothing then
     copy_forward    one transaction: the newest row of each object there to ``kept``, all digests to ``tombstones``
     detach          DETACH PARTITION … CONCURRENTLY: waits for readers, nobody waits for it
     drop            nobody can see the table any more
@@ -27,7 +28,7 @@ import orjson
 
 from kubechronicle.eventlog import archives
 from kubechronicle.eventlog import postgres_rows as rows
-from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable
+from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable, NotArchived
 from kubechronicle.eventlog.postgres_listener import CHANNEL, NOTIFY
 from kubechronicle.eventlog.postgres_session import ConnectionLost, Session
 from kubechronicle.eventlog.postgres_sql import FIRST_REVISION_SINCE
@@ -70,6 +71,7 @@ class Retained:
     busy: bool = False
     compacted: tuple[tuple[str, int], ...] = ()  # (resource or OTHERS, its mark now), where the mark moved
     dropped: tuple[str, ...] = ()  # names of partitions
+    unarchived: tuple[str, ...] = ()  # those that are to be archived, and so were not dropped without a directory
     made: tuple[str, ...] = ()  # classes that got a new partition
     batches_pruned: int = 0
 
@@ -109,6 +111,8 @@ left join lateral (
     select revision, committed_at from kubechronicle.log
     where revision > greatest(h.revision - 100000, 0) order by revision limit 1) l on true
 """
+_TO_ARCHIVE = "select bool_or(to_archive) from kubechronicle.retention_classes"
+_WISH = "update kubechronicle.retention_classes set to_archive = $1 where to_archive <> $1"
 _DROPPED = "update kubechronicle.retention_classes set dropped_until = $2 where class = $1"
 _PRUNE = (
     "with gone as (delete from kubechronicle.batches where id in (select id from kubechronicle.batches"
@@ -127,7 +131,9 @@ def next_span(*, revisions: int | None, seconds: float | None, max_age: timedelt
 
 async def compact(session: Session, revision: int, *, archive: Path | None = None) -> Head:
     """Move the marks of all resources to the revision, and drop what can be; ``archive`` is the directory it goes to
-    before. Compacted, FutureRevision as in etcd."""
+    before. Compacted, FutureRevision as in etcd; NotArchived if there is none and it is to be archived."""
+    if await _kept_for_archive(session, archive):
+        raise NotArchived
     head = await marks(session)
     if revision > head.revision:
         raise FutureRevision(revision, head.revision)
@@ -154,7 +160,8 @@ async def retain(
 ) -> Retained:
     """Apply the policies once. ``now``: by default the database's clock, which also stamps the rows. ``archive``: the
     directory to which partitions go before they are dropped. Marks never go back: of the policies of several servers,
-    the shortest counts."""
+    the shortest counts, and of their wishes to archive that of anyone."""
+    kept = await _kept_for_archive(session, archive)
     async with _only_one(session) as alone:
         if not alone:
             return Retained(busy=True)
@@ -174,11 +181,35 @@ async def retain(
         if compacted:
             await session.fetch(NOTIFY, CHANNEL, str(head.revision))
         dropped: list[str] = []
+        unarchived: list[str] = []
         for retention_class in CLASSES:
             until = _class_mark(head, retention_class, classes)
-            dropped += await _drop(session, retention_class, until=until, archive=archive)
+            if kept:
+                unarchived += await _droppable(session, retention_class, until=until)
+            else:
+                dropped += await _drop(session, retention_class, until=until, archive=archive)
         pruned = await _prune(session)
-    return Retained(compacted=tuple(compacted), dropped=tuple(dropped), made=tuple(made), batches_pruned=pruned)
+    return Retained(
+        compacted=tuple(compacted),
+        dropped=tuple(dropped),
+        unarchived=tuple(unarchived),
+        made=tuple(made),
+        batches_pruned=pruned,
+    )
+
+
+async def wish_to_archive(session: Session, wished: bool) -> None:
+    """Let no server drop what is not archived; or (False) let those without a directory drop again."""
+    await session.fetch(_WISH, wished)
+
+
+async def _kept_for_archive(session: Session, archive: Path | None) -> bool:
+    """Whether nothing may be dropped, because it is to be archived and there is no directory here. A directory is the
+    wish that it be so from now on."""
+    if archive is not None:
+        await wish_to_archive(session, True)
+        return False
+    return bool((await session.fetch(_TO_ARCHIVE))[0][0])
 
 
 async def marks(session: Session) -> Head:
@@ -244,6 +275,13 @@ async def _only_one(session: Session) -> AsyncIterator[bool]:
     finally:
         if alone and not session.closed:
             await session.fetch("select pg_advisory_unlock($1)", ADVISORY_LOCK)
+
+
+async def _droppable(session: Session, retention_class: str, *, until: int) -> list[str]:
+    """Names of the partitions that would be dropped."""
+    rest = await session.fetch(_DETACHED, retention_class)
+    below = [row for row in await session.fetch(_PARTITIONS, retention_class) if row["until"] - 1 <= until]
+    return [row["name"] for row in (*below, *rest)]
 
 
 async def _drop(session: Session, retention_class: str, *, until: int, archive: Path | None) -> list[str]:

@@ -48,7 +48,8 @@ create table kubechronicle.retention_classes (
     class             text primary key,
     span              bigint not null,           -- revisions in the next partition to be made
     partitioned_until bigint not null default 1, -- where the next partition begins
-    dropped_until     bigint not null default 1  -- partitions below it are gone
+    dropped_until     bigint not null default 1, -- partitions below it are gone
+    to_archive        boolean not null default false -- once a server was given a directory for archives
 );
 
 insert into kubechronicle.retention_classes (class, span) values ('long', 1000000), ('short', 100000);

@@ -194,6 +194,10 @@ def _compact_flags(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--revision", metavar="N", help="forget history below this revision")
     which.add_argument("--keep", metavar="DURATION", help="forget history older than this, e.g. 720h")
+    parser.add_argument(
+        "--without-archive", action="store_true",
+        help="drop without archiving, though servers were told to archive; from now on those without a directory do so",
+    )  # fmt: skip
 
 
 def _kubeconfig_flags(parser: argparse.ArgumentParser) -> None:
@@ -266,7 +270,10 @@ def _compact(given: argparse.Namespace) -> int:
         keep = converter.structure(given.keep, settings_types.Seconds) if given.keep else None
     except ValueError as error:
         raise OperatorError(f"--keep: {error}") from None
-    return _async_command(lambda loaded: maintenance.run_compact(loaded, revision=revision, keep=keep), given)
+    without = bool(given.without_archive)
+    return _async_command(
+        lambda loaded: maintenance.run_compact(loaded, revision=revision, keep=keep, without_archive=without), given
+    )
 
 
 def _kubeconfig(given: argparse.Namespace) -> int:

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from kubechronicle.eventlog import archives
-from kubechronicle.eventlog.errors import Compacted, FutureRevision
+from kubechronicle.eventlog.errors import Compacted, FutureRevision, NotArchived
 from kubechronicle.eventlog.postgres import migrate, open_postgres_log, open_session
+from kubechronicle.eventlog.retention import wish_to_archive
 from kubechronicle.eventlog.verify import verify
 from kubechronicle.ops.checkpoints import read_checkpoints
 from kubechronicle.ops.database import maintenance_database
@@ -78,9 +79,17 @@ async def run_verify(
     return 0
 
 
-async def run_compact(settings: Settings, *, revision: int | None, keep: float | None) -> int:
-    """Forget history below a revision, or what is older than ``keep`` seconds. OperatorError."""
+async def run_compact(
+    settings: Settings, *, revision: int | None, keep: float | None, without_archive: bool = False
+) -> int:
+    """Forget history below a revision, or what is older than ``keep`` seconds. ``without_archive``: from now on nobody
+    has to archive what is dropped, until somebody is given a directory for it again. OperatorError."""
+    if without_archive and settings.history_archive is not None:
+        raise OperatorError("--without-archive: not together with --history-archive")
     async with maintenance_database(settings) as url, open_postgres_log(url, instance=INSTANCE) as log:
+        if without_archive:
+            async with open_session(url) as session:
+                await wish_to_archive(session, False)
         if revision is None:
             assert keep is not None
             revision = await log.first_revision_since(datetime.now(UTC) - timedelta(seconds=keep)) - 1
@@ -91,6 +100,11 @@ async def run_compact(settings: Settings, *, revision: int | None, keep: float |
             head = await log.compact(revision, archive=settings.history_archive)
         except archives.ArchiveError as error:
             raise OperatorError(f"--history-archive: {error}") from None
+        except NotArchived:
+            raise OperatorError(
+                "--history-archive: history is archived before it is dropped (a server was given a directory for it): "
+                "give one here, too, or --without-archive"
+            ) from None
         except FutureRevision as error:
             raise OperatorError(f"--revision: the newest revision is {error.current}") from None
         except Compacted as error:

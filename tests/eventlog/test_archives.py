@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ import trio
 
 from kubechronicle.eventlog import archives
 from kubechronicle.eventlog.archives import ArchiveError, read_header, rows_of, rows_of_all
-from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.errors import LogError, NotArchived
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
+from kubechronicle.eventlog.retention import RetentionPolicy
 from kubechronicle.eventlog.verify import DIGESTED, encode_row, verify
 from kubechronicle.ops import cli
 
@@ -101,6 +102,35 @@ async def test_what_is_dropped_is_archived_before(log: Any, run_sql: RunSql, tmp
         start = sha256(archive.log_id.bytes).hexdigest()
         assert archive.hash_before is not None
         assert archive.hash_before.hex() == ([start, *hashes][numbers[0] - 1])
+
+
+async def test_who_has_no_directory_drops_nothing_that_is_to_be_archived(
+    log: Any, command: Command, database: str, run_sql: RunSql, tmp_path: Path
+) -> None:
+    """Of two servers on a database one may lack the flag: what the other was told counts for both."""
+    everything = run_sql(STORED)
+    await log.retain((), archive=tmp_path)
+    day = (RetentionPolicy(resource="*", max_age=timedelta(days=1)),)
+    later = datetime.now(UTC) + timedelta(days=2)
+    done = await log.retain(day, now=later)
+    assert done.compacted
+    assert done.dropped == ()
+    assert {"log_long_1", "log_short_1"} <= set(done.unarchived)
+    assert run_sql(STORED) == everything
+    with pytest.raises(NotArchived):
+        await log.compact(ROWS)
+    where = ("--database-url", database)
+    code, said = await command("compact", "--revision", str(ROWS), *where)
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.endswith("(a server was given a directory for it): give one here, too, or --without-archive\n")
+    # With a directory it is dropped, and nothing is lost; once the wish is taken back, so it is without.
+    done = await log.retain(day, now=later, archive=tmp_path)
+    assert "log_long_1" in done.dropped
+    assert set(told(tmp_path)) | set(run_sql(STORED).splitlines()) >= set(everything.splitlines())
+    assert run_sql("select bool_and(to_archive) from kubechronicle.retention_classes").strip() == "t"
+    code, said = await command("compact", "--keep", "1000h", "--without-archive", *where)
+    assert (code, said) == (0, "there is no history that old\n")
+    assert run_sql("select bool_or(to_archive) from kubechronicle.retention_classes").strip() == "f"
 
 
 class Crash(LogError):
