@@ -62,11 +62,19 @@ async def _retain(revision_log: PostgresLog, plan: Plan) -> None:
     if plan.leading is not None:
         await plan.leading.wait()
     await trio.sleep(FIRST_RETENTION)
+    kept: tuple[str, ...] = ()
     while True:
         try:
             done = await revision_log.retain(plan.retention, archive=plan.history_archive)
             if done.compacted or done.dropped:
                 log.info("Forgot old history", extra={"compacted": done.compacted, "dropped": done.dropped})
+            if done.unarchived and done.unarchived != kept:
+                log.warning(
+                    "Old partitions stay: they are to be archived, and this server has no --history-archive; give it "
+                    "one, or let them be dropped with `kubechronicle compact --without-archive`",
+                    extra={"partitions": done.unarchived},
+                )
+            kept = done.unarchived or kept
         except LogError as error:
             log.warning("Retention failed, trying again later", extra={"err": str(error)})
         await trio.sleep(RETENTION_INTERVAL)
