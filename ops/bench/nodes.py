@@ -27,17 +27,19 @@ from kubechronicle.ops.bench.own_server import Measured, Running, load_generator
 from kubechronicle.ops.bench.usage import Sample
 
 LARGE_NODES, LARGE_PODS = 5_000, 150_000  # the size Kubernetes promises to work at (its scalability thresholds)
+RENEW_SECONDS = 10
 ROOM = 0.7  # share of a core that may be in use for latency to stay what was measured
 DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """``empty``: MiB before; ``filled`` and ``measured``: the samples with all objects there, and at the end."""
+    """``empty``: MiB before; ``filled`` and ``connected``: the samples with all objects, and with all connections."""
 
     nodes: int
     pods_per_node: int
     compress: float
+    seconds: float
     empty: Mapping[str, float]
     filled: Sample
     connected: Sample
@@ -45,8 +47,14 @@ class Result:
 
     @property
     def node_seconds(self) -> float:
-        """Of a node's life, as far as its requests go."""
-        return self.nodes * self.measured.usage.seconds * self.compress
+        """Of a node's life, as far as its requests go: told by the Leases, which a server at its end is late with."""
+        renewals: int = self.measured.seen["kinds"].get("lease", {}).get("operations", 0)
+        return max(1.0, float(renewals * RENEW_SECONDS))
+
+    @property
+    def kept_up(self) -> float:
+        """The share of the renewals meant that were made."""
+        return self.node_seconds / (self.nodes * self.seconds * self.compress)
 
     def cpu_us(self, group: str) -> float:
         """Per node and second."""
@@ -73,6 +81,7 @@ class Result:
             "cores": {group: usage.cores(group) for group in usage.cpu},
             "disk": usage.disk,
             "end": usage.at_its_end(),
+            "kept_up": self.kept_up,
             "log_bytes_per_node_second": self.grown,
             "memory_mib": {
                 "empty": dict(self.empty),
@@ -102,6 +111,7 @@ def measure(running: Running, options: argparse.Namespace) -> Result:
         nodes=options.nodes,
         pods_per_node=options.pods_per_node,
         compress=options.compress,
+        seconds=options.seconds,
         empty=empty,
         filled=filled,
         connected=connected,
@@ -130,7 +140,8 @@ def summary(result: Result) -> str:
     cores = " + ".join(f"{usage.cores(group):.2f}" for group in ("server", "postgres", "load"))
     parts = [
         f"{result.nodes:,} nodes with {result.pods_per_node} pods each, {result.compress:g} times as often, for "
-        f"{usage.seconds:.0f} s: {seen['per_second']:,.0f} requests a second, {seen['events']:,} events heard.",
+        f"{usage.seconds:.0f} s: {seen['per_second']:,.0f} requests a second ({result.kept_up:.0%} of those meant), "
+        f"{seen['events']:,} events heard.",
         f"CPU per node and second: server {result.cpu_us('server'):,.0f} µs, Postgres "
         f"{result.cpu_us('postgres'):,.0f} µs. Cores busy: {cores} (server + Postgres + load), disk {usage.disk:.0%}; "
         f"at its end: {usage.at_its_end() or 'nothing'}.",
@@ -149,7 +160,8 @@ def first_ends(result: Result) -> list[tuple[float, str]]:
     """At how many nodes each resource is at its end if its use grows as it did up to here, the first first.
 
     Commits share their flushes the more, the more there are; so the disk lasts longer than this says."""
-    usage, load = result.measured.usage, result.nodes * result.compress
+    usage = result.measured.usage
+    load = result.node_seconds / usage.seconds
     used = {
         "one core for the server": usage.busiest["server"],
         "one core for Postgres' busiest session": usage.busiest["postgres"],
@@ -164,7 +176,7 @@ def forecast(result: Result) -> str:
     workers = max(1, math.ceil(server / ROOM))
     per_pod, per_node = result.memory_kib("server")
     objects, connections = LARGE_PODS * per_pod / 1024, LARGE_NODES * per_node / 1024 / workers
-    requests = result.measured.seen["per_second"] / (result.nodes * result.compress) * LARGE_NODES
+    requests = result.measured.seen["operations"] / result.node_seconds * LARGE_NODES
     ends = ", ".join(f"{name} at {nodes:,.0f}" for nodes, name in first_ends(result))
     daily = result.grown * LARGE_NODES * DAY / 2**30
     memory = (result.empty["server"] + objects + connections) / 1024

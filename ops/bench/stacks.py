@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 DEEPEST = 40  # frames above the first fork; what is deeper is added to the last of them
 SMALLEST = 0.004  # share of all samples below which a frame is not told
+COMMON = 0.85  # share of all samples from which on a frame belongs to the ground; the others are stacks read half
 
 _FRAME = re.compile(r"^(?P<function>.*) \((?P<file>[^()]*?)(?::\d+)?\)$")
 # What a path begins with before the module: of an environment, the standard library, a checkout; of anything else, all
@@ -61,7 +62,7 @@ def tree(stacks: Counter[tuple[str, ...]]) -> Frame:
             at = at.called.setdefault(name, Frame(name))
             at.count += count
     # The loop and what started it are below every sample but a few.
-    while len(top := [frame for frame in root.called.values() if frame.count >= 0.97 * root.count]) == 1:
+    while len(top := [frame for frame in root.called.values() if frame.count >= COMMON * root.count]) == 1:
         root = top[0]
     _prune(root, least=SMALLEST * root.count, deepest=DEEPEST)
     return root
@@ -88,5 +89,8 @@ def shares(stacks: Counter[tuple[str, ...]]) -> list[tuple[str, float]]:
 
 
 def owner(stack: Sequence[str]) -> str:
-    found = _FRAME.match(stack[-1]) if stack else None
-    return (found["file"] if found else stack[-1] if stack else "?").partition("/")[0]
+    if not stack:
+        return "?"
+    found = _FRAME.match(stack[-1])
+    file = found["file"] if found else stack[-1]
+    return "generated code" if file.startswith("<") else file.partition("/")[0] or "unknown"

@@ -78,6 +78,8 @@ def test_a_point_survives_as_a_line_and_stands_beside_the_reference() -> None:
     lines = table("writers", [POINT, failed]).splitlines()
     assert lines[2].startswith("| 16 | create 1 KB | 400 µs + 100 µs | 2,500/s | 5.00 | 9.00 | 80 + 40 |")
     assert lines[3].endswith("**2 errors: refused**")
+    assert "on kine + Postgres" in lines[5]
+    assert "create 1 KB at 64: 609/s." in lines[5]
     assert len(row(POINT)) == lines[0].count("|") - 1
 
 
@@ -143,13 +145,14 @@ def test_memory_levels_off_or_goes_on_growing() -> None:
 
 def test_a_large_cluster_is_told_from_a_small_one() -> None:
     """10 nodes at 10 times their pace used half a core: 5,000 need 25."""
-    seen = {"operations": 100, "per_second": 10.0, "errors": 0, "problem": "", "kinds": {}, "failures": {}, "events": 5}
+    seen = {"operations": 110, "errors": 0, "kinds": {"lease": {"operations": 100}}}
     result = nodes.Result(
-        nodes=10, pods_per_node=3, compress=10, empty={"server": 10}, filled=sample(0, server={1: 0}),
+        nodes=10, pods_per_node=3, compress=10, seconds=10, empty={"server": 10}, filled=sample(0, server={1: 0}),
         connected=sample(1, server={1: 0}), measured=Measured(usage=USAGE, memory={"server": 20}, seen=seen),
     )  # fmt: skip
+    assert result.kept_up == 1
     told = nodes.forecast(result)
-    assert "500 requests a second: 25.00 cores for the server (36 workers" in told
+    assert "550 requests a second: 25.00 cores for the server (36 workers" in told
     assert "one core for the server at 200, one core for Postgres' busiest session at 1,000, the disk at 2,000" in told
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubechronicle.ops.bench.curves.points import AXES, REFERENCE, REFERENCES, Point
+from kubechronicle.ops.bench.curves.points import AXES, KINE, REFERENCE, REFERENCES, Point
 from kubechronicle.ops.bench.report import microseconds
 
 _COLUMNS = (
@@ -18,7 +18,14 @@ def table(curve: str, points: Sequence[Point]) -> str:
     lines = [_line(header), "|" + "---|" * len(header)]
     for point in points:
         lines.append(_line(row(point)) + (f" **{point.errors} errors: {point.problem[:200]}**" if point.errors else ""))
+    kine = [f"{known.work} at {known.x:,.0f}: {figures(known)}" for known in REFERENCES if _is(known, curve, KINE)]
+    if kine:
+        lines += ["", f"{KINE}, one rough run on such a machine: {'; '.join(kine)}."]
     return "\n".join(lines)
+
+
+def _is(point: Point, curve: str, source: str) -> bool:
+    return point.curve == curve and point.source == source
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -61,17 +68,22 @@ def mebibytes(memory: tuple[float, float] | None) -> str:
     return "" if memory is None else f"{memory[0]:,.0f} + {memory[1]:,.0f}"
 
 
+def figures(of: Point) -> str:
+    """Those it has, in one cell."""
+    parts = [
+        pair(of.cpu_us),
+        rate(of.rate),
+        f"p50 {milliseconds(of.p50)}" if of.p50 is not None else "",
+        f"p99 {milliseconds(of.p99)}" if of.p99 is not None else "",
+        f"{mebibytes(of.memory)} MiB" if of.memory is not None else "",
+        f"{of.ready} s" if of.ready is not None else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
 def reference(point: Point) -> str:
-    """What it needed for the same, in one cell; its figures are of few objects where it says nothing else."""
-    for found in REFERENCES:
-        if (found.curve, found.x, found.work, found.source) == (point.curve, point.x, point.work, REFERENCE):
-            parts = [
-                pair(found.cpu_us),
-                rate(found.rate),
-                f"p50 {milliseconds(found.p50)}" if found.p50 is not None else "",
-                f"p99 {milliseconds(found.p99)}" if found.p99 is not None else "",
-                f"{mebibytes(found.memory)} MiB" if found.memory is not None else "",
-                f"{found.ready} s" if found.ready is not None else "",
-            ]
-            return ", ".join(part for part in parts if part)
+    """What it needed for the same; empty where nobody has measured it."""
+    for known in REFERENCES:
+        if _is(known, point.curve, REFERENCE) and (known.x, known.work) == (point.x, point.work):
+            return figures(known)
     return ""
