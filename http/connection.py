@@ -18,19 +18,18 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
-from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.trio.worker_context import WorkerContext
 
 from kubechronicle.http.connection_host import WireProtocol
+from kubechronicle.http.dates import Dates
 from kubechronicle.http.exchange import Exchange
 from kubechronicle.http.http1 import Http1Protocol
 from kubechronicle.http.messages import Application
 from kubechronicle.http.serve_config import Limits
 from kubechronicle.http.tls import TLSStream
-from kubechronicle.http.wire_config import WireConfig
 
 if TYPE_CHECKING:
     from kubechronicle.http.http2 import Http2Protocol
+    from kubechronicle.http.wire_config import Wire
 
 
 class ServerFace(Protocol):
@@ -39,7 +38,7 @@ class ServerFace(Protocol):
     app: Application
     limits: Limits
     draining: trio.Event
-    context: WorkerContext
+    dates: Dates
     handshakes_failed: int
     requests: int
     running_requests: int
@@ -47,8 +46,7 @@ class ServerFace(Protocol):
     timed_out: int
     protocol_errors: int
 
-    @property
-    def hypercorn_config(self) -> WireConfig: ...
+    def wire(self) -> Wire: ...
 
     def report(self, where: str, error: BaseException) -> None: ...
 
@@ -108,10 +106,10 @@ class Connection:
         if self._stream.alpn_protocol() == "h2":
             from kubechronicle.http.http2 import Http2Protocol  # imported when the server is ready (ops/replica.py)
 
-            self._protocol = self._http2 = Http2Protocol(self, self._server.hypercorn_config, self._server.context)
+            self._protocol = self._http2 = Http2Protocol(self, self._server.wire())
             self.deadline = trio.current_time() + self.limits.idle
         else:
-            self._protocol = Http1Protocol(self, self._server.hypercorn_config, self._server.context)
+            self._protocol = Http1Protocol(self, self._server.dates, self._server.wire)
             self.deadline = trio.current_time() + self.limits.header_wait
         await self._protocol.initiate()
         goes_on = True
@@ -205,17 +203,6 @@ class Connection:
             await self._protocol.drain()
 
     # --- what the protocols call (ConnectionHost) ---
-
-    async def send(self, event: Event) -> None:
-        if isinstance(event, RawData):
-            await self.write(event.data)
-        elif isinstance(event, Updated):
-            if event.idle:
-                self.idle()
-            else:
-                self.busy()
-        elif isinstance(event, Closed):
-            self.end()
 
     def busy(self) -> None:
         self.deadline = self._limited_until = math.inf

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hypercorn.events import Event
-
 from kubechronicle.http.exchange import Host
 
 
@@ -52,9 +50,6 @@ class ConnectionHost(Host, Protocol):
     @property
     def overdue(self) -> bool:
         """It has been cancelled, and the reader has not begun anew yet: nothing it would wait for comes."""
-
-    async def send(self, event: Event) -> None:
-        """The same for Hypercorn's protocols. RawData: write. Closed: end. Updated: busy or idle."""
 
     @property
     def ready(self) -> bool:

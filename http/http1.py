@@ -17,16 +17,20 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import httptools
 import trio
-from hypercorn.trio.worker_context import WorkerContext
 
 from kubechronicle.http.connection_host import ConnectionHost
+from kubechronicle.http.dates import Dates
 from kubechronicle.http.exchange import split_target
 from kubechronicle.http.http1_exchange import Http1Exchange, status_line
 from kubechronicle.http.messages import Headers, Request
-from kubechronicle.http.wire_config import WireConfig
+
+if TYPE_CHECKING:
+    from kubechronicle.http.wire_config import Wire
 
 PIPELINED = 64
 """Requests received ahead of the one being answered; beyond it the socket is not read."""
@@ -49,10 +53,10 @@ class RefusedRequest(Exception):
 class Http1Protocol:
     """The parser's callbacks (`on_*`) and the queue of requests."""
 
-    def __init__(self, host: ConnectionHost, config: WireConfig, context: WorkerContext) -> None:
+    def __init__(self, host: ConnectionHost, dates: Dates, wire: Callable[[], Wire]) -> None:
         self._host = host
-        self._config = config
-        self._context = context
+        self.date_line = dates.line
+        self._wire = wire
         self._parser = httptools.HttpRequestParser(self)
         self._queue: deque[Http1Exchange] = deque()
         self._current: Http1Exchange | None = None
@@ -87,9 +91,6 @@ class Http1Protocol:
         if self._current is None:
             self._close()
 
-    def date_line(self) -> bytes:
-        return self._config.date_line()
-
     # --- receiving ---
 
     async def ended(self) -> None:
@@ -102,7 +103,7 @@ class Http1Protocol:
         if self._handshake is not None:
             from kubechronicle.http.websocket_protocol import WebSocketProtocol  # few come, and it takes long
 
-            protocol = WebSocketProtocol(self._host, self._config, self._context)
+            protocol = WebSocketProtocol(self._host, self._wire())
             await self._host.hand_over(protocol, self._handshake)
             return
         await self._advance()

@@ -21,7 +21,6 @@ import h2.exceptions
 import h2.settings
 import trio
 from h2.errors import ErrorCodes
-from hypercorn.config import Config
 from hypercorn.protocol.events import Body, Data, EndBody, EndData, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import H2Protocol
@@ -33,6 +32,7 @@ from hyperframe.frame import GoAwayFrame
 from kubechronicle.http.asgi import AsgiExchange
 from kubechronicle.http.connection_host import ConnectionHost
 from kubechronicle.http.exchange import split_target
+from kubechronicle.http.wire_config import Wire, sender
 
 DEFAULT_WINDOW = 65_535  # RFC 9113 §6.9.2
 FRAME_HEADER = 9
@@ -58,10 +58,10 @@ class _Stream:
 
 
 class Http2Protocol(H2Protocol):
-    def __init__(self, host: ConnectionHost, config: Config, context: Any) -> None:
+    def __init__(self, host: ConnectionHost, wire: Wire) -> None:
         super().__init__(
-            cast(Any, None), config, context, cast(Any, None), ConnectionState({}), True, host.client, host.server,
-            host.send,
+            cast(Any, None), wire.config, wire.context, cast(Any, None), ConnectionState({}), True, host.client,
+            host.server, sender(host),
         )  # fmt: skip
         limits = host.limits
         self._host = host

@@ -11,24 +11,23 @@ from __future__ import annotations
 from typing import Any, cast
 
 import h11
-from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.events import Request
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
-from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
 from kubechronicle.http.connection_host import ConnectionHost
 from kubechronicle.http.websocket import EarlySafeWSStream, WebSocketExchange
+from kubechronicle.http.wire_config import Wire, sender
 
 
 class WebSocketProtocol(H11Protocol):
     awaits_header = False
 
-    def __init__(self, host: ConnectionHost, config: Config, context: WorkerContext) -> None:
+    def __init__(self, host: ConnectionHost, wire: Wire) -> None:
         super().__init__(
-            cast(Any, None), config, context, cast(Any, None), ConnectionState({}), True, host.client, host.server,
-            host.send,
+            cast(Any, None), wire.config, wire.context, cast(Any, None), ConnectionState({}), True, host.client,
+            host.server, sender(host),
         )  # fmt: skip
         self._host = host
         self._gone = False
