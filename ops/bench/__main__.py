@@ -18,7 +18,6 @@ import os
 import secrets
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ from pathlib import Path
 from kubechronicle.ops.bench import report
 from kubechronicle.ops.bench.cases import CASES, QUICK, Case
 from kubechronicle.ops.bench.measure import Load, LoadError, Result, Target
+from kubechronicle.ops.bench.own_server import load_generator
 from kubechronicle.ops.bench.processes import ServerProcess, descendants, memory_mib, running
 
 # An empty server's memory is read after what start-up left behind has settled.
@@ -80,20 +80,6 @@ def chosen(options: argparse.Namespace) -> list[Case]:
 def _named(case: Case, name: str) -> bool:
     """A full name means that case alone: get-1 is not get-16."""
     return case.name == name if any(other.name == name for other in CASES) else case.name.startswith(name)
-
-
-def load_generator(options: argparse.Namespace) -> Load:
-    cores = [int(core) for core in options.load_cores.split(",") if core]
-    if options.load_binary:
-        return Load(binary=options.load_binary, cores=cores)
-    root = Path(__file__).resolve().parents[2]
-    prepare = root / "tests" / "clients" / "prepare.sh"
-    if not prepare.exists():
-        raise SystemExit(
-            "the load generator is built from a checkout of the repository; or name one with --load-binary"
-        )
-    subprocess.run([prepare, "load"], check=True)
-    return Load(binary=root / ".cache" / "bin" / "load", cores=cores)
 
 
 def named_processes(options: argparse.Namespace) -> dict[str, int]:
@@ -188,7 +174,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if options.list:
         print("\n".join(case.name for case in CASES))
         return 0
-    load = load_generator(options)
+    load = load_generator(options.load_binary, cores=[int(core) for core in options.load_cores.split(",") if core])
     command = shlex.join(["python", "-m", "kubechronicle.ops.bench", *(sys.argv[1:] if given is None else given)])
     if options.server:
         about, (rows, fine) = "", run_cases(options, running_server(options), load)

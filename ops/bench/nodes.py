@@ -1,6 +1,6 @@
 """``python -m kubechronicle.ops.bench.nodes``: what a cluster's nodes cost, and what that says about a large one.
 
-    make bench-nodes                                                            1,000 nodes at 5 times their pace
+    make bench-nodes                                                            1,000 nodes at 3 times their pace
     python -m kubechronicle.ops.bench.nodes --nodes 5000 --compress 1 --seconds 60
 
 Every node is a client with one connection (HTTP/2, as kubelets have it), its Lease renewed every 10 s, its Node's
@@ -197,7 +197,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--pods-per-node", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=30.0, help="measured part (default 30)")
     parser.add_argument("--warm", type=float, default=2.0, help="seconds of rest before it (default 2)")
-    parser.add_argument("--compress", type=float, default=5.0, help="times as often as in life (default 5)")
+    parser.add_argument("--compress", type=float, default=3.0, help="times as often as in life (default 3)")
     parser.add_argument("--pod-life", type=float, default=7200.0, help="seconds a pod lives (default 7200)")
     parser.add_argument("--workers", type=int, default=1, help="processes of the server (default 1)")
     parser.add_argument("--http1", action="store_true", help="clients use HTTP/1.1, a connection for each watch")

@@ -2,7 +2,8 @@
 
     make bench-curves                                              all of them, with pictures
     python -m kubechronicle.ops.bench.curves writers log           two of them
-    python -m kubechronicle.ops.bench.curves objects --to 1000000  farther than by default
+    python -m kubechronicle.ops.bench.curves objects --to 1000000 --budget 1200     farther than by default
+    python -m kubechronicle.ops.bench.curves log --to 10000000 --budget 3600        with 40 GB of disk
     python -m kubechronicle.ops.bench.curves log --at 20000        at one place
 
 Curves: objects, watchers, writers, log (its length), replicas. Each runs servers of its own and takes no longer than

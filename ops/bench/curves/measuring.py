@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -27,6 +29,7 @@ BUSY_WATCHERS = 1000  # those beyond hear nothing
 EVENTS_A_SECOND = 50
 LONGEST_LIST = 100_000  # objects in one answer: a million would be 1.4 GB
 LOG_OBJECTS = 5_000  # the log of any length is of as many things
+LOG_BYTES = 4_000  # of disk for each revision: tables and indexes take half of it, the write-ahead log some
 NAMESPACE = "bench-objects"
 
 
@@ -141,6 +144,10 @@ def writers(bench: Bench, places: Sequence[int]) -> Iterator[Point]:
 
 def log(bench: Bench, places: Sequence[int]) -> Iterator[Point]:
     for x in bench.within("log", places, lambda x: 15 + x / 7000 + 4 * bench.seconds):
+        free = shutil.disk_usage(bench.directory or tempfile.gettempdir()).free
+        if free < x * LOG_BYTES:
+            bench.left_out.append(f"log at {x:,}: {x * LOG_BYTES / 2**30:,.0f} GiB of disk wanted")
+            continue
         # Half a day: younger than whatever retention would take away while we measure.
         facts = argparse.Namespace(revisions=x, objects=min(LOG_OBJECTS, x // 2), days=0.5)
         with bench.place() as place:
