@@ -19,6 +19,7 @@ CACHE_CONTROL = ("cache-control", "no-cache, private")
 # Characters of all warnings of an answer, and of one where that is too much (kube-apiserver's WithWarningRecorder).
 MAX_WARNINGS = 4 * 1024
 MAX_CUT_WARNING = 256
+GZIPPED = [("content-encoding", "gzip"), ("vary", "Accept-Encoding")]
 JSON_FORM = Representation(media_type=negotiate.JSON)
 
 

@@ -11,6 +11,8 @@ from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
+from kubechronicle.http.compression import Compression
+from kubechronicle.http.encoded import Encodings
 from kubechronicle.http.handlers import openid
 from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.openapi import OpenApi
@@ -76,9 +78,11 @@ def build_application(
         openid_pages=openid.pages(issuer, settings.server_address) if issuer is not None else {},
     )
     openapi = OpenApi(store.registry, version=version["gitVersion"], pages=documents.paths())
+    encodings = Encodings()
     resources = Resources(
         store=store, reads=store.reads, authentication=authentication, authorization=authorization, metrics=metrics,
         min_watch=settings.min_request_timeout, drain=drain, issuer=issuer,
+        encodings=encodings, compression=Compression(encodings),
     )  # fmt: skip
     metrics.registry.register(authentication.figures)
     services = filters.Services(

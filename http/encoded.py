@@ -31,8 +31,8 @@ class Encodings:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.half = most_bytes // 2
-        self._young: dict[Hashable, dict[Entry, Any]] = {}
-        self._old: dict[Hashable, dict[Entry, Any]] = {}
+        self._young: dict[Hashable, dict[Hashable, Any]] = {}
+        self._old: dict[Hashable, dict[Hashable, Any]] = {}
         self._young_bytes = 0
         self._young_count = 0
         self._old_bytes = 0
@@ -41,21 +41,21 @@ class Encodings:
     def bytes_held(self) -> int:
         return self._young_bytes + self._old_bytes
 
-    def young(self, variant: Hashable) -> dict[Entry, Any]:
+    def young(self, variant: Hashable) -> dict[Hashable, Any]:
         return self._young.get(variant) or {}
 
-    def old(self, variant: Hashable) -> dict[Entry, Any]:
+    def old(self, variant: Hashable) -> dict[Hashable, Any]:
         return self._old.get(variant) or {}
 
     def usual_size(self) -> int:
         """Bytes of one thing kept, on the average."""
         return self._young_bytes // max(self._young_count, 1)
 
-    def keep(self, variant: Hashable, entry: Entry, made: Any, size: int) -> None:
+    def keep(self, variant: Hashable, key: Hashable, made: Any, size: int) -> None:
         if self._young_bytes + size > self.half:
             self._old, self._old_bytes = self._young, self._young_bytes
             self._young, self._young_bytes, self._young_count = {}, 0, 0
-        self._young.setdefault(variant, {})[entry] = made
+        self._young.setdefault(variant, {})[key] = made
         self._young_bytes += size
         self._young_count += 1
 

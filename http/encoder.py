@@ -16,7 +16,7 @@ An Encoder is made per request; a watch keeps one, and what it encodes is cached
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -98,6 +98,11 @@ class Encoder:
         self._variant = (rt, form.media_type, self._table, self._partial, form.version, self._include)
         # Entries of what is not stored, and of the past, are made for a request: nobody meets them again.
         self._kept = kept if rt.stored and then is None else None
+
+    @property
+    def items_of(self) -> Hashable:
+        """What items of lists are made by, besides their entries; None if also by what the time is."""
+        return None if self._table else self._variant
 
     @property
     def stateful(self) -> bool:

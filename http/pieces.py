@@ -8,7 +8,8 @@ their turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 
 from kubechronicle.eventlog.entries import Entry
@@ -22,24 +23,37 @@ _json = attrgetter("json")
 
 
 class Pieces:
-    """A body of ``length`` bytes; iterated by whoever sends it, once."""
+    """A body of ``length`` bytes: ``opening``, items, ``closing``. Iterated once, by whoever sends it.
 
-    __slots__ = ("_chunks", "length")
+    ``chunks``: makes the whole body in chunks; given other ends, the items between those."""
 
-    def __init__(self, length: int, chunks: Iterator[bytes]) -> None:
+    __slots__ = ("_chunks", "_make", "closing", "length", "opening")
+
+    def __init__(
+        self, length: int, chunks: Callable[[bytes, bytes], Iterator[bytes]], opening: bytes = b"", closing: bytes = b""
+    ) -> None:
         self.length = length
-        self._chunks = chunks
+        self.opening = opening
+        self.closing = closing
+        self._make = chunks
+        self._chunks: Iterator[bytes] | None = None
+
+    def items(self) -> Iterator[bytes]:
+        """What is between the ends, in chunks."""
+        return self._make(b"", b"")
+
+    def whole(self) -> bytes:
+        return b"".join(self._make(self.opening, self.closing))
 
     def __aiter__(self) -> Pieces:
         return self
 
     async def __anext__(self) -> bytes:
+        if self._chunks is None:
+            self._chunks = self._make(self.opening, self.closing)
         for chunk in self._chunks:
             return chunk
         raise StopAsyncIteration
-
-    def whole(self) -> bytes:
-        return b"".join(self._chunks)
 
     async def aclose(self) -> None:
         """Let go of what has not been sent."""
@@ -49,11 +63,11 @@ class Pieces:
 def of_items(opening: bytes, items: Sequence[bytes], closing: bytes, *, separator: bytes = b"") -> Pieces:
     """The opening, the items with the separator between them, and the closing."""
     length = len(opening) + sum(map(len, items)) + len(separator) * max(len(items) - 1, 0) + len(closing)
-    return Pieces(length, _joined(length, opening, items, closing, separator))
+    return Pieces(length, partial(_joined, items, _step(length, len(items)), separator), opening, closing)
 
 
-def _joined(length: int, opening: bytes, items: Sequence[bytes], closing: bytes, separator: bytes) -> Iterator[bytes]:
-    step, count = _step(length, len(items)), len(items)
+def _joined(items: Sequence[bytes], step: int, separator: bytes, opening: bytes, closing: bytes) -> Iterator[bytes]:
+    count = len(items)
     for start in range(0, count, step):
         parts = list(items[start : start + step])
         parts[0] = opening + parts[0]
@@ -70,12 +84,11 @@ def of_stored(opening: bytes, entries: Sequence[Entry], cut: int, closing: bytes
     length = len(opening) + sum(map(len, map(_json, entries))) + len(closing)
     # Of each entry a brace is put back, and between each two a comma.
     length += len(entries) * (2 - cut) - 1 if entries else 0
-    return Pieces(length, _spliced(length, opening, entries, cut, closing))
+    return Pieces(length, partial(_spliced, entries, _step(length, len(entries)), cut), opening, closing)
 
 
-def _spliced(length: int, opening: bytes, entries: Sequence[Entry], cut: int, closing: bytes) -> Iterator[bytes]:
-    step, count = _step(length, len(entries)), len(entries)
-    lead = opening + b"{"
+def _spliced(entries: Sequence[Entry], step: int, cut: int, opening: bytes, closing: bytes) -> Iterator[bytes]:
+    count, lead = len(entries), opening + b"{"
     for start in range(0, count, step):
         # Views are joined by one copy; slices of bytes would be copies themselves.
         parts: list[bytes | memoryview] = [memoryview(entry.json)[cut:] for entry in entries[start : start + step]]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-from kubechronicle.actors.reads import ObjectReads, Selection
+from kubechronicle.actors.reads import Listing, ObjectReads, Selection
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writes import Written
 from kubechronicle.api import deletion, options, pipeline, status
@@ -16,13 +16,14 @@ from kubechronicle.api.history import LEFT_OUT
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.selectors import parse_field_selector, parse_label_selector
 from kubechronicle.api.strategy import strategy_of
-from kubechronicle.http.answers import CACHE_CONTROL, object_form
+from kubechronicle.http.answers import CACHE_CONTROL, GZIPPED, object_form, takes_gzip
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision
+from kubechronicle.http.compression import THRESHOLD, Compression
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoded import Encodings
-from kubechronicle.http.encoder import Body, Encoder, Object, encode
+from kubechronicle.http.encoder import Encoder, Object, encode
 from kubechronicle.http.handlers.bodies import (
     MAX_BODY,
     caller_of,
@@ -57,8 +58,9 @@ class Resources:
     metrics: Metrics
     min_watch: float
     drain: Drain
+    encodings: Encodings
+    compression: Compression
     issuer: ServiceAccountIssuer | None = None
-    encodings: Encodings = field(default_factory=Encodings)
 
 
 # Subresources that are no other view of the object itself.
@@ -90,7 +92,7 @@ async def handle(resources: Resources, request: Request, context: Context) -> Re
         return await evict(resources, request, context, rt)
     if info.subresource == "token":
         return await request_token(resources, request, context, rt)
-    return await HANDLERS[verb](resources, request, context, rt)
+    return await _compressed(resources, request, await HANDLERS[verb](resources, request, context, rt))
 
 
 def _may_be_below(info: RequestInfo, rt: ResourceType) -> bool:
@@ -155,7 +157,7 @@ async def list_(resources: Resources, request: Request, context: Context, rt: Re
     )
     if listing.erased:
         context.warnings.append(f"{listing.erased} {rt.plural} {LEFT_OUT}")
-    return _list_answer(request, encoder, await encoder.many(listing))
+    return await _list_answer(resources, request, encoder, listing)
 
 
 async def begin_watch(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -275,7 +277,7 @@ async def delete_collection(resources: Resources, request: Request, context: Con
         caller_of(request, context, ""), target, selection, asked,
         limit=asked_list.limit, continue_token=asked_list.continue_, revision=revision,
     )  # fmt: skip
-    return _list_answer(request, encoder, await encoder.many(found))
+    return await _list_answer(resources, request, encoder, found)
 
 
 HANDLERS: dict[str, Handler] = {
@@ -303,13 +305,26 @@ def _answer(code: int, encoder: Encoder, body: bytes) -> Response:
     return Response(code, [("content-type", encoder.form.content_type), CACHE_CONTROL], body)
 
 
-def _list_answer(request: Request, encoder: Encoder, body: Body) -> Response:
+async def _list_answer(resources: Resources, request: Request, encoder: Encoder, listing: Listing) -> Response:
+    body = await encoder.many(listing)
     if not isinstance(body, bytes) and (body.length <= WHOLE or request.websocket is not None):
         body = body.whole()  # a WebSocket's handshake is refused with a list in one piece
     if isinstance(body, bytes):
         return _answer(200, encoder, body)
-    headers = [("content-type", encoder.form.content_type), CACHE_CONTROL, ("content-length", str(body.length))]
-    return Response(200, headers, body)
+    headers = [("content-type", encoder.form.content_type), CACHE_CONTROL]
+    if takes_gzip(request):
+        body = await resources.compression.pieces(body, encoder.items_of, listing.entries)
+        headers += GZIPPED
+    return Response(200, [*headers, ("content-length", str(body.length))], body)
+
+
+async def _compressed(resources: Resources, request: Request, response: Response) -> Response:
+    """An answer that is not sent in pieces, compressed if it is long."""
+    body = response.body
+    if isinstance(body, bytes) and len(body) > THRESHOLD and takes_gzip(request) and request.websocket is None:
+        response.body = await resources.compression.bytes(body)
+        response.headers += GZIPPED
+    return response
 
 
 def _written(context: Context, encoder: Encoder, written: Written) -> Response:
