@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -14,7 +13,6 @@ from kubechronicle.actors.admission.chain import NOBODY, Attributes
 from kubechronicle.api.metadata import NAME_ALPHABET
 from kubechronicle.api.pipeline import WriteContext
 from kubechronicle.api.registry import ResourceType
-from kubechronicle.api.writing import Requester
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 
@@ -62,12 +60,12 @@ def attributes_of(
 def context_of(
     target: Target, *, creates: bool = False, applies: bool = False, force: bool = False
 ) -> WriteContext:
-    """The rules' view of a write; ``creates``: the object may be new, and then needs a uid and perhaps a name.
+    """The rules' view of a write; ``creates``: the object may be new, and then needs a uid (and perhaps a name: see
+    ``named``).
     ``applies``, ``force``: as WriteContext has them."""
     return WriteContext(
         now=_text_of(int(time.time())),
-        uid=str(uuid.uuid4()) if creates else "",
-        name_suffix=name_suffix() if creates else "",
+        uid=new_uid() if creates else "",
         manager=target.manager,
         namespace=target.namespace,
         name=target.name,
@@ -76,15 +74,25 @@ def context_of(
         field_validation=target.field_validation,
         applies=applies,
         force=force,
-        requester=Requester(
-            user=target.who.user, uid=target.who.uid, groups=target.who.groups, extra=target.who.extra
-        ),
+        requester=target.who,
     )
 
 
 @lru_cache(maxsize=2)  # the same second is asked for by a thousand writes
 def _text_of(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def new_uid() -> str:
+    """A random UUID (RFC 9562, version 4), written at once: uuid.uuid4 takes three times as long."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
+def named(context: WriteContext, obj: dict[str, Any]) -> WriteContext:
+    """The context of the creation of an object, with what its name is completed by where it is to be made."""
+    return replace(context, name_suffix=name_suffix()) if obj["metadata"].get("generateName") else context
 
 
 def name_suffix() -> str:

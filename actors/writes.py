@@ -12,7 +12,6 @@ A client that names a resourceVersion gets its 409 by the rules of the preparati
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +29,7 @@ from kubechronicle.actors.resource_actor import Commit
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.targets import Caller as Caller
 from kubechronicle.actors.targets import Target as Target
-from kubechronicle.actors.targets import asked_by, context_of, name_suffix
+from kubechronicle.actors.targets import asked_by, context_of, name_suffix, named, new_uid
 from kubechronicle.api import pipeline, status
 from kubechronicle.api.encoding import repeatedly
 from kubechronicle.api.options import DeleteOptions
@@ -81,7 +80,8 @@ class Writes:
         target = asked_by(caller, target)
         context = context_of(target, creates=True)
         obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=True)
-        return _telling(await self._create(caller, target, repeatedly(obj), context), warnings, target)
+        written = await self._create(caller, target, repeatedly(obj), named(context, obj))
+        return _telling(written, warnings, target)
 
     async def update(
         self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = (),
@@ -296,7 +296,7 @@ class Writes:
                 raise _already_exists(target.rt, key.name, existing)
             if names == MAX_NAME_ATTEMPTS:
                 raise status.generate_name_conflict(target.rt, key.name)
-            context = replace(context, name_suffix=name_suffix(), uid=str(uuid.uuid4()))
+            context = replace(context, name_suffix=name_suffix(), uid=new_uid())
         raise status.conflict(target.rt, key.name)
 
     async def _take_back_if_late(self, caller: Caller, rt: ResourceType, record: Record) -> None:

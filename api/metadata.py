@@ -306,6 +306,8 @@ MAX_SUBRESOURCE: Final = 256
 
 def validate_field_manager(manager: str, field: str) -> list[Cause]:
     """Return what is wrong with the name of a field manager."""
+    if manager.isascii() and manager.isprintable() and len(manager) <= MAX_FIELD_MANAGER:
+        return []
     causes: list[Cause] = []
     if len(manager.encode()) > MAX_FIELD_MANAGER:
         causes.append(too_long(field, MAX_FIELD_MANAGER))

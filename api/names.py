@@ -248,7 +248,9 @@ def _masked(name: str, prefix: bool) -> str:
 
 
 def subdomain_name(name: str, prefix: bool) -> list[str]:
-    """Names of most kinds."""
+    """Names of most kinds. They are not remembered: most are seen once, when their object is made."""
+    if not prefix and len(name) <= SUBDOMAIN_MAX and _subdomain_match(name):
+        return []
     return dns_subdomain(_masked(name, prefix))
 
 

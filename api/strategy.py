@@ -15,6 +15,7 @@ Hooks are given (new, …) with everything defaulted; they never see the clock o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -155,6 +156,11 @@ _DEFAULT: Final = Strategy(subresources=MappingProxyType({"status": status_updat
 
 def strategy_of(resource: str) -> Strategy:
     """Return the rules of a storage resource ("pods", "deployments.apps"); plain ones for kinds without their own."""
+    return _strategies().get(resource, _DEFAULT)
+
+
+@functools.cache
+def _strategies() -> Mapping[str, Strategy]:
     from kubechronicle.api.builtin.strategies import STRATEGIES
 
-    return STRATEGIES.get(resource, _DEFAULT)
+    return STRATEGIES

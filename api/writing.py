@@ -5,14 +5,30 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 Object = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requester:
+class Requester(Protocol):
     """Who asks for a write, as kinds record it that are about their requester."""
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def groups(self) -> Sequence[str]: ...
+
+    @property
+    def extra(self) -> Mapping[str, Sequence[str]]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nobody:
+    """A requester of whom nothing is known."""
 
     user: str = ""
     uid: str = ""
@@ -20,7 +36,7 @@ class Requester:
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-NOBODY = Requester()
+NOBODY = Nobody()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,6 +149,7 @@ class AdmissionChain:
         # (resource, operation) -> steps: as many as there are resources, at most three times.
         self._admitting: dict[tuple[str, str], tuple[Step, ...]] = {}
         self._validating: dict[tuple[str, str], tuple[Step, ...]] = {}
+        self._claiming: dict[str, tuple[Claimant, ...]] = {}
         self._laning: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
 
     def admit(self, attributes: Attributes) -> None:
@@ -171,9 +172,14 @@ class AdmissionChain:
 
     def claim(self, attributes: Attributes) -> None:
         """Let what is handed out once be filled in; a subresource claims nothing."""
-        for claimant in self._claimants:
-            if attributes.rt.resource in claimant.resources and not attributes.subresource:
-                claimant.claim(attributes, self._state)
+        if attributes.subresource:
+            return
+        resource = attributes.rt.resource
+        claimants = self._claiming.get(resource)
+        if claimants is None:
+            claimants = self._claiming[resource] = tuple(each for each in self._claimants if resource in each.resources)
+        for claimant in claimants:
+            claimant.claim(attributes, self._state)
 
     def release(self, entry: Entry) -> list[Beside]:
         """What commits beside the end of this object."""

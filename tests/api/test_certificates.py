@@ -16,7 +16,7 @@ from test_validation_groups import NOW, Object, context, create, told, update
 from kubechronicle.api import pipeline
 from kubechronicle.api.certificates import chain_problem, pem_blocks, request_organizations, request_problem
 from kubechronicle.api.registry import builtin_registry
-from kubechronicle.api.writing import Requester, WriteContext
+from kubechronicle.api.writing import Nobody, WriteContext
 
 CSR = "certificates.k8s.io/v1/certificatesigningrequests"
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -135,7 +135,7 @@ def test_signers(signer: str, found: list[str]) -> None:
 def test_a_request_is_its_requesters() -> None:
     rt = builtin_registry().lookup(*CSR.split("/"))
     assert rt is not None
-    requester = Requester(user="ada", uid="a-1", groups=("devs",), extra={"team": ("blue",)})
+    requester = Nobody(user="ada", uid="a-1", groups=("devs",), extra={"team": ("blue",)})
     ctx = WriteContext(now=NOW, uid="u", manager="m", requester=requester)
     body = {"metadata": {"name": "one"}, "spec": {**SPEC, "username": "root", "uid": "0"}}
     obj, _ = pipeline.decode_object(rt, body, ctx, create=True)
