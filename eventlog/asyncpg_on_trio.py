@@ -57,8 +57,11 @@ class ConnectionLoop(asyncio.AbstractEventLoop):
         """Begin a call of asyncpg. What has arrived meanwhile is looked at before: a farewell, notifications."""
         while not self._reading and self.transports and self.transports[-1].receive():
             pass
-        task: asyncio.Task[T] = self.call(self.create_task, function(*arguments, **named))
-        return task
+
+        async def called() -> T:
+            return await function(*arguments, **named)  # asyncpg refuses some calls before it makes a coroutine
+
+        return self.call(self.create_task, called())
 
     async def wait(self, task: asyncio.Task[Any]) -> None:
         """Until the task is done. Cancelled, it has only stopped waiting."""

@@ -31,7 +31,7 @@ from kubechronicle.eventlog.errors import (
     OutcomeUnknown,
 )
 from kubechronicle.eventlog.postgres_listener import Listener
-from kubechronicle.eventlog.postgres_session import ConnectionLost, Pool, Row, Session, UniqueViolation
+from kubechronicle.eventlog.postgres_session import ConnectionLost, Pool, Row, Session, UniqueViolation, acquire
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Operation, Record
 
 APPEND_BOUND = 40.0  # seconds: more than the server's statement timeout, so usually Postgres says what became of it
@@ -70,12 +70,15 @@ class PostgresLog:
     # Appending
 
     async def append(self, batch: Batch) -> BatchResult:
-        arguments = rows.batch_arguments(batch)
-        async with self._append_lock:
+        alone = len(batch.transactions) == 1 and len(batch.transactions[0].changes) == 1
+        arguments = rows.change_arguments(batch) if alone else rows.batch_arguments(batch)
+        statement = sql.APPEND_ONE if alone else sql.APPEND
+        await acquire(self._append_lock)
+        try:
             session = await self._append_session()
             try:
                 answer = await session.fetch_uninterrupted(
-                    sql.APPEND, *arguments, bound=APPEND_BOUND, grace=APPEND_GRACE
+                    statement, *arguments, bound=APPEND_BOUND, grace=APPEND_GRACE
                 )
             except ConnectionLost as lost:
                 raise OutcomeUnknown(batch.id) from lost
@@ -84,7 +87,9 @@ class PostgresLog:
                 if settled is None:
                     raise LogUnavailable(f"batch {batch.id} was given up") from twice
                 return settled
-        return rows.batch_result(batch, answer[0])
+        finally:
+            self._append_lock.release()
+        return rows.change_result(batch, answer[0]) if alone else rows.batch_result(batch, answer[0])
 
     async def settle(self, batch: Batch) -> BatchResult | None:
         async with self._append_lock:

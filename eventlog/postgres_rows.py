@@ -69,6 +69,43 @@ def batch_arguments(batch: Batch) -> tuple[object, ...]:
     )
 
 
+def change_arguments(batch: Batch) -> tuple[object, ...]:
+    """The arguments of append_one(), for a batch of one change."""
+    ((change,), who) = batch.transactions[0].changes, batch.transactions[0].who
+    user, user_uid, _, *rest = _who_columns(who)
+    return (
+        batch.id,
+        change.expected,
+        int(change.operation),
+        *change.key,
+        change.uid,
+        user,
+        user_uid,
+        [storable(group) for group in who.groups],
+        *rest,
+        change.body.decode(),
+    )
+
+
+def change_result(batch: Batch, row: Any) -> BatchResult:
+    """From the answer of append_one()."""
+    (transaction,) = batch.transactions
+    (change,) = transaction.changes
+    head, committed_at, actual, create_revision, version = row
+    if actual != change.expected:
+        refused = Refused(key=change.key, expected=change.expected, actual=actual)
+        return BatchResult(outcomes=(refused,), first=head + 1, head=head)
+    record = _appended(
+        change,
+        transaction.who,
+        revision=head,
+        create_revision=create_revision,
+        version=version,
+        committed_at=committed_at,
+    )
+    return BatchResult(outcomes=((record,),), first=head, head=head)
+
+
 def batch_result(batch: Batch, row: Any) -> BatchResult:
     """From the answer of append()."""
     outcomes: list[tuple[Record, ...] | Refused] = []

@@ -70,6 +70,15 @@ class Session(Protocol):
     async def close(self) -> None: ...
 
 
+async def acquire(free: trio.Semaphore | trio.Lock) -> None:
+    """As its ``acquire``, which lets all other tasks run first even where there is nothing to wait for: a tenth of what
+    a question to Postgres costs. Whoever asks one is going to wait anyway."""
+    try:
+        free.acquire_nowait()
+    except trio.WouldBlock:
+        await free.acquire()
+
+
 class Pool:
     """At most ``size`` sessions, opened when first needed."""
 
@@ -80,25 +89,26 @@ class Pool:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
-        async with self._free:
-            session = self._take_idle() or await self._connect()
-            try:
-                yield session
-            except LogError:
-                self._keep(session)  # Postgres answered, if only with an error
-                raise
-            except BaseException:
-                session.terminate()
-                raise
-            self._keep(session)
+        session = await self._take()
+        try:
+            yield session
+        except LogError:  # Postgres answered, if only with an error
+            raise
+        except BaseException:
+            session.terminate()
+            raise
+        finally:
+            self._give_back(session)
 
     async def fetch(self, sql: str, *arguments: object) -> Sequence[Row]:
         """A read. An idle connection may have died unnoticed (Postgres restarted), so a lost one is replaced once."""
+        session = await self._take()
         try:
-            async with self.session() as session:
-                return await session.fetch(sql, *arguments)
+            return await session.fetch(sql, *arguments)
         except ConnectionLost:
             self._drop_idle()
+        finally:
+            self._give_back(session)
         async with self.session() as session:
             return await session.fetch(sql, *arguments)
 
@@ -107,16 +117,22 @@ class Pool:
             while self._idle:
                 nursery.start_soon(self._idle.pop().close)
 
-    def _take_idle(self) -> Session | None:
-        while self._idle:
-            session = self._idle.pop()
-            if not session.closed:
-                return session
-        return None
+    async def _take(self) -> Session:
+        await acquire(self._free)
+        try:
+            while self._idle:
+                session = self._idle.pop()
+                if not session.closed:
+                    return session
+            return await self._connect()
+        except BaseException:
+            self._free.release()
+            raise
 
-    def _keep(self, session: Session) -> None:
+    def _give_back(self, session: Session) -> None:
         if not session.closed:
             self._idle.append(session)
+        self._free.release()
 
     def _drop_idle(self) -> None:
         while self._idle:

@@ -24,6 +24,12 @@ APPEND = (
     " $18, $19, $20)"
 )
 
+# For a batch of one change, see postgres_rows.change_arguments.
+APPEND_ONE = (
+    "select * from kubechronicle.append_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
+    " $18, $19)"
+)
+
 # $1 batch id. Answers a row if the fence was set. Waits for a transaction that has inserted the id and not ended.
 FENCE = (
     "insert into kubechronicle.batches (id, committed_at) values ($1, clock_timestamp())"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -286,3 +287,59 @@ async def test_a_transaction_stalled_for_five_seconds(replicas: Opener) -> None:
         nursery.start_soon(put, ours, create("a"))
         await session.execute("select pg_sleep(5); rollback")
     assert (await ours.head()).revision == 1
+
+
+async def test_a_change_appended_alone_is_as_one_among_several(replicas: Opener) -> None:
+    """The log has a function for each; what they answer and write differs in nothing but what it is about."""
+    who = Who(
+        user="a\0b", uid="7", groups=('q"u\\o', "two, three", ""), extra={"k": ("v", "\ud800")}, impersonator="root",
+        verb="create", request_uri="/x?y", user_agent="ü", source_address="::1", field_manager="m", audit_id="id",
+    )  # fmt: skip
+    log = await replicas()
+
+    async def life(*others: str) -> list[tuple[Any, ...]]:
+        """Of one object, alone or beside others; the others' lives go the same way."""
+        told: list[tuple[Any, ...]] = []
+        names = ("a", *others)
+        created = await log.append(batch(*(create(name) for name in names), who=who))
+        (old,) = created.outcomes[0]
+        again = await log.append(batch(*(create(name) for name in names), who=who))
+        told.append((created.head - created.first, again.head - again.first, again.outcomes[0]))
+        records = [outcome[0] for outcome in created.outcomes]
+        updated = await log.append(batch(*map(update, records), who=who))
+        stale = await log.append(batch(*map(update, records), who=who))
+        told.append((stale.outcomes[0].expected - old.revision, stale.outcomes[0].actual - updated.first))
+        records = [outcome[0] for outcome in updated.outcomes]
+        deleted = await log.append(batch(*(update(record, delete=True) for record in records), who=who))
+        for result in (created, updated, deleted):
+            (record,) = result.outcomes[0]
+            stored = next(row for row in await log.read(after=0, limit=100) if row.revision == record.revision)
+            assert replace(record, who=None, decoded=None) == stored
+            told.append(
+                (record.version, record.create_revision - old.revision, record.operation, record.key, record.uid)
+            )
+        return told
+
+    alone = await life()
+    beside = await life("b", "c")
+    refused = beside[0][2]
+    assert alone[0] == (0, -1, replace(refused, actual=1))
+    assert beside[0][:2] == (2, -1)
+    assert alone[1:] == beside[1:]
+    async with open_session_of(log) as session:
+        columns = (
+            "user_name, user_uid, user_groups, user_extra::text, impersonator, verb, request_uri, user_agent, class"
+        )
+        rows = await session.fetch(f"select distinct {columns}, audit_id, field_manager from kubechronicle.log")
+        assert len(rows) == 1
+        assert (await session.fetch("select count(*) from kubechronicle.live"))[0][0] == 0
+        assert (await session.fetch("select count(*), count(actual) from kubechronicle.batches"))[0][:] == (10, 4)
+    assert (await log.verify()).problem is None
+
+
+async def test_a_change_appended_alone_is_settled_as_any_other(replicas: Opener) -> None:
+    log = await replicas()
+    ours = batch(create("a"))
+    assert await log.append(ours) == await log.settle(ours)
+    refused = batch(create("a"))
+    assert await log.append(refused) == await log.settle(refused)
