@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import trio
 
+from kubechronicle.eventlog.delivery import SHARED, Batch, Shared
 from kubechronicle.eventlog.entries import ERASED, Event
 from kubechronicle.eventlog.errors import LogUnavailable
 from kubechronicle.eventlog.records import Operation, Record
@@ -32,7 +33,7 @@ HISTORY_CHUNK = 500
 """Records read from the log at once: usually a few megabytes, and a query of milliseconds."""
 
 
-Take: TypeAlias = "Callable[[list[Event]], bool]"
+Take: TypeAlias = "Callable[[Batch], bool]"
 """Takes events that follow those handed out before. Whole or not at all; False: not now."""
 
 
@@ -63,7 +64,7 @@ class WatchCursor:
     """Made by ``Views.watch``. One task uses it at a time; there is nothing to close."""
 
     __slots__ = (
-        "_asleep", "_ended", "_field", "_name", "_namespace", "_revision", "_scoped", "_take", "_view",
+        "_asleep", "_ended", "_field", "_name", "_namespace", "_revision", "_scope", "_take", "_view",
         "_views", "interest",
     )  # fmt: skip
 
@@ -77,7 +78,7 @@ class WatchCursor:
         self._namespace = namespace
         self._name = name
         self._field = field
-        self._scoped = bool(namespace or name or field)
+        self._scope = (namespace, name, field) if namespace or name or field else None
         self._asleep = False
         self._ended = False
         self._take: Take | None = None
@@ -146,8 +147,14 @@ class WatchCursor:
 
     def _collect(self) -> list[Event]:
         """Events from memory; moves ``_revision`` over what was looked at."""
+        found = self._following()
+        self._revision = found.until
+        return found
+
+    def _following(self) -> Batch:
+        """Events from memory that follow ``_revision``."""
         events, start = self._view.window.events, self._view.window.after(self._revision)
-        if not self._scoped:
+        if self._scope is None:
             found = events[start : start + CURSOR_BATCH]
         else:
             found = []
@@ -157,10 +164,8 @@ class WatchCursor:
                     if len(found) == CURSOR_BATCH:
                         break
         if len(found) == CURSOR_BATCH:
-            self._revision = found[-1].revision
-        else:
-            self._revision = max(self._revision, self._view.applied)
-        return found
+            return Batch(found, found[-1].revision)
+        return Batch(found, max(self._revision, self._view.applied))
 
     async def _read_history(self) -> list[Event]:
         """A chunk from the log; moves ``_revision`` over it."""
@@ -186,15 +191,22 @@ class WatchCursor:
     def interrupt(self, quiet_until: int | None) -> None:
         self.wake(self._view.applied if quiet_until is None else quiet_until)
 
-    def deliver(self, revision: int) -> bool:
+    def deliver(self, revision: int, shared: Shared) -> bool:
         before = self._revision = max(self._revision, revision)
-        if before < self._view.held_since or self._take is None:
+        view = self._view
+        if before < view.window.held_since or self._take is None:
             return False
-        events = self._collect()
-        if not events:
+        place = (before, view.applied, self._scope)
+        batch = shared.get(place)
+        if batch is None:
+            if len(shared) >= SHARED:
+                shared.clear()
+            batch = shared[place] = self._following()
+        self._revision = batch.until
+        if not batch:
             return True
         try:
-            if self._take(events):
+            if self._take(batch):
                 return True
         except Exception:  # the cursor's own task meets it again, and answers for it
             pass

@@ -16,19 +16,42 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
 
 import trio
+
+from kubechronicle.eventlog.entries import Event
 
 SLICE = 0.0005
 """Seconds of serving, after which other tasks get their turn. A request takes a dozen turns. It goes first, as it were:
 what is delivered later is delivered with more events to a write, and so for less."""
 
 
+SHARED = 32
+"""Batches kept during a round: few are asked for, but while it lasts more may happen."""
+
+
+class Batch(list[Event]):
+    """Events that follow a place in the history of a resource. ``until``: the place they lead to; ``told``: what they
+    were made into for one recipient, for the others."""
+
+    __slots__ = ("told", "until")
+
+    def __init__(self, events: Iterable[Event], until: int) -> None:
+        super().__init__(events)
+        self.until = until
+        self.told: dict[object, object] = {}
+
+
+Shared: TypeAlias = dict[object, Batch]
+"""Of one round: most recipients of a lot are at the same place, and are told the same."""
+
+
 class Recipient(Protocol):
     """Who takes deliveries in its sleep: a watch cursor with an outlet."""
 
-    def deliver(self, revision: int) -> bool:
+    def deliver(self, revision: int, shared: Shared) -> bool:
         """Take what there is; nothing up to the revision concerned it. False: its task must go on from there. Raises
         nothing."""
         ...
@@ -88,11 +111,13 @@ class Pump:
             lot.serving, lot.marked = lot.marked, None
         revision = lot.serving
         if revision is not None:
-            for recipient in list(lot.asleep):
+            asleep, now = lot.asleep, time.perf_counter
+            shared: Shared = {}
+            for recipient in list(asleep):
                 # Asked again each time: others leave meanwhile, even the one that is being served (its client is gone).
-                if recipient in lot.asleep and not recipient.deliver(revision) and recipient in lot.asleep:
+                if recipient in asleep and not recipient.deliver(revision, shared) and recipient in asleep:
                     lot.wake(recipient, revision)
-                if time.perf_counter() - self._slice_began >= SLICE:
+                if now() - self._slice_began >= SLICE:
                     await trio.lowlevel.checkpoint()
-                    self._slice_began = time.perf_counter()
+                    self._slice_began = now()
         lot.serving = None

@@ -20,6 +20,19 @@ def status_line(status: int) -> bytes:
     return STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
 
 
+_framed: tuple[bytes, bytes] = (b"", b"")
+
+
+def framed(chunk: bytes) -> bytes:
+    """The chunk as it is on the wire. An event goes to a thousand watchers one after another: the last is kept."""
+    global _framed
+    before, found = _framed
+    if before is not chunk:
+        found = b"%x\r\n%b\r\n" % (len(chunk), chunk)
+        _framed = (chunk, found)
+    return found
+
+
 class Exchanging(Protocol):
     """What an exchange needs of its connection's protocol."""
 
@@ -77,7 +90,7 @@ class Http1Exchange(HttpExchange):
     def _push(self, chunk: bytes) -> bool:
         if not self._wire.ready:
             return False
-        self._wire.push(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked else chunk)
+        self._wire.push(framed(chunk) if self._chunked else chunk)
         return True
 
     def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[bytes]:

@@ -58,6 +58,14 @@ class _Readings(Collector):
             yield metric
 
 
+class _Told(Collector):
+    def __init__(self, tell: Callable[[], Iterable[Metric]]) -> None:
+        self._tell = tell
+
+    def collect(self) -> Iterable[Metric]:
+        return self._tell()
+
+
 class _Labelled(CollectorRegistry):
     """What another registry has, each sample labelled with the process it counts for."""
 
@@ -108,6 +116,15 @@ def request_labels(info: RequestInfo, method: str, *, dry_run: bool) -> RequestL
     else:
         verb, scope = method if method in VERB_OF_METHOD else "other", ""
     return verb, "All" if dry_run else "", info.group, info.version, info.resource, info.subresource, scope
+
+
+class Count:
+    """A number that grows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
 
 
 class Series:
@@ -182,10 +199,8 @@ class Metrics:
             "apiserver_registered_watchers", "Number of currently registered watchers.", ("group", "version", "kind"),
             registry=self.registry,
         )  # fmt: skip
-        self._watch_events = Counter(
-            "apiserver_watch_events", "Events sent in watch clients.", ("group", "version", "resource"),
-            registry=self.registry,
-        )  # fmt: skip
+        self._watch_events: dict[tuple[str, str, str], Count] = {}
+        self.registry.register(_Told(self._tell_watch_events))
         self._terminations = Counter(
             "apiserver_request_terminations", "Requests ended by the server in self-defence.", ("code",),
             registry=self.registry,
@@ -209,8 +224,16 @@ class Metrics:
     def watchers(self, group: str, version: str, kind: str) -> Gauge:
         return self._child("w", self._watchers, group, version, kind)
 
-    def watch_events(self, group: str, version: str, resource: str) -> Counter:
-        return self._child("e", self._watch_events, group, version, resource)
+    def watch_events(self, group: str, version: str, resource: str) -> Count:
+        return self._watch_events.setdefault((group, version, resource), Count())
+
+    def _tell_watch_events(self) -> Iterable[Metric]:
+        events = CounterMetricFamily(
+            "apiserver_watch_events", "Events sent in watch clients.", labels=("group", "version", "resource")
+        )
+        for labels, count in self._watch_events.items():
+            events.add_metric(labels, count.value)
+        yield events
 
     def long_running(self, verb: str, group: str, version: str, resource: str) -> Gauge:
         return self._child("l", self._long_running, verb, group, version, resource)

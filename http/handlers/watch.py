@@ -19,6 +19,7 @@ from kubechronicle.api import status
 from kubechronicle.api.options import ListOptions, parse_resource_version
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.eventlog.cursors import Cursor, WatchCursor
+from kubechronicle.eventlog.delivery import Batch
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.eventlog.replay import ReplayOver
@@ -109,6 +110,16 @@ def storage_revision(text: str) -> int:
         raise status.unknown(str(error)) from None
 
 
+class _Told:
+    """Frames put together, and how many there are."""
+
+    __slots__ = ("count", "frame")
+
+    def __init__(self, frames: list[bytes]) -> None:
+        self.count = len(frames)
+        self.frame = frames[0] if self.count == 1 else b"".join(frames)
+
+
 class WatchStream:
     """The body of a watch: an asynchronous iterator of writes, each of one or more frames.
 
@@ -119,8 +130,9 @@ class WatchStream:
     def __init__(
         self, watching: Watching, encoder: Encoder, metrics: Metrics, *, ends: float, bookmarks: bool, drain: Drain
     ) -> None:
-        rt = encoder.rt
+        rt, form = encoder.rt, encoder.form
         self._watching = watching
+        self._representation = (rt.api_version, form.media_type, form.kind, form.version)
         self._encoder = encoder
         self._cursor = watching.cursor
         self._ends = ends
@@ -146,14 +158,19 @@ class WatchStream:
             self._push = push
             self._cursor.deliver_to(self._take)
 
-    def _take(self, events: list[Event]) -> bool:
-        frames = self._told(events)
-        if not frames:
-            return True
-        frame = frames[0] if len(frames) == 1 else b"".join(frames)
-        if self._push is None or len(frame) > CHUNK_BYTES or not self._push(frame):
+    def _take(self, batch: Batch) -> bool:
+        if self._watching.matches is None:  # told in one way to all who are told in one representation
+            told = batch.told.get(self._representation)
+            if told is None:
+                told = batch.told[self._representation] = _Told(self._told(batch))
+        else:
+            told = _Told(self._told(batch))
+        if not isinstance(told, _Told) or self._push is None:
             return False
-        self._events.inc(len(frames))
+        if told.count:
+            if len(told.frame) > CHUNK_BYTES or not self._push(told.frame):
+                return False
+            self._events.value += told.count
         return True
 
     def __aiter__(self) -> WatchStream:
@@ -183,7 +200,7 @@ class WatchStream:
             if self._over or self._drain.begun:
                 return None
             frames = await self._event_frames()
-        self._events.inc(len(frames))
+        self._events.value += len(frames)
         return frames
 
     def _initial_frames(self) -> list[bytes]:

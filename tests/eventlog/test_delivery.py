@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from kubechronicle.eventlog import delivery, window
 from kubechronicle.eventlog.cursors import WatchCursor, read_events
-from kubechronicle.eventlog.delivery import Lot, Pump
+from kubechronicle.eventlog.delivery import Lot, Pump, Shared
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.memory import MemoryLog, MemoryStore
 from kubechronicle.eventlog.records import Key
@@ -170,7 +170,7 @@ class Recipient:
         self.served: list[int] = []
         self._rounds = rounds
 
-    def deliver(self, revision: int) -> bool:
+    def deliver(self, revision: int, shared: Shared) -> bool:
         self.served.append(revision)
         return next(self._rounds, True)
 
