@@ -79,25 +79,23 @@ class ResourceType:
     selectable_fields: tuple[str, ...] = ()
     custom: Any = None
 
-    @property
-    def api_version(self) -> str:
-        """The apiVersion of its objects: "v1", "apps/v1"."""
-        return f"{self.group}/{self.version}" if self.group else self.version
+    # What follows from the above is asked for many times by every write.
+    api_version: str = field(init=False, default="")
+    """The apiVersion of its objects: "v1", "apps/v1"."""
+    group_resource: str = field(init=False, default="")
+    """What errors and authorization call it: "pods", "deployments.apps"."""
+    stored_group: str = field(init=False, default="")
+    """The group refusals of an object name, also where another group shows the same objects (events)."""
+    is_storage_version: bool = field(init=False, default=False)
+    """Whether objects are kept in this very form."""
 
-    @property
-    def group_resource(self) -> str:
-        """What errors and authorization call it: "pods", "deployments.apps"."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def stored_group(self) -> str:
-        """The group refusals of an object name, also where another group shows the same objects (events)."""
-        return self.storage_api_version.rpartition("/")[0]
-
-    @property
-    def is_storage_version(self) -> bool:
-        """Whether objects are kept in this very form."""
-        return self.api_version == self.storage_api_version
+    def __post_init__(self) -> None:
+        api_version = f"{self.group}/{self.version}" if self.group else self.version
+        group_resource = f"{self.plural}.{self.group}" if self.group else self.plural
+        object.__setattr__(self, "api_version", api_version)
+        object.__setattr__(self, "group_resource", group_resource)
+        object.__setattr__(self, "stored_group", self.storage_api_version.rpartition("/")[0])
+        object.__setattr__(self, "is_storage_version", api_version == self.storage_api_version)
 
     def __repr__(self) -> str:
         return f"<ResourceType {self.api_version} {self.plural}>"
