@@ -256,6 +256,10 @@ func (n *node) gone(name string) bool {
 func (n *node) patch(path string, body []byte) {
 	started := time.Now()
 	_, err := n.c.do(n.cluster.ctx, "PATCH", path+"/status", protobuf, asMerge, body)
+	var refused *refusal
+	if errors.As(err, &refused) && refused.status == 404 {
+		return // reported on while it was being removed, which a kubelet takes as it comes
+	}
 	n.cluster.tally.add("pod status", time.Since(started), err)
 }
 
@@ -303,7 +307,7 @@ func (k *cluster) replace(c *client, n *node, name string) {
 	n.lock.Lock()
 	var oldest string
 	if len(n.pods) > 0 {
-		oldest, n.pods = n.pods[0], append(n.pods[1:], name)
+		oldest, n.pods = n.pods[0], n.pods[1:]
 	}
 	n.lock.Unlock()
 	call := func(what, method, path string, body []byte) bool {
@@ -329,5 +333,8 @@ func (k *cluster) replace(c *client, n *node, name string) {
 		k.pending.Add(-1)
 		return
 	}
+	n.lock.Lock()
+	n.pods = append(n.pods, name) // not before: a pod without a node is gone at once, and nobody hears of its end
+	n.lock.Unlock()
 	k.event(c, name, "Scheduled")
 }
