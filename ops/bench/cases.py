@@ -6,7 +6,13 @@ from other processes, fdatasync 0.1 to 0.2 ms. CPU is per operation (for a watch
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
+
+from kubechronicle.ops.bench import rules
+
+Object = dict[str, Any]
 
 REFERENCE_NAME = "kube-apiserver 1.36.2 + etcd 3.6"
 REFERENCE_READY_SECONDS = 1.9
@@ -53,6 +59,26 @@ def _write(verb: str, connections: int, cpu: tuple[float, float] | None = None, 
     )
 
 
+def _objects(name: str, title: str, verb: str, collection: str, template: Object, *, conns: int, **load: str) -> Case:
+    """Writes of one kind of object; ``load``: further flags."""
+    text = json.dumps(template, separators=(",", ":"))
+    return Case(
+        name=f"{name}-{conns}",
+        title=f"{title}, {conns} conn.",
+        load={"mode": "objects", "verb": verb, "collection": collection, "template": text, "conns": conns, **load},
+    )
+
+
+def _node_status() -> Object:
+    """What a kubelet tells when nothing happens: the times of its conditions."""
+    kinds = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
+    conditions = [
+        {"type": kind, "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:00Z", "message": "turn @count@"}
+        for kind in kinds
+    ]
+    return {"status": {"conditions": conditions}}
+
+
 def _list(objects: int, variant: str, milliseconds: float | None, wall: str, **load: str | int) -> Case:
     """The reference's CPU of a list was taken for server and etcd together."""
     return Case(
@@ -75,6 +101,35 @@ def _watch(watchers: int, cpu: tuple[float, float], wall: str) -> Case:
     )
 
 
+_METADATA = {"name": "@name@", "namespace": "@namespace@"}
+_POD = rules.pod()
+_POD_SPEC = {name: value for name, value in _POD["spec"].items() if name != "serviceAccountName"}
+_LABELS = _POD["metadata"]["labels"]
+POD: Object = {**_POD, "metadata": {**_POD["metadata"], **_METADATA}, "spec": _POD_SPEC}
+DEPLOYMENT: Object = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {**_METADATA, "labels": _LABELS},
+    "spec": {
+        "replicas": 3,
+        "selector": {"matchLabels": _LABELS},
+        "template": {"metadata": {"labels": _LABELS, "annotations": {"turn": "@count@"}}, "spec": _POD_SPEC},
+    },
+}
+LEASE: Object = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {**_METADATA, "resourceVersion": "@revision@"},
+    "spec": {
+        "holderIdentity": "@name@", "leaseDurationSeconds": 40, "renewTime": "2026-01-01T00:00:00.@count@Z",
+    },
+}  # fmt: skip
+NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "@name@"}}
+PODS, NODES = "/api/v1/namespaces/@namespace@/pods", "/api/v1/nodes"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/@namespace@/deployments"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/@namespace@/leases"
+
+
 # In this order: what makes many objects comes last, so that nothing before it is measured on a grown server.
 CASES: tuple[Case, ...] = (
     _get(1, (475, 217), "1,570/s, p50 0.57, p99 1.8 ms"),
@@ -89,6 +144,20 @@ CASES: tuple[Case, ...] = (
     _write("update", 1),
     _write("update", 16),
     _write("update", 64),
+    _objects("create-pod", "create Pod of 4 KB", "create", PODS, POD, conns=16),
+    _objects("create-deployment", "create Deployment of 4 KB", "create", DEPLOYMENTS, DEPLOYMENT, conns=16),
+    _objects("apply", "server-side apply of the Deployment, changed", "apply", DEPLOYMENTS, DEPLOYMENT, conns=16),
+    _objects("lease-update", "renewal of a Lease", "update", LEASES, LEASE, conns=64),
+    _objects(
+        "node-status",
+        "patch of a Node's status",
+        "patch",
+        NODES,
+        _node_status(),
+        conns=64,
+        subresource="status",
+        setup=json.dumps(NODE),
+    ),
     _watch(100, (28, 8), "p50 2.2, p99 7.3 ms"),  # 0.14 + 0.04 cores at 5,000 events/s
     _watch(1000, (16.4, 0.8), "p50 20.7, p99 61.6 ms"),  # 0.82 + 0.04 cores at 50,000 events/s
     _list(10000, "JSON", 94, "p50 95 ms"),
