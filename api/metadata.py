@@ -137,10 +137,12 @@ def validate(
     if generation < 0:
         causes.append(invalid_value(f"{field}.generation", generation, "must be greater than or equal to 0"))
     causes += _validate_marks(metadata, field)
-    causes += validate_finalizers(metadata.get("finalizers", ()), f"{field}.finalizers")
-    causes += _validate_managed_fields(metadata.get("managedFields", ()), f"{field}.managedFields")
-    if kube:
-        causes += _validate_kube_finalizers(metadata.get("finalizers", ()), f"{field}.finalizers")
+    finalizers = metadata.get("finalizers")
+    if finalizers:
+        causes += validate_finalizers(finalizers, f"{field}.finalizers")
+    causes += _validate_managed_fields(metadata.get("managedFields", ()), field)
+    if kube and finalizers:
+        causes += _validate_kube_finalizers(finalizers, f"{field}.finalizers")
     return causes
 
 
@@ -165,19 +167,18 @@ def validate_update(
         if metadata.get(name) != old.get(name):
             causes.append(invalid_value(f"{field}.{name}", metadata.get(name), IMMUTABLE))
     causes += _validate_marks(metadata, field)
-    causes += _validate_managed_fields(metadata.get("managedFields", ()), f"{field}.managedFields")
-    if kube:
-        causes += _validate_kube_finalizers(metadata.get("finalizers", ()), f"{field}.finalizers")
+    causes += _validate_managed_fields(metadata.get("managedFields", ()), field)
+    if kube and "finalizers" in metadata:
+        causes += _validate_kube_finalizers(metadata["finalizers"], f"{field}.finalizers")
     return causes
 
 
 def _validate_namespace(namespace: str, *, namespaced: bool, field: str) -> Iterable[Cause]:
-    path = f"{field}.namespace"
     if not namespaced:
-        return [forbidden(path, "not allowed on this type")] if namespace else ()
+        return [forbidden(f"{field}.namespace", "not allowed on this type")] if namespace else ()
     if not namespace:
-        return [required(path)]
-    return [invalid_value(path, namespace, problem) for problem in names.dns_label(namespace)]
+        return [required(f"{field}.namespace")]
+    return [invalid_value(f"{field}.namespace", namespace, problem) for problem in names.dns_label(namespace)]
 
 
 def _validate_marks(metadata: Mapping[str, Any], field: str) -> list[Cause]:
@@ -284,15 +285,18 @@ def _validate_kube_finalizers(finalizers: Sequence[str], field: str) -> list[Cau
 def _validate_managed_fields(entries: Sequence[Mapping[str, Any]], field: str) -> list[Cause]:
     causes: list[Cause] = []
     for index, entry in enumerate(entries):
-        path = f"{field}[{index}]"
-        operation = entry.get("operation", "")
+        operation, manager = entry.get("operation", ""), entry.get("manager", "")
+        known = operation in ("Apply", "Update") and entry.get("fieldsType") == "FieldsV1"
+        if known and not entry.get("subresource") and not validate_field_manager(manager, ""):
+            continue  # as nearly all are: no path has to be told
+        path = f"{field}.managedFields[{index}]"
         if not operation:
             causes.append(required(f"{path}.operation", "must not be empty"))
         elif operation not in ("Apply", "Update"):
             causes.append(unsupported(f"{path}.operation", operation, ("Apply", "Update")))
         if entry.get("fieldsType", "FieldsV1") not in ("", "FieldsV1"):
             causes.append(invalid_value(f"{path}.fieldsType", entry["fieldsType"], "must be `FieldsV1`"))
-        causes += validate_field_manager(entry.get("manager", ""), f"{path}.manager")
+        causes += validate_field_manager(manager, f"{path}.manager")
         if len(entry.get("subresource", "")) > MAX_SUBRESOURCE:
             causes.append(too_long(f"{path}.subresource", MAX_SUBRESOURCE))
     return causes

@@ -127,6 +127,8 @@ def parse_patch_options(query: Query, content_type: str) -> PatchOptions:
 
 
 def _write_values(query: Query, kind: str, causes: Sequence[Cause] = ()) -> tuple[bool, str, str]:
+    if not query and not causes:
+        return False, "", "Warn"
     found = list(causes)
     manager = _first(query, "fieldManager")
     found += validate_field_manager(manager, "fieldManager")

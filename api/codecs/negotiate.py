@@ -131,7 +131,7 @@ def check_route(accept: str | None, *, lists: bool) -> None:
 
     NotAcceptableError with `at_route` unless a clause names, parameters aside, one of the route's types or `*/*`.
     """
-    if not accept:
+    if not accept or accept == JSON:
         return
     for clause in accept.split(","):
         media_type = clause.partition(";")[0].strip(" ")
