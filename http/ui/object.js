@@ -65,7 +65,7 @@ export function object({ path, query, go, signal }) {
   function entry(each, to, from) {
     const number = each.metadata.name;
     const compared = from ? from === number : to.previousRevision === number && to.operation !== "Create";
-    const radio = (group, checked, values) => h("input", { type: "radio", name: group, value: number, checked, disabled: each.redacted,
+    const radio = (group, checked, values) => h("input", { type: "radio", name: group, value: number, checked, disabled: each.redacted || each.erased,
       "aria-label": `Compare ${group} revision ${number}`, onchange: () => move(values) });
     return h(`tr${each === to ? ".chosen" : ""}`, {},
       h("td", {}, radio("from", compared, { from: number })),
@@ -78,11 +78,12 @@ export function object({ path, query, go, signal }) {
     try {
       const asked = [one(namespace, to.metadata.name, signal), from ? one(namespace, from, signal) : null];
       const [now, then] = await Promise.all(asked);
-      const hidden = now.redacted || then?.redacted;
+      const hidden = now.redacted || then?.redacted ? redacted(now)
+        : now.erased || then?.erased || (now.beforeErased && !then) ? erased() : null;
       const before = then ? then.after ?? null : now.before ?? null;
       const after = now.after ?? null;
       const fromTitle = then ? title(then) : now.operation === "Create" ? "before it was created" : `before: revision ${now.previousRevision}`;
-      panel.replaceChildren(facts(now), hidden ? redacted(now) : sides(before, after, fromTitle, title(now)));
+      panel.replaceChildren(facts(now), hidden ?? sides(before, after, fromTitle, title(now)));
       say(`Revision ${now.metadata.name}`);
     } catch (error) {
       failed(panel, error);
@@ -103,9 +104,9 @@ export function object({ path, query, go, signal }) {
         for (const each of await changes.next(PAGE)) {
           if (each.redacted) return void panel.replaceChildren(facts(to), redacted(to));
           if (!taken && each.before) held.next(trimmed(each.before), null);
-          if (deleted) held.next(null, null);
+          if (deleted || each.erased) held.next(null, null);
           deleted = each.operation === "Delete" ? each : null;
-          if (!deleted) held.next(trimmed(each.after), each);
+          if (!deleted && !each.erased) held.next(trimmed(each.after), each.beforeErased ? null : each);
           taken += 1;
         }
         if (!changes.ended) progress(taken);
@@ -153,6 +154,10 @@ function redacted(revision) {
   return h("div.note", {}, h("h2", {}, "Redacted"), h("p", {},
     `You may see that this object changed, when and by whom, but not what it was. Missing: get on ${revision.object.resource}`
     + (revision.object.namespace ? ` in namespace ${revision.object.namespace}.` : ".")));
+}
+
+function erased() {
+  return h("div.note", {}, h("h2", {}, "Erased"), h("p", {}, "What the object was is erased from history; that it changed, when and by whom is not."));
 }
 
 function facts(revision) {
