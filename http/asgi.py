@@ -85,3 +85,4 @@ class AsgiExchange(HttpExchange):
 
     async def _finish(self) -> None:
         await self._send(None)
+        del self._send  # which knows its stream, and that us: otherwise they would be the garbage collector's

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, cast
 
 import h2.config
-import h2.connection
 import h2.events
 import h2.exceptions
 import h2.settings
@@ -32,6 +31,7 @@ from hyperframe.frame import GoAwayFrame
 from kubechronicle.http.asgi import AsgiExchange
 from kubechronicle.http.connection_host import ConnectionHost
 from kubechronicle.http.exchange import split_target
+from kubechronicle.http.http2_wire import LeanConnection
 from kubechronicle.http.wire_config import Wire, sender
 
 DEFAULT_WINDOW = 65_535  # RFC 9113 §6.9.2
@@ -69,8 +69,9 @@ class Http2Protocol(H2Protocol):
         self._running = 0
         self._last_stream = 0
         self._refuse_after: int | None = None
-        self.connection = h2.connection.H2Connection(
-            config=h2.config.H2Configuration(
+        self._blocked: dict[_Stream, int] = {}  # who waits for a window to open
+        self.connection: LeanConnection = LeanConnection(
+            h2.config.H2Configuration(
                 client_side=False,
                 header_encoding=None,
                 # Ours come from encode_headers, in lower case and checked, without connection fields.
@@ -110,8 +111,7 @@ class Http2Protocol(H2Protocol):
 
     def disconnected(self) -> None:
         self.closed = True
-        for state in self._states.values():
-            state.window.set()
+        self._open_window(0)
 
     async def drain(self) -> None:
         """GOAWAY (RFC 9113 §6.8): streams so far are answered, later ones refused, then the connection ends.
@@ -128,6 +128,11 @@ class Http2Protocol(H2Protocol):
     # --- receiving ---
 
     async def received(self, data: bytes) -> None:
+        wider = self.connection.receive_window_updates(data)
+        if wider is not None:
+            for stream_id in wider:
+                self._open_window(stream_id)
+            return
         try:
             events = self.connection.receive_data(data)
             self._check_buffer()
@@ -161,9 +166,9 @@ class Http2Protocol(H2Protocol):
             elif isinstance(event, h2.events.StreamReset):
                 await self._close_stream(event.stream_id)
             elif isinstance(event, h2.events.WindowUpdated):
-                self._open_window(event.stream_id)
+                self._open_window(event.stream_id or 0)
             elif isinstance(event, h2.events.RemoteSettingsChanged):
-                self._open_window(None)
+                self._open_window(0)
             elif isinstance(event, h2.events.ConnectionTerminated):
                 self._host.end()
         await self._flush()
@@ -242,14 +247,11 @@ class Http2Protocol(H2Protocol):
             return  # the connection has ended meanwhile
         await self._flush()
 
-    def _open_window(self, stream_id: int | None) -> None:
-        if stream_id:
-            state = self._states.get(stream_id)
-            if state is not None:
+    def _open_window(self, stream_id: int) -> None:
+        """Let who waits for this stream's window, or for any (0), look again."""
+        for state, of_stream in self._blocked.items():
+            if stream_id in (0, of_stream):
                 state.window.set()
-            return
-        for state in self._states.values():
-            state.window.set()
 
     def _reset(self, stream_id: int, code: ErrorCodes) -> None:
         try:
@@ -326,9 +328,13 @@ class Http2Protocol(H2Protocol):
         state.window = trio.Event()
         if self.connection.local_flow_control_window(stream_id) > 0:
             return True
-        with trio.move_on_after(self._host.limits.send_wait):
-            await state.window.wait()
-            return not self.closed and stream_id in self._states
+        self._blocked[state] = stream_id
+        try:
+            with trio.move_on_after(self._host.limits.send_wait):
+                await state.window.wait()
+                return not self.closed and stream_id in self._states
+        finally:
+            del self._blocked[state]
         self._host.count_cut_off()
         state.reset = ErrorCodes.CANCEL
         await self._close_stream(stream_id)
