@@ -67,10 +67,11 @@ async def run_verify(
         + f"{verdict.tombstones - verdict.archived} by digest; anchor {verdict.revision}:{verdict.hash.hex()}"
     )
     for erasure, revisions in verdict.erasures:
+        assert erasure.erased_at is not None
         print(
             f"erased: {erasure.told()} in {erasure.count} revision{'' if erasure.count == 1 else 's'} ({revisions}), "
-            f"told by revision {erasure.revision} at {erasure.erased_at}, by {erasure.by} ({erasure.os_user}, database "
-            f"role {erasure.role}): {erasure.reason}"
+            f"told by revision {erasure.revision} at {erasure.erased_at.isoformat()}, by {erasure.by} "
+            f"({erasure.os_user}, database role {erasure.role}): {erasure.reason}"
         )
     if verdict.unerased:
         print(f"{verdict.unerased} erased revisions are still in archives: erase them again, with --history-archive")
