@@ -82,11 +82,7 @@ class SocketTransport(asyncio.Transport):
             await trio.lowlevel.wait_writable(self._socket)
         except trio.ClosedResourceError:  # somebody dropped the connection
             return
-        while self.unsent:
-            rest = self._sent(self.unsent.popleft())
-            if rest:
-                self.unsent.appendleft(rest)
-                return
+        self._loop.call(self._send_unsent)
 
     async def receive_some(self) -> None:
         """Wait until something has arrived or the connection is lost."""
@@ -139,6 +135,12 @@ class SocketTransport(asyncio.Transport):
             self.unsent.append(rest)
         while self.unsent:
             await self.send_more()
+
+    def _send_unsent(self) -> None:
+        while self.unsent:
+            if rest := self._sent(self.unsent.popleft()):
+                self.unsent.appendleft(rest)
+                return
 
     def _sent(self, data: memoryview) -> memoryview | None:
         """Send what the socket takes; the rest. A connection that takes nothing any more may still have a last word for

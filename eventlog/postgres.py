@@ -139,15 +139,19 @@ class AsyncpgSession:
         try:
             with trio.move_on_after(bound):
                 await self._wait(task)
-        except trio.Cancelled:
-            with trio.CancelScope(shield=True), trio.move_on_after(grace):
-                await self._wait(task)
+            if not task.done():
+                raise ConnectionLost(f"no answer from Postgres within {bound:g} s")
+            return _answer(task)
+        except ConnectionLost:
             self._give_up(task)
             raise
-        if not task.done():
-            self._give_up(task)
-            raise ConnectionLost(f"no answer from Postgres within {bound:g} s")
-        return _answer(task)
+        except trio.Cancelled:
+            with trio.CancelScope(shield=True), trio.move_on_after(grace), suppress(LogError):
+                await self._wait(task)
+            if not task.done():
+                self._give_up(task)
+            self._loop.abandon(task)
+            raise
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[None]:
@@ -205,8 +209,7 @@ class AsyncpgSession:
 
     def _give_up(self, task: asyncio.Task[Any]) -> None:
         """An answer that is not waited for may still come, or a half of it: the connection is of no use any more."""
-        if not task.done():
-            self.terminate()
+        self.terminate()
         self._loop.abandon(task)
 
 
