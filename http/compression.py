@@ -24,8 +24,8 @@ from typing import NamedTuple
 import trio
 
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.http.encoded import AROUND, Encodings
-from kubechronicle.http.pieces import Pieces
+from kubechronicle.http.encoded import Encodings
+from kubechronicle.http.pieces import Items, Pieces, kept_items
 
 THRESHOLD = 128 * 1024
 """Bytes of a body up to which it is left as it is."""
@@ -63,7 +63,7 @@ def gzipped(parts: Sequence[Deflated]) -> Pieces:
         length += part.length
         chunks += part.chunks
     chunks.append(struct.pack("<II", crc, length & 0xFFFFFFFF))
-    return Pieces(sum(map(len, chunks)), lambda opening, closing: iter(chunks))
+    return Pieces(b"", kept_items(chunks), b"")
 
 
 def combined(first: int, second: int, length: int) -> int:
@@ -102,38 +102,27 @@ class Compression:
     async def pieces(self, body: Pieces, variant: Hashable, entries: Sequence[Entry]) -> Pieces:
         """``variant`` and ``entries`` tell what the items are made of; a tuple of entries may be met again, and what
         is made of it is kept. None, if the items are made of more (what the time is)."""
-        items = await self._items(body, variant, entries)
+        items = await self._items(body.items, variant, entries)
         return gzipped([deflate(iter((body.opening,))), items, deflate(iter((body.closing,)), last=True)])
 
-    async def _items(self, body: Pieces, variant: Hashable, entries: Sequence[Entry]) -> Deflated:
+    async def _items(self, items: Items, variant: Hashable, entries: Sequence[Entry]) -> Deflated:
         if variant is None or not isinstance(entries, tuple):
-            return await self._deflated(body)
+            return await self._deflated(items)
         variant, key = ("gzip", variant), id(entries)
         while (under_way := self._under_way.get((variant, key))) is not None:
             await under_way.wait()
-        found = self._found(variant, entries)
+        found: Deflated | None = self._encodings.of_list(variant, entries)
         if found is not None:
             return found
         done = self._under_way[variant, key] = trio.Event()
         try:
-            made = await self._deflated(body)
+            made = await self._deflated(items)
         finally:
             del self._under_way[variant, key]
             done.set()
-        size = sum(map(len, made.chunks)) + 8 * len(entries) + AROUND
-        if size <= self._encodings.half:
-            # With the entries: as long as they are kept, no others have their id.
-            self._encodings.keep(variant, key, (entries, made), size)
+        self._encodings.keep_list(variant, entries, made, sum(map(len, made.chunks)))
         return made
 
-    def _found(self, variant: Hashable, entries: Sequence[Entry]) -> Deflated | None:
-        for kept in (self._encodings.young(variant), self._encodings.old(variant)):
-            held, made = kept.get(id(entries), (None, None))
-            if held is entries:
-                deflated: Deflated | None = made
-                return deflated
-        return None
-
-    async def _deflated(self, body: Pieces) -> Deflated:
-        # The items' chunks are made of entries, which never change, so a thread may put them together.
-        return await trio.to_thread.run_sync(deflate, body.items(), limiter=self._limiter)
+    async def _deflated(self, items: Items) -> Deflated:
+        # The chunks are made of entries, which never change, so a thread may put them together.
+        return await trio.to_thread.run_sync(deflate, items.chunks(b"", b""), limiter=self._limiter)

@@ -59,6 +59,23 @@ class Encodings:
         self._young_bytes += size
         self._young_count += 1
 
+    def of_list(self, variant: Hashable, entries: Sequence[Entry]) -> Any:
+        """What was kept for the whole of a list; None if nothing was. Lists are known by their identity as well: a view
+        gives out the same tuple until something in it changes."""
+        key = id(entries)
+        found = self.young(variant).get(key)
+        if found is None:
+            found = self.old(variant).get(key)
+            if found is not None:
+                self.keep(variant, key, found, found[2])
+        return found[1] if found is not None and found[0] is entries else None
+
+    def keep_list(self, variant: Hashable, entries: Sequence[Entry], made: Any, size: int) -> None:
+        """With the entries: as long as they are kept, nothing else has their id."""
+        size += 8 * len(entries) + AROUND
+        if isinstance(entries, tuple) and size <= self.half // 2:
+            self.keep(variant, id(entries), (entries, made, size), size)
+
 
 class Encoded(Generic[T]):
     """The entries of one answer in one representation, ``variant``: what all that is made by the same rules shares.

@@ -15,13 +15,10 @@ An Encoder is made per request; a watch keeps one, and what it encodes is cached
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
-
-import trio
 
 from kubechronicle.actors.reads import Listing
 from kubechronicle.api import status
@@ -39,9 +36,9 @@ from kubechronicle.api.tables import (
 )
 from kubechronicle.api.tables.rows import Row, encoded_row, filler, row_size
 from kubechronicle.eventlog.entries import Entry, Event
-from kubechronicle.http import pieces
 from kubechronicle.http.encoded import Encoded, Encodings
-from kubechronicle.http.pieces import Pieces
+from kubechronicle.http.lists import Turns, list_items
+from kubechronicle.http.pieces import Items, Pieces, encoded_items, stored_items
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -50,8 +47,6 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 Object = dict[str, Any]
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
-TURN = 0.004
-"""Seconds of encoding one list, after which others get their turn."""
 PART = 64
 """Entries encoded between two looks at the clock."""
 
@@ -239,20 +234,25 @@ class Encoder:
         return (self._meta, self.form.kind) if self._partial else (self.rt.api_version, self.rt.list_kind)
 
     async def _protobuf_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
-        items = await self._in_turns(entries, self._items.all)
-        opening, closing = protobuf.list_frame(*self._list_type(), metadata, sum(map(len, items)))
-        return pieces.of_items(opening, items, closing)
+        items = await list_items(self._kept, self._variant, entries, lambda: self._encoded_items(entries, b""))
+        opening, closing = protobuf.list_frame(*self._list_type(), metadata, items.length)
+        return Pieces(opening, items, closing)
 
     async def _json_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
         api_version, kind = self._list_type()
         head = json.encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
-        opening = head[:-1] + b',"items":['
-        if self._plain and self._stored_form:
-            return pieces.of_stored(opening, entries, self._prefix, b"]}\n")
         if self._partial and not entries:
             return head[:-1] + b',"items":null}\n'
-        items = await self._in_turns(entries, self._items.all)
-        return pieces.of_items(opening, items, b"]}\n", separator=b",")
+        stored = self._plain and self._stored_form
+        make = self._stored_items if stored else partial(self._encoded_items, separator=b",")
+        items = await list_items(self._kept, self._variant, entries, partial(make, entries))
+        return Pieces(head[:-1] + b',"items":[', items, b"]}\n")
+
+    async def _stored_items(self, entries: Sequence[Entry]) -> Items:
+        return stored_items(entries, self._prefix)
+
+    async def _encoded_items(self, entries: Sequence[Entry], separator: bytes) -> Items:
+        return encoded_items(await self._in_turns(entries, self._items.all), separator=separator)
 
     async def _table_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
         # Where rows are sorted by what is in the objects, the objects are needed.
@@ -277,21 +277,19 @@ class Encoder:
         told = {key: value for key, value in metadata.items() if value}
         made = json.encode(table_of_rows(self.rt, [], list_metadata=told, version=self._meta, no_headers=no_headers))
         if not rows:
-            return pieces.of_items(made, (), ending)
+            return Pieces(made, encoded_items(()), ending)
         # Without rows it ends with "rows":[]} or, for some kinds, with "rows":null}.
-        return pieces.of_items(made[: made.rindex(b":") + 1] + b"[", rows, b"]}" + ending, separator=b",")
+        return Pieces(made[: made.rindex(b":") + 1] + b"[", encoded_items(rows, separator=b","), b"]}" + ending)
 
     async def _in_turns(
         self, entries: Sequence[Entry], encode_part: Callable[[Sequence[Entry]], list[bytes]]
     ) -> list[bytes]:
         """All entries, encoded part by part. Whoever else waits gets a turn after a while."""
         done: list[bytes] = []
-        began = time.perf_counter()
+        turns = Turns()
         for start in range(0, len(entries), PART):
             done += encode_part(entries[start : start + PART])
-            if time.perf_counter() - began > TURN:
-                await trio.lowlevel.checkpoint()
-                began = time.perf_counter()
+            await turns.pause()
         return done
 
     # -- events -------------------------------------------------------------------------------------------------------

@@ -22,35 +22,38 @@ WHOLE = 128 * 1024
 _json = attrgetter("json")
 
 
-class Pieces:
-    """A body of ``length`` bytes: ``opening``, items, ``closing``. Iterated once, by whoever sends it.
+class Items:
+    """What stands between a body's ends: ``length`` bytes, which ``chunks`` yields, with an opening put before the
+    first of them and a closing behind the last."""
 
-    ``chunks``: makes the whole body in chunks; given other ends, the items between those."""
+    __slots__ = ("chunks", "length")
 
-    __slots__ = ("_chunks", "_make", "closing", "length", "opening")
-
-    def __init__(
-        self, length: int, chunks: Callable[[bytes, bytes], Iterator[bytes]], opening: bytes = b"", closing: bytes = b""
-    ) -> None:
+    def __init__(self, length: int, chunks: Callable[[bytes, bytes], Iterator[bytes]]) -> None:
         self.length = length
+        self.chunks = chunks
+
+
+class Pieces:
+    """A body of ``length`` bytes: an opening, items, a closing. Iterated once, by whoever sends it."""
+
+    __slots__ = ("_chunks", "closing", "items", "length", "opening")
+
+    def __init__(self, opening: bytes, items: Items, closing: bytes) -> None:
+        self.length = len(opening) + items.length + len(closing)
         self.opening = opening
+        self.items = items
         self.closing = closing
-        self._make = chunks
         self._chunks: Iterator[bytes] | None = None
 
-    def items(self) -> Iterator[bytes]:
-        """What is between the ends, in chunks."""
-        return self._make(b"", b"")
-
     def whole(self) -> bytes:
-        return b"".join(self._make(self.opening, self.closing))
+        return b"".join(self.items.chunks(self.opening, self.closing))
 
     def __aiter__(self) -> Pieces:
         return self
 
     async def __anext__(self) -> bytes:
         if self._chunks is None:
-            self._chunks = self._make(self.opening, self.closing)
+            self._chunks = self.items.chunks(self.opening, self.closing)
         for chunk in self._chunks:
             return chunk
         raise StopAsyncIteration
@@ -60,10 +63,10 @@ class Pieces:
         self._chunks = iter(())
 
 
-def of_items(opening: bytes, items: Sequence[bytes], closing: bytes, *, separator: bytes = b"") -> Pieces:
-    """The opening, the items with the separator between them, and the closing."""
-    length = len(opening) + sum(map(len, items)) + len(separator) * max(len(items) - 1, 0) + len(closing)
-    return Pieces(length, partial(_joined, items, _step(length, len(items)), separator), opening, closing)
+def encoded_items(items: Sequence[bytes], *, separator: bytes = b"") -> Items:
+    """Items that are encoded, with the separator between them."""
+    length = sum(map(len, items)) + len(separator) * max(len(items) - 1, 0)
+    return Items(length, partial(_joined, items, _step(length, len(items)), separator))
 
 
 def _joined(items: Sequence[bytes], step: int, separator: bytes, opening: bytes, closing: bytes) -> Iterator[bytes]:
@@ -79,12 +82,11 @@ def _joined(items: Sequence[bytes], step: int, separator: bytes, opening: bytes,
         yield opening + closing
 
 
-def of_stored(opening: bytes, entries: Sequence[Entry], cut: int, closing: bytes) -> Pieces:
+def stored_items(entries: Sequence[Entry], cut: int) -> Items:
     """The JSON of entries, each without its first ``cut`` bytes but in braces again, with commas between them."""
-    length = len(opening) + sum(map(len, map(_json, entries))) + len(closing)
     # Of each entry a brace is put back, and between each two a comma.
-    length += len(entries) * (2 - cut) - 1 if entries else 0
-    return Pieces(length, partial(_spliced, entries, _step(length, len(entries)), cut), opening, closing)
+    length = sum(map(len, map(_json, entries))) + len(entries) * (2 - cut) - 1 if entries else 0
+    return Items(length, partial(_spliced, entries, _step(length, len(entries)), cut))
 
 
 def _spliced(entries: Sequence[Entry], step: int, cut: int, opening: bytes, closing: bytes) -> Iterator[bytes]:
@@ -98,6 +100,20 @@ def _spliced(entries: Sequence[Entry], step: int, cut: int, opening: bytes, clos
         yield b",{".join(parts)
         lead = b",{"
     if not count:
+        yield opening + closing
+
+
+def kept_items(chunks: Sequence[bytes]) -> Items:
+    """Items that are put together already."""
+    return Items(sum(map(len, chunks)), partial(_between, chunks))
+
+
+def _between(chunks: Sequence[bytes], opening: bytes, closing: bytes) -> Iterator[bytes]:
+    last = len(chunks) - 1
+    for index, chunk in enumerate(chunks):
+        ends = (opening if not index else b"", closing if index == last else b"")
+        yield ends[0] + chunk + ends[1] if any(ends) else chunk
+    if not chunks:
         yield opening + closing
 
 

@@ -14,9 +14,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
-from kubechronicle.http import compression, pieces
+from kubechronicle.http import compression
 from kubechronicle.http.compression import Compression, combined, deflate, gzipped
 from kubechronicle.http.encoded import Encodings
+from kubechronicle.http.pieces import Pieces, stored_items
 
 GZIP = {"accept-encoding": "gzip"}
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -61,7 +62,7 @@ async def test_equal_items_are_compressed_once(monkeypatch: pytest.MonkeyPatch) 
     long = 50_000
 
     async def ask(opening: bytes, asked: tuple[Entry, ...]) -> None:
-        body = pieces.of_stored(opening, asked, 1, b"]}\n")
+        body = Pieces(opening, stored_items(asked, 1), b"]}\n")
         packed = await compressing.pieces(body, "form", asked)
         assert gzip.decompress(packed.whole()) == body.whole()
 
@@ -73,7 +74,7 @@ async def test_equal_items_are_compressed_once(monkeypatch: pytest.MonkeyPatch) 
     assert sum(length > long for length in compressed) == 1
     await ask(b"later[", entries[1:])
     assert sum(length > long for length in compressed) == 2
-    made_of_more = pieces.of_stored(b"[", entries, 1, b"]")
+    made_of_more = Pieces(b"[", stored_items(entries, 1), b"]")
     for _ in range(2):
         assert gzip.decompress((await compressing.pieces(made_of_more, None, entries)).whole()) == made_of_more.whole()
     assert sum(length > long for length in compressed) == 4
@@ -81,7 +82,7 @@ async def test_equal_items_are_compressed_once(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_who_waits_for_one_that_gave_up_goes_on_alone() -> None:
     compressing, entries = Compression(Encodings()), entries_of(5000)
-    body = pieces.of_stored(b"[", entries, 1, b"]")
+    body = Pieces(b"[", stored_items(entries, 1), b"]")
     packed = []
 
     async def ask() -> None:

@@ -26,7 +26,7 @@ from kubechronicle.api.schema import types
 from kubechronicle.eventlog.entries import Entry, seal
 from kubechronicle.eventlog.records import Key
 from kubechronicle.http import encoder as encoding
-from kubechronicle.http import pieces
+from kubechronicle.http import lists, pieces
 from kubechronicle.http.encoded import AROUND, Encoded, Encodings
 from kubechronicle.http.encoder import JSON, Body, Encoder, encode
 from kubechronicle.http.pieces import Pieces
@@ -129,10 +129,10 @@ async def test_pieces_of_long_lists_are_the_same_as_anew(form: Representation, c
     assert rt is not None
     entries = [entry_of(rt, {"metadata": {}, "data": {"a": "ü" * 500}}, revision) for revision in range(5, 5 + count)]
     kept = Encodings()
-    for _ in range(2):
+    for asked in (entries, tuple(entries), *[tuple(entries)] * 3):
         encoder = Encoder(rt, form, kept=kept)
         encoder._now = lambda: THEN  # type: ignore[method-assign]
-        body = await encoder.many(Listing(entries=entries, revision=9))
+        body = await encoder.many(Listing(entries=asked, revision=9))
         assert whole(body) == anew(rt, form, entries, {"resourceVersion": "9"})
 
 
@@ -200,6 +200,34 @@ def test_a_list_too_long_keeps_its_beginning() -> None:
     assert len(made) == 1000 + 900 + 900
 
 
+async def test_a_list_asked_for_twice_is_put_together_once_more_and_kept() -> None:
+    entries, made = tuple(small_entries(100)), []
+
+    async def make() -> pieces.Items:
+        made.append(1)
+        return pieces.stored_items(entries, 0)
+
+    async def listed(asked: tuple[Entry, ...]) -> bytes:
+        items = await lists.list_items(kept, "form", asked, make)
+        return b"".join(items.chunks(b"[", b"]"))
+
+    kept = Encodings()
+    first = await listed(entries)
+    small = kept.bytes_held
+    assert small < 10 * len(entries) + 1000
+    assert [await listed(entries) for _ in range(3)] == [first] * 3
+    assert len(made) == 2
+    assert kept.bytes_held > small + len(first) - 10
+    await listed(entries[:99])
+    assert len(made) == 3
+
+
+def test_entries_that_are_alike_are_not_the_same() -> None:
+    kept, (one, other) = Encodings(), (small_entries(1)[0] for _ in range(2))
+    assert Encoded(kept, "a", lambda entry: b"a", len).all([one]) == [b"a"]
+    assert Encoded(kept, "a", lambda entry: b"b", len).all([other]) == [b"b"]
+
+
 def test_what_one_form_keeps_is_not_taken_for_another() -> None:
     kept, entries = Encodings(), small_entries(3)
     assert Encoded(kept, "a", lambda entry: b"a", len).all(entries) == [b"a"] * 3
@@ -218,12 +246,15 @@ ACCEPT = {
 
 
 @pytest.mark.parametrize("accept", ACCEPT.values(), ids=ACCEPT)
-async def test_a_list_after_a_change_tells_the_change(accept: str, autojump_clock: MockClock) -> None:
+async def test_a_list_after_a_change_tells_the_change(
+    accept: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "FEW", 0)
     headers = {"accept": accept}
     async with open_server() as server:
 
         async def listed(*present: bytes, gone: tuple[bytes, ...] = ()) -> None:
-            for _ in range(2):
+            for _ in range(4):  # made, made again and kept, as kept
                 body = (await server.ask("GET", MAPS, headers=headers)).body
                 assert all(text in body for text in present)
                 assert not any(text in body for text in gone)
@@ -257,7 +288,7 @@ async def test_long_lists_leave_in_pieces_and_are_counted(autojump_clock: MockCl
 
 
 async def test_others_get_a_turn_while_a_list_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "TURN", 0.0)
+    monkeypatch.setattr(lists, "TURN", 0.0)
     rt = REGISTRY.lookup("", "v1", "configmaps")
     assert rt is not None
     entries = [entry_of(rt, {"metadata": {}}, revision) for revision in range(5, 5 + 4 * encoding.PART)]

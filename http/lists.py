@@ -1,0 +1,55 @@
+"""Whole lists, put together once for all who ask before anything changes: a cluster's informers begin anew together.
+
+A list that is asked for a second time is kept as it is sent, in chunks; one that is asked for once costs no memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+
+import trio
+
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.http.encoded import Encodings
+from kubechronicle.http.pieces import Items, kept_items
+
+TURN = 0.004
+"""Seconds of work on one list, after which others get their turn."""
+FEW = 64
+"""Entries of a list that is put together each time."""
+
+
+class Turns:
+    """Lets others have their turn from time to time."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+
+    async def pause(self) -> None:
+        if time.perf_counter() - self._began > TURN:
+            await trio.lowlevel.checkpoint()
+            self._began = time.perf_counter()
+
+
+async def list_items(
+    encodings: Encodings | None, variant: Hashable, entries: Sequence[Entry], make: Callable[[], Awaitable[Items]]
+) -> Items:
+    """The items of these entries: as they are kept, or else as they are made. ``variant`` tells by which rules."""
+    if encodings is None or len(entries) < FEW:
+        return await make()
+    variant = ("list", variant)
+    kept: Sequence[bytes] | None = encodings.of_list(variant, entries)
+    if kept:
+        return kept_items(kept)
+    items = await make()
+    if kept is None:
+        encodings.keep_list(variant, entries, (), 0)
+    else:
+        chunks, turns = [], Turns()
+        for chunk in items.chunks(b"", b""):
+            chunks.append(chunk)
+            await turns.pause()
+        encodings.keep_list(variant, entries, chunks, items.length)
+        return kept_items(chunks)
+    return items
