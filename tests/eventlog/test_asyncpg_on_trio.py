@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -384,7 +383,3 @@ async def test_asyncios_cancellation_and_shields_work(postgres: PostgresServer) 
     assert task.cancelled()
     assert await loop.perform(connection.fetchval, "select 6") == 6
     loop.call(connection.terminate)
-
-
-def test_no_driver_but_ours_is_loaded() -> None:
-    assert "trio_asyncio" not in sys.modules
