@@ -18,6 +18,7 @@ import trio
 from kubechronicle.eventlog import archives
 from kubechronicle.eventlog.erasing import Eraser
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
+from kubechronicle.eventlog.testing import open_stack
 from kubechronicle.eventlog.verify import verify
 from kubechronicle.ops import cli
 
@@ -370,3 +371,29 @@ async def test_the_name_can_be_erased_too(shop: Shop, command: Command, run_sql:
     assert [row.key.name.partition("-")[0] for row in there] == ["erased", "old", "other"]
     assert "hunter2" not in str(there)
     assert (await command("erase", *WEB, "--anonymize-name", *where))[0] == 1
+
+
+async def test_servers_forget_it(shop: Shop, command: Command, replicas: Opener, run_sql: RunSql) -> None:
+    """Of a Secret, on all servers: those that run hear of it as of every change."""
+    for text in ("one", "two", "three", None):
+        await shop.change("key", f"{MARK}-{text}" if text else None, resource="secrets")
+    async with open_stack(await replicas()) as one, open_stack(await replicas()) as other:
+        revisions = []
+        for text in ("four", "five", None):
+            revisions.append(await shop.change("key", f"{MARK}-{text}" if text else None, resource="secrets"))
+        views = [stack.views for stack in (one, other)]
+        for stack in (one, other):
+            await stack.reads.wait()
+            assert MARK in str([event.entry.json for event in stack.views["secrets"].events])
+        code, said = await command("erase", "secret/key", "-n", "shop", "--reason", "leaked", "--yes")
+        assert (code, "erased 7 revisions" in said) == (0, True), said
+        head = await shop.log.head()
+        for stack in (one, other):  # without being asked
+            await stack.views.wait_applied(head.revision)
+            assert stack.views["secrets"].events == []
+            cursor = stack.views.watch("secrets", after=revisions[0] - 1)
+            (event,) = await cursor.next_batch(trio.current_time() + 10)
+            assert (event.operation, event.entry.erased) == (Operation.DELETE, True)
+            assert MARK not in event.entry.json.decode()
+        assert {view.erasures for view in views} == {2}  # with the first load
+    assert MARK not in run_sql("select * from kubechronicle.log where name = 'key'")
