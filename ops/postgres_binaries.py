@@ -54,9 +54,13 @@ def find_programs(*, major: int | None, account: Account | None) -> Programs:
 
     OperatorError if there are none, or none of that major version.
     """
-    found = [programs for programs in installed() if programs.major >= OLDEST_MAJOR]
-    fitting = [programs for programs in found if major is None or programs.major == major]
-    if not fitting:
+    found: list[Programs] = []
+    for programs in installed():  # the first that fits: each has to be run to tell its version
+        if programs.major >= OLDEST_MAJOR:
+            found.append(programs)
+            if major is None or programs.major == major:
+                break
+    else:
         if major is None:
             raise OperatorError(
                 f"no Postgres {OLDEST_MAJOR} or newer on this machine; install one (apt-get install postgresql), "
@@ -67,7 +71,7 @@ def find_programs(*, major: int | None, account: Account | None) -> Programs:
             f"{', '.join(str(programs.major) for programs in found) or 'no version'} is installed; "
             f"install Postgres {major}, or move the data with pg_dump"
         )
-    chosen = fitting[0]
+    chosen = found[-1]
     if account is not None and not account.can_reach(chosen.postgres):
         chosen = _copied(chosen)
     return chosen
