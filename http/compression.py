@@ -30,6 +30,9 @@ from kubechronicle.http.pieces import Items, Pieces, kept_items
 THRESHOLD = 128 * 1024
 """Bytes of a body up to which it is left as it is."""
 LEVEL = 1
+GATHERED = 1024 * 1024
+"""Bytes given to zlib at once: after each time the thread has to wait for the interpreter's lock again, 5 ms if the
+event loop is busy."""
 
 _HEADER = b"\x1f\x8b\x08\0\0\0\0\0\x04\xff"
 _POLYNOMIAL = 0xEDB88320
@@ -46,12 +49,24 @@ class Deflated(NamedTuple):
 def deflate(data: Iterator[bytes], *, last: bool = False) -> Deflated:
     compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     chunks, crc, length = [], 0, 0
-    for chunk in data:
+    for chunk in _gathered(data):
         crc = zlib.crc32(chunk, crc)
         length += len(chunk)
         chunks.append(compressor.compress(chunk))
     chunks.append(compressor.flush(zlib.Z_FINISH if last else zlib.Z_FULL_FLUSH))
     return Deflated([chunk for chunk in chunks if chunk], crc, length)
+
+
+def _gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    pending, size = [], 0
+    for chunk in chunks:
+        pending.append(chunk)
+        size += len(chunk)
+        if size >= GATHERED:
+            yield b"".join(pending)
+            pending, size = [], 0
+    if pending:
+        yield b"".join(pending)
 
 
 def gzipped(parts: Sequence[Deflated]) -> Pieces:

@@ -59,6 +59,10 @@ class Encodings:
         self._young_bytes += size
         self._young_count += 1
 
+    def holds(self, size: int) -> bool:
+        """Whether a whole list of so many bytes may be kept: a quarter of all is for one."""
+        return size <= self.half // 2
+
     def of_list(self, variant: Hashable, entries: Sequence[Entry]) -> Any:
         """What was kept for the whole of a list; None if nothing was. Lists are known by their identity as well: a view
         gives out the same tuple until something in it changes."""
@@ -73,7 +77,7 @@ class Encodings:
     def keep_list(self, variant: Hashable, entries: Sequence[Entry], made: Any, size: int) -> None:
         """With the entries: as long as they are kept, nothing else has their id."""
         size += 8 * len(entries) + AROUND
-        if isinstance(entries, tuple) and size <= self.half // 2:
+        if isinstance(entries, tuple) and self.holds(size):
             self.keep(variant, id(entries), (entries, made, size), size)
 
 

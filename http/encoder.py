@@ -38,7 +38,7 @@ from kubechronicle.api.tables.rows import Row, encoded_row, filler, row_size
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.http.encoded import Encoded, Encodings
 from kubechronicle.http.lists import Turns, list_items
-from kubechronicle.http.pieces import Items, Pieces, encoded_items, stored_items
+from kubechronicle.http.pieces import Items, Pieces, encoded_items, stored_bytes, stored_items
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -49,6 +49,8 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 PART = 64
 """Entries encoded between two looks at the clock."""
+MANY = 4096
+"""Entries whose bytes are counted between two looks."""
 
 Body: TypeAlias = "bytes | Pieces"
 
@@ -249,7 +251,11 @@ class Encoder:
         return Pieces(head[:-1] + b',"items":[', items, b"]}\n")
 
     async def _stored_items(self, entries: Sequence[Entry]) -> Items:
-        return stored_items(entries, self._prefix)
+        size, turns = 0, Turns()
+        for start in range(0, len(entries), MANY):
+            size += stored_bytes(entries[start : start + MANY])
+            await turns.pause()
+        return stored_items(entries, self._prefix, size)
 
     async def _encoded_items(self, entries: Sequence[Entry], separator: bytes) -> Items:
         return encoded_items(await self._in_turns(entries, self._items.all), separator=separator)

@@ -45,7 +45,7 @@ async def list_items(
     items = await make()
     if kept is None:
         encodings.keep_list(variant, entries, (), 0)
-    else:
+    elif encodings.holds(items.length):
         chunks, turns = [], Turns()
         for chunk in items.chunks(b"", b""):
             chunks.append(chunk)

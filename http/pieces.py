@@ -82,10 +82,16 @@ def _joined(items: Sequence[bytes], step: int, separator: bytes, opening: bytes,
         yield opening + closing
 
 
-def stored_items(entries: Sequence[Entry], cut: int) -> Items:
-    """The JSON of entries, each without its first ``cut`` bytes but in braces again, with commas between them."""
+def stored_bytes(entries: Sequence[Entry]) -> int:
+    """Bytes of the JSON of entries."""
+    return sum(map(len, map(_json, entries)))
+
+
+def stored_items(entries: Sequence[Entry], cut: int, size: int) -> Items:
+    """The JSON of entries, each without its first ``cut`` bytes but in braces again, with commas between them.
+    ``size``: of all of it (``stored_bytes``)."""
     # Of each entry a brace is put back, and between each two a comma.
-    length = sum(map(len, map(_json, entries))) + len(entries) * (2 - cut) - 1 if entries else 0
+    length = size + len(entries) * (2 - cut) - 1 if entries else 0
     return Items(length, partial(_spliced, entries, _step(length, len(entries)), cut))
 
 

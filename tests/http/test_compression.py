@@ -17,7 +17,7 @@ from kubechronicle.eventlog.records import Key
 from kubechronicle.http import compression
 from kubechronicle.http.compression import Compression, combined, deflate, gzipped
 from kubechronicle.http.encoded import Encodings
-from kubechronicle.http.pieces import Pieces, stored_items
+from kubechronicle.http.pieces import Pieces, stored_bytes, stored_items
 
 GZIP = {"accept-encoding": "gzip"}
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -62,7 +62,7 @@ async def test_equal_items_are_compressed_once(monkeypatch: pytest.MonkeyPatch) 
     long = 50_000
 
     async def ask(opening: bytes, asked: tuple[Entry, ...]) -> None:
-        body = Pieces(opening, stored_items(asked, 1), b"]}\n")
+        body = Pieces(opening, stored_items(asked, 1, stored_bytes(asked)), b"]}\n")
         packed = await compressing.pieces(body, "form", asked)
         assert gzip.decompress(packed.whole()) == body.whole()
 
@@ -74,7 +74,7 @@ async def test_equal_items_are_compressed_once(monkeypatch: pytest.MonkeyPatch) 
     assert sum(length > long for length in compressed) == 1
     await ask(b"later[", entries[1:])
     assert sum(length > long for length in compressed) == 2
-    made_of_more = Pieces(b"[", stored_items(entries, 1), b"]")
+    made_of_more = Pieces(b"[", stored_items(entries, 1, stored_bytes(entries)), b"]")
     for _ in range(2):
         assert gzip.decompress((await compressing.pieces(made_of_more, None, entries)).whole()) == made_of_more.whole()
     assert sum(length > long for length in compressed) == 4
@@ -82,7 +82,7 @@ async def test_equal_items_are_compressed_once(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_who_waits_for_one_that_gave_up_goes_on_alone() -> None:
     compressing, entries = Compression(Encodings()), entries_of(5000)
-    body = Pieces(b"[", stored_items(entries, 1), b"]")
+    body = Pieces(b"[", stored_items(entries, 1, stored_bytes(entries)), b"]")
     packed = []
 
     async def ask() -> None:

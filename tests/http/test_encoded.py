@@ -205,7 +205,7 @@ async def test_a_list_asked_for_twice_is_put_together_once_more_and_kept() -> No
 
     async def make() -> pieces.Items:
         made.append(1)
-        return pieces.stored_items(entries, 0)
+        return pieces.stored_items(entries, 0, pieces.stored_bytes(entries))
 
     async def listed(asked: tuple[Entry, ...]) -> bytes:
         items = await lists.list_items(kept, "form", asked, make)
