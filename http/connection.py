@@ -114,16 +114,16 @@ class Connection:
         await self._protocol.initiate()
         goes_on = True
         while goes_on:
-            goes_on = False
             with trio.CancelScope() as self._reading:
-                goes_on = await self._read()
+                await self._read()
+            # A request was cancelled because its time was over: what is left goes on in another scope.
+            goes_on = self.overdue and not (self._closing or self._lost)
         if not self._lost:
             self._tell_exchanges()
             await self._protocol.ended()
             await self._farewell()
 
-    async def _read(self) -> bool:
-        """Whether to begin anew, in another scope: a request was cancelled because its time was over."""
+    async def _read(self) -> None:
         assert self._protocol is not None
         awaiting = False
         if self.overdue:
@@ -134,16 +134,15 @@ class Connection:
                 data = await self._stream.receive_some()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self.lost()
-                return False
+                return
             if not data:
-                return False
+                return
             await self._protocol.received(data)
             if not self._protocol.awaits_header:
                 awaiting = False
             elif not awaiting:
                 awaiting = True
                 self.deadline = trio.current_time() + self.limits.header_wait
-        return not (self._closing or self._lost)
 
     async def _farewell(self) -> None:
         """close_notify, then throw away what the client still sends: closing meanwhile would reset our last answer."""

@@ -348,6 +348,8 @@ def limit_time(services: Services, following: Next) -> Next:
             except BaseException as error:
                 if not (exchange.overdue and _only_cancelled(error)):
                     raise
+            finally:
+                exchange.limit(math.inf)
         else:
             with trio.CancelScope(deadline=context.deadline):
                 return await following(request)

@@ -106,7 +106,7 @@ class Http1Protocol:
             protocol = WebSocketProtocol(self._host, self._wire())
             await self._host.hand_over(protocol, self._handshake)
             return
-        await self._advance()
+        await self._advance(by_reader=True)
         if self._receiving is not None:
             await self._receiving.wait_buffer()
         while len(self._queue) > PIPELINED and not self._closed:
@@ -297,8 +297,9 @@ class Http1Protocol:
 
     # --- answering ---
 
-    async def _advance(self) -> None:
-        """Begin requests while none is under way; those received whole run here, in the reader's task."""
+    async def _advance(self, *, by_reader: bool) -> None:
+        """Begin requests while none is under way; those received whole run here: in the reader's task, or in that of
+        an answer that was just sent."""
         if self._advancing:
             return
         self._advancing = True
@@ -309,7 +310,7 @@ class Http1Protocol:
                 self._host.busy()
                 self._host.begin_exchange(exchange)
                 if exchange.received_whole:
-                    exchange.inline = True
+                    exchange.inline = by_reader
                     await exchange.run()
                 else:
                     self._host.start_task(exchange.run)
@@ -331,7 +332,7 @@ class Http1Protocol:
             self._close()
             return
         self._host.idle()
-        await self._advance()
+        await self._advance(by_reader=False)
 
     async def _send_refusal(self) -> None:
         line = status_line(self._refused)

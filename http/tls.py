@@ -70,7 +70,7 @@ def server_context(files: TLSFiles) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
     context.num_tickets = 0
-    # The client knows what its machine is fast at: Go's choose AES-128, which is a tenth faster than what OpenSSL would.
+    # The client knows what its machine is fast at; Go's choose AES-128, which is a tenth faster than OpenSSL's choice.
     context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     # Forward secrecy and AEAD only for TLS 1.2 (RFC 9113 §9.2.2 forbids the others for HTTP/2); 1.3 has no others.
     context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")

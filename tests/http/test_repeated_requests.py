@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import AsyncIterator
 from typing import Any
 
 import trio
@@ -148,6 +150,30 @@ async def test_a_request_whose_time_is_over_is_answered_and_the_connection_goes_
     assert (await second.answer(await second.send("GET", "/slow"))).status == 501  # a task of its own: its own scope
     await served.check_alive()
     assert served.server.statistics().guarded_errors == 0
+
+
+async def test_an_answer_may_take_longer_than_its_request(wire: Any) -> None:
+    go_on, limits = trio.Event(), list[bool]()
+
+    async def streamed(request: Request) -> Response:
+        async def body() -> AsyncIterator[bytes]:
+            yield b"a"
+            await go_on.wait()
+            yield b"b"
+
+        limits.append(request.exchange.limit(trio.current_time()))
+        return Response(200, [("content-length", "2")], body())
+
+    served = await wire(streamed)
+    client = Raw(await served.connect())
+    await client.stream.send_all((b"GET /" + TAIL) * 2)
+    while not any(each._limited_until == math.inf and each._exchanges for each in served.server._connections):
+        await trio.lowlevel.checkpoint()  # until its time is over, and the reader was interrupted
+    go_on.set()
+    for _ in range(2):
+        assert await client.answer() == b"HTTP/1.1 200 OK ab"
+    assert await client.ask(b"GET /" + TAIL) == b"HTTP/1.1 200 OK ab"
+    assert limits == [True, False, True]  # the second ran in the task of the first's answer, which the reader is not
 
 
 async def test_a_request_over_a_connection_ends_in_its_time(wire: Any) -> None:
