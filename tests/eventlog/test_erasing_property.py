@@ -283,7 +283,7 @@ def test_histories_with_erasures(database: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
 
         @given(seed=st.integers(0, 2**32))
-        @settings(deadline=None, max_examples=4, suppress_health_check=[HealthCheck.too_slow])
+        @settings(deadline=None, max_examples=3, suppress_health_check=[HealthCheck.too_slow])
         def histories(seed: int) -> None:
             async def example() -> None:
                 async with open_postgres_log(database, instance="test") as log, open_stack(log) as stack:
@@ -292,7 +292,7 @@ def test_histories_with_erasures(database: str) -> None:
                         await run.do(*step)
                     if run.rows:
                         await run.check()
-                        for _ in range(3):
+                        for _ in range(2):
                             await run.check_a_flip()
 
             trio.run(example)
