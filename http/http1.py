@@ -72,6 +72,7 @@ class Http1Protocol:
         self._fields: list[tuple[bytes, bytes]] = []
         self._in_head = False
         self._known: dict[bytes, Headers] = {}
+        self._once = 0  # the hash of fields that have come once: what never comes again, as before a watch, is not kept
 
     async def initiate(self) -> None:
         pass
@@ -141,8 +142,10 @@ class Http1Protocol:
             self._begin_request(exchange, line[1], raw_path, query_string, known.copy(), "1.1")
             return
         self._parse(data)
+        before, self._once = self._once, hash(fields)
         if (
-            len(self._known) < KNOWN_HEADS
+            before == self._once
+            and len(self._known) < KNOWN_HEADS
             and len(fields) <= KNOWN_BYTES
             and len(self._queue) == 1
             and self._queue[0].received_whole
