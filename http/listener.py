@@ -230,11 +230,17 @@ class Server:
             changed.set()
 
     async def _reap(self) -> None:
-        while True:
-            await trio.sleep(self.limits.reap_interval)
-            now = trio.current_time()
+        try:
+            while True:
+                await trio.sleep(self.limits.reap_interval)
+                now = trio.current_time()
+                for connection in list(self._connections):
+                    connection.reap(now)
+        finally:
+            # All is cancelled, but what a connection writes is shielded from that; and from here on there is nobody to
+            # cut off a client that does not read it.
             for connection in list(self._connections):
-                connection.reap(now)
+                connection.lost()
 
 
 async def serve(

@@ -39,12 +39,16 @@ class Feed:
         finally:
             self.ended.set()
 
-    def fill(self, size: int = 20_000) -> bytes:
-        """Push until no more is taken; what was."""
-        taken = []
-        while self.push(line := b"%0*d\n" % (size - 1, len(taken))):
-            taken.append(line)
-        assert len(taken) < 10_000
+    async def fill(self, size: int = 20_000) -> bytes:
+        """Push until no more is taken, also when the system has found room for what it held; what was."""
+        taken: list[bytes] = []
+        before = -1
+        while len(taken) > before:
+            before = len(taken)
+            while self.push(line := b"%0*d\n" % (size - 1, len(taken))):
+                taken.append(line)
+            assert len(taken) < 10_000
+            await trio.sleep(0.1)  # nobody announces it
         return b"".join(taken)
 
 
@@ -80,7 +84,7 @@ async def test_a_half_sent_push_goes_out_first(wire: Any, way: str) -> None:
     client = await served.http1()
     await client.send("GET", "/")
     await client.event()
-    expected = feed.fill()
+    expected = await feed.fill()
     assert not feed.push(b"refused")
     async with trio.open_nursery() as nursery:
         if way == "chunk":
@@ -101,7 +105,7 @@ async def test_a_client_that_does_not_read_pushes_is_cut_off(wire: Any) -> None:
     client = await served.http1()
     await client.send("GET", "/")
     await client.event()
-    feed.fill()
+    await feed.fill()
     with trio.fail_after(60):
         await feed.ended.wait()
     assert served.server.statistics().cut_off_slow == 1
@@ -136,7 +140,7 @@ async def test_h2_pushes_keep_to_the_windows(wire: Any) -> None:
     await client.send("GET", "/")
     await client.until(lambda event: isinstance(event, h2.events.ResponseReceived))
     await wait_all_tasks_blocked()
-    expected = feed.fill()
+    expected = await feed.fill()
     assert 40_000 < len(expected) <= 65_535  # the client's window
     expected += b"then"
 
@@ -171,6 +175,26 @@ async def test_h2_a_push_to_a_reset_stream_is_refused(wire: Any) -> None:
 
 def names(body: bytes) -> list[str]:
     return [json.loads(line)["object"]["metadata"]["name"] for line in body.splitlines()]
+
+
+@pytest.mark.parametrize("how", ["push", "chunks"])
+async def test_a_client_that_does_not_read_does_not_hold_up_the_end(wire: Any, how: str) -> None:
+    """What was half said to it is waited for only while there is somebody to cut it off."""
+    feed = Feed()
+    served = await wire(feed.app, send_wait=10_000.0)
+    stream = await served.connect()
+    await stream.send_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    await wait_all_tasks_blocked()
+    if how == "push":
+        await feed.fill()
+    else:
+        with trio.move_on_after(1):
+            while True:
+                await feed.send.send(b"x" * 1_000_000)
+    await wait_all_tasks_blocked()
+    with trio.fail_after(60):
+        await served.server.drain(0.1)
+    await feed.send.aclose()
 
 
 @pytest.mark.parametrize("alpn", ["http/1.1", "h2"])
