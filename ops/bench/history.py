@@ -5,8 +5,9 @@
     python -m kubechronicle.ops.bench.history --revisions 100000 --objects 10000
 
 Every look is an HTTPS request to a server on that log, at a moment nobody has asked for before unless it says so.
-Beyond its bar in milliseconds, a case is marked. ``--index-cost`` appends to the log instead, in turn with and without
-the index of deletions, and tells Postgres' CPU time per change; take a smaller one for it.
+Beyond its bar in milliseconds, a case is marked. Then the commands of ``kubectl chronicle`` (history_commands.py).
+``--index-cost`` and ``--history-cost`` append instead, in turn to logs with and without the index of deletions, or
+whatever is there for history alone, and tell Postgres' CPU time per change; take smaller logs for it.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ from urllib.parse import quote
 import trio
 
 from kubechronicle.eventlog.postgres import migrate, open_session
-from kubechronicle.ops.bench import history_cost, history_log
+from kubechronicle.ops.bench import history_commands, history_cost, history_log
 from kubechronicle.ops.bench.processes import ServerProcess, cpu_seconds, descendants, running
 from kubechronicle.ops.embedded_postgres import embedded_postgres
 
+HEAD = "| look | CPU: server + Postgres | first | median | p99 | bar | answer |\n|---|---|---|---|---|---|---|"
+COMMAND_ROUNDS = 9  # of each command at most: each starts a process
 _FACTS = """
 select h.revision, (select count(*) from kubechronicle.live),
     (select committed_at from kubechronicle.log order by revision limit 1), h.committed_at,
@@ -148,7 +151,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--days", type=float, default=30.0, help="over how many days they were committed")
     parser.add_argument("--rounds", type=int, default=50, help="requests of each case (default 50)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=("looks", "commands"), help="only one of the two tables")
     parser.add_argument("--index-cost", action="store_true", help="what the index of deletions costs writes, instead")
+    parser.add_argument("--history-cost", action="store_true", help="what history costs writes, instead")
     return parser.parse_args(given)
 
 
@@ -231,8 +236,9 @@ def directory(options: argparse.Namespace) -> Iterator[Path]:
 def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
     with directory(options) as data_dir:
-        if options.index_cost:
-            print(trio.run(history_cost.report, data_dir, options.revisions, options.objects))
+        if options.index_cost or options.history_cost:
+            variants = history_cost.INDEX if options.index_cost else history_cost.HISTORY
+            print(trio.run(history_cost.report, data_dir, options.revisions, options.objects, variants))
             return 0
         facts = trio.run(prepare, data_dir, options)
         size = (facts.row_bytes + facts.index_bytes) / facts.revisions
@@ -242,13 +248,17 @@ def main(given: Sequence[str] | None = None) -> int:
         )
         with running(ServerProcess(data_dir, arguments=["--controllers", ""])) as server:
             print(f"The server was ready after {server.ready_after:.1f} s.\n")
-            print(
-                "| look | CPU: server + Postgres | first | median | p99 | bar | answer |\n|---|---|---|---|---|---|---|"
-            )
-            client = Client(server)
-            client.timed("/api/v1/namespaces")
-            for case in CASES:
-                print(measure(server, client, case, facts, options), flush=True)
+            if options.only != "commands":
+                print(HEAD)
+                client = Client(server)
+                client.timed("/api/v1/namespaces")
+                for case in CASES:
+                    print(measure(server, client, case, facts, options), flush=True)
+            if options.only != "looks":
+                print(f"\n{history_commands.HEAD}")
+                log = history_commands.Log(facts.begins, facts.ends, facts.slots)
+                for row in history_commands.rows(server, log, min(options.rounds, COMMAND_ROUNDS)):
+                    print(row, flush=True)
     return 0
 
 

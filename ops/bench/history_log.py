@@ -6,6 +6,8 @@ often the slot was visited, so that the same arguments make the same log:
     lasting     create, then updates for ever            nodes, deployments, configmaps, secrets, services
     churning    create, some updates, delete, and then the next of another name     pods, events
 
+The namespaces they are in come first, before the first turn.
+
 Commit times are spread over days, as in a cluster: append() is given another clock meanwhile.
 """
 
@@ -13,10 +15,16 @@ from __future__ import annotations
 
 import sys
 import time
+import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import orjson
+
+from kubechronicle.eventlog import postgres_rows as rows
+from kubechronicle.eventlog import postgres_sql as sql
 from kubechronicle.eventlog.postgres_session import Session
+from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 
 TURN = 1000  # revisions in one batch
 STRIDE = 7919  # prime, so that neighbours in the log are no neighbours in the keys
@@ -106,7 +114,7 @@ begin
     return done;
 end $$;
 """
-_DEFINITION = "select pg_get_functiondef(p.oid) from pg_proc p where p.oid = 'kubechronicle.append'::regproc"
+DEFINITION = "select pg_get_functiondef(p.oid) from pg_proc p where p.oid = 'kubechronicle.append'::regproc"
 
 
 async def fill(session: Session, *, revisions: int, objects: int, days: float) -> None:
@@ -128,14 +136,35 @@ async def fill(session: Session, *, revisions: int, objects: int, days: float) -
     begins, step = datetime.now(UTC) - timedelta(days=days), timedelta(days=days) / (revisions + 1)
     await session.fetch("insert into kubechronicle_bench.clock values ($1, $2)", begins, step)
     await session.execute(_TURN)
-    append = (await session.fetch(_DEFINITION))[0][0]
+    append = (await session.fetch(DEFINITION))[0][0]
     await session.execute(append.replace("clock_timestamp()", "kubechronicle_bench.now()"))
     try:
+        await _namespaces(session, max(kind.namespaces for kind in KINDS))
         await _turns(session, revisions=revisions, slots=low)
     finally:
         await session.execute(append)
         await session.execute("drop schema kubechronicle_bench cascade")
     await session.execute("analyze kubechronicle.live; analyze kubechronicle.log")
+
+
+async def _namespaces(session: Session, count: int) -> None:
+    changes = []
+    for number in range(count):
+        name, uid = f"team-{number:03}", str(uuid.UUID(int=number))
+        metadata = {"name": name, "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        labelled = {**metadata, "labels": {"kubernetes.io/metadata.name": name}}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": labelled, "spec": {"finalizers": ["kubernetes"]}}
+        changes.append(
+            Change(
+                key=Key("namespaces", "", name),
+                uid=uid,
+                expected=0,
+                operation=Operation.CREATE,
+                body=orjson.dumps({**body, "status": {"phase": "Active"}}),
+            )
+        )
+    batch = Batch(id=uuid.uuid4(), transactions=(Transaction(changes=tuple(changes), who=Who(user="user-0")),))
+    await session.fetch(sql.APPEND, *rows.batch_arguments(batch))
 
 
 async def _turns(session: Session, *, revisions: int, slots: int) -> None:
