@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from kubechronicle.api.paging import Continue, encode_continue
 from kubechronicle.api.selectors import FieldSelector, LabelSelector
@@ -63,19 +64,46 @@ class Listing:
     erased: int = 0
 
 
+class Span(Sequence[Entry]):
+    """A part of a sequence that is not copied until a part of it is asked for: who reads page after page of 100,000
+    objects must not pay for all that follow with each."""
+
+    __slots__ = ("_entries", "_range")
+
+    def __init__(self, entries: Sequence[Entry], start: int, end: int) -> None:
+        self._entries = entries
+        self._range = range(start, max(start, end))
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Entry]: ...
+
+    def __getitem__(self, index: int | slice) -> Entry | Sequence[Entry]:
+        found = self._range[index]
+        return self._entries[found] if isinstance(found, int) else self._entries[found.start : found.stop]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return map(self._entries.__getitem__, self._range)
+
+
 def within(entries: Sequence[Entry], namespace: str, after: tuple[str, str] | None) -> Sequence[Entry]:
     """Those of a namespace ("": of all) that follow the key; ``entries`` are in key order."""
     if not namespace and after is None:
         return entries
     start = bisect_right(entries, after or (namespace, ""), key=sort_key)
     end = bisect_left(entries, (namespace + "\0", ""), key=sort_key) if namespace else len(entries)
-    return entries[start:end]
+    return entries if (start, end) == (0, len(entries)) else Span(entries, start, end)
 
 
 def page_of(selection: Selection, entries: Sequence[Entry], revision: int, limit: int) -> Listing:
     """Apply the selectors and the limit to the entries of the namespace, in key order."""
     if not limit:
-        return Listing(entries=selection.chosen(entries), revision=revision)
+        return Listing(entries=selection.chosen(entries)[:], revision=revision)
     matches = selection.matcher()
     chosen, looked_at = entries[:limit], min(limit, len(entries))
     if matches is not None:
