@@ -18,7 +18,7 @@ present state keeps its contents.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -130,10 +130,14 @@ class Eraser:
 
     @classmethod
     @asynccontextmanager
-    async def locked(cls, session: Session, wanted: Wanted, *, archive: Path | None) -> AsyncIterator[Eraser]:
-        """With the lock of retention held, for which it waits."""
+    async def locked(
+        cls, session: Session, wanted: Wanted, *, archive: Path | None, waits: Callable[[], None] = lambda: None
+    ) -> AsyncIterator[Eraser]:
+        """With the lock of retention held, for which it waits; ``waits`` is called if it has to."""
         await session.execute("set statement_timeout = 0")
-        await session.fetch("select pg_advisory_lock($1)", ADVISORY_LOCK)
+        if not (await session.fetch("select pg_try_advisory_lock($1)", ADVISORY_LOCK))[0][0]:
+            waits()
+            await session.fetch("select pg_advisory_lock($1)", ADVISORY_LOCK)
         try:
             head, log_id = (await session.fetch("select revision, log_id from kubechronicle.head"))[0]
             eraser = cls(session, replace(wanted, last=min(wanted.last, head)), archive)

@@ -66,7 +66,10 @@ async def run(settings: Settings, given: argparse.Namespace) -> int:
             program=f"kubechronicle/{program_version()}",
         )  # fmt: skip
         try:
-            async with Eraser.locked(session, wanted, archive=settings.history_archive) as eraser:
+            async with Eraser.locked(
+                session, wanted, archive=settings.history_archive,
+                waits=lambda: _note("waiting until a server is through with its retention"),
+            ) as eraser:  # fmt: skip
                 return await _erase(eraser, wanted, signed, given)
         except StillThere:
             raise OperatorError(_still_there(given, wanted)) from None

@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from kubechronicle.eventlog import archives
-from kubechronicle.eventlog.erasing import Eraser
+from kubechronicle.eventlog.erasing import CHUNK, Eraser
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.eventlog.testing import open_stack
 from kubechronicle.eventlog.verify import DIGESTED, encode_row, verify
@@ -409,3 +409,20 @@ async def test_servers_forget_it(shop: Shop, command: Command, replicas: Opener,
             assert MARK not in event.entry.json.decode()
         assert {view.erasures for view in views} == {2}  # with the first load
     assert MARK not in run_sql("select * from kubechronicle.log where name = 'key'")
+
+
+async def test_many_at_once(replicas: Opener, command: Command, run_sql: RunSql) -> None:
+    """More than are read at a time."""
+    log = await replicas()
+    body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}'
+    changes = [
+        Change(key=Key("configmaps", "", f"n{number}"), uid="u", expected=0, operation=Operation.CREATE, body=body)
+        for number in range(2 * CHUNK + 1)
+    ]
+    await log.append(Batch(id=uuid4(), transactions=(Transaction(changes=tuple(changes), who=JANE),)))
+    code, said = await command("erase", "--user", "jane", "--reason", "r", "--yes")
+    assert (code, f"erased {len(changes)} revisions" in said) == (0, True), said
+    assert "jane" not in everything(run_sql)
+    async with log._maintenance() as session:
+        verdict = await verify(session)
+    assert (verdict.problem, [ranges for _, ranges in verdict.erasures]) == (None, [f"1-{len(changes)}"])
