@@ -19,6 +19,7 @@ from kubechronicle.actors.resource_actor import (
     decide,
 )
 from kubechronicle.actors.resource_actors import ResourceActors
+from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
 from kubechronicle.eventlog.records import Change, Key, Operation, Refused, Transaction, Who
 
 WHO = Who(user="test")
@@ -123,6 +124,33 @@ async def test_an_abandoned_commit_is_not_begun() -> None:
         await nursery.start(actor.run)
         await trio.testing.wait_all_tasks_blocked()
         assert appender.pending == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_waits_is_told_at_the_deadline_unless_interrupted_by_then(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    appender = Appender()
+    actor = actor_of(appender)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actor.run)
+        begun = trio.current_time()
+        sent = actor.begin(transaction("a"), deadline=begun + 5)
+        assert isinstance(await sent.wait(), OutcomeUnknownForNow)
+        behind = actor.begin(transaction("a"), deadline=begun + 7)
+        with trio.move_on_at(begun + 9):  # later: the commit's own deadline comes first
+            assert isinstance(await behind.wait(), LogUnavailable)
+        for earlier in (1, 2):
+            limited = actor.begin(transaction("a"), deadline=begun + 12)
+            with trio.move_on_at(begun + 10 + earlier) as limit:
+                await limited.wait()
+            assert limit.cancelled_caught
+            assert limited.abandoned
+        assert trio.current_time() == begun + 12
+        appender.commit_next()
+        assert await sent.wait() == ()
+        await trio.testing.wait_all_tasks_blocked()
+        assert appender.pending == []  # nobody waits any more for those behind it
         nursery.cancel_scope.cancel()
 
 
