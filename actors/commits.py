@@ -49,7 +49,7 @@ class Commits:
         while True:
             commit = self._actors.begin(transaction, deadline=caller.deadline)
             try:
-                return told(await commit.wait())
+                return told(await commit.wait(limited=caller.limited))
             except ActorCrashed:
                 # Nothing happened; the next incarnation will decide it.
                 if trio.current_time() >= caller.deadline:
@@ -66,13 +66,15 @@ class Commits:
         )
         released = (beside.change() for beside in self._admission.release(entry))
         transaction = Transaction(changes=(change, *released), who=caller.who)
-        outcome = told(await self._actors.begin(transaction, deadline=caller.deadline).wait())
+        commit = self._actors.begin(transaction, deadline=caller.deadline)
+        outcome = told(await commit.wait(limited=caller.limited))
         return not isinstance(outcome, Refused)
 
     async def settle(self, caller: Caller, changes: Sequence[Beside]) -> bool:
         """Commit changes of the server's own; False if one of them rests on something that has changed."""
         transaction = Transaction(changes=tuple(each.change() for each in changes), who=caller.who)
-        outcome = told(await self._actors.begin(transaction, deadline=caller.deadline).wait())
+        commit = self._actors.begin(transaction, deadline=caller.deadline)
+        outcome = told(await commit.wait(limited=caller.limited))
         return not isinstance(outcome, Refused)
 
     def _transaction(self, caller: Caller, target: Target, proposal: Proposal, old: Entry | None) -> Transaction:

@@ -66,11 +66,11 @@ class Commit:
             trio.lowlevel.reschedule(self._waiting)
             self._waiting = None
 
-    async def wait(self) -> Outcome:
-        """The outcome; at the deadline, what is known then: nothing happened, or it is not known yet."""
+    async def wait(self, *, limited: bool = False) -> Outcome:
+        """The outcome; at the deadline, what is known then: nothing happened, or it is not known yet. ``limited``:
+        somebody cancels the caller at the deadline or soon after, and no timer has to be set for it once more."""
         try:
-            # A request's own limit is the same moment, and there is no need to set two clocks for it.
-            if trio.current_effective_deadline() <= self.deadline:
+            if limited:
                 await self._settled()
             else:
                 with trio.move_on_at(self.deadline):

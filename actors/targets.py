@@ -19,10 +19,12 @@ from kubechronicle.eventlog.records import Who
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """For whom a write is made, and until when (trio time) its outcome is waited for."""
+    """For whom a write is made, and until when (trio time) its outcome is waited for. ``limited``: whoever waits is
+    cancelled then, or soon after, by whoever set the deadline."""
 
     who: Who
     deadline: float
+    limited: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

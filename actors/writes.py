@@ -232,7 +232,7 @@ class Writes:
             if not target.dry_run and prepared.outcome is not pipeline.Outcome.UNCHANGED:
                 begun.append((one, self._commits.begin(caller, one, Proposal(prepared), entry), marked))
         for one, commit, marked in begun:
-            outcome = told(await commit.wait())
+            outcome = told(await commit.wait(limited=caller.limited))
             if marked or isinstance(outcome, Refused):
                 try:
                     await self.delete(caller, one, options)

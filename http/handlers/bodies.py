@@ -44,7 +44,9 @@ def target_of(
 
 
 def caller_of(request: Request, context: Context, field_manager: str) -> Caller:
-    return Caller(who=who(request, context, field_manager=field_manager), deadline=context.deadline)
+    """The request's deadline ends it, whatever it waits for (filters.limit_time)."""
+    who_asks = who(request, context, field_manager=field_manager)
+    return Caller(who=who_asks, deadline=context.deadline, limited=True)
 
 
 async def decoded_body(request: Request, rt: ResourceType, validation: str) -> tuple[Any, list[str]]:

@@ -140,12 +140,12 @@ async def test_who_waits_is_told_at_the_deadline_unless_interrupted_by_then(
         behind = actor.begin(transaction("a"), deadline=begun + 7)
         with trio.move_on_at(begun + 9):  # later: the commit's own deadline comes first
             assert isinstance(await behind.wait(), LogUnavailable)
-        for earlier in (1, 2):
-            limited = actor.begin(transaction("a"), deadline=begun + 12)
-            with trio.move_on_at(begun + 10 + earlier) as limit:
-                await limited.wait()
+        for limited in (True, False):
+            commit = actor.begin(transaction("a"), deadline=begun + (11 if limited else 13))
+            with trio.move_on_at(begun + 12) as limit:
+                await commit.wait(limited=limited)
             assert limit.cancelled_caught
-            assert limited.abandoned
+            assert commit.abandoned
         assert trio.current_time() == begun + 12
         appender.commit_next()
         assert await sent.wait() == ()
