@@ -63,8 +63,8 @@ class PastStates:
         self._held: OrderedDict[tuple[str, str, int, bool], tuple[_Past, int]] = OrderedDict()
         self._remaining: OrderedDict[tuple[str, str, int, After], int] = OrderedDict()
         self._moments: OrderedDict[int | datetime, Moment] = OrderedDict()
-        self._erasures = views.erasures
         self.bytes_held = 0
+        views.on_erased(self._forget)
 
     async def moment(self, asked: Asked) -> Moment:
         """The revision that was the newest at the moment. BeforeHistory, FutureMoment, FutureRevision."""
@@ -173,9 +173,7 @@ class PastStates:
             remaining = await self._count(resource, namespace, revision, began, looked_at, last)
         where = ("" if namespace else last[0], last[1])
         token = encode_continue(Continue(revision, where))
-        return Listing(
-            entries=chosen, revision=revision, continue_token=token, remaining=remaining, erased=erased
-        )
+        return Listing(entries=chosen, revision=revision, continue_token=token, remaining=remaining, erased=erased)
 
     async def _count(
         self, resource: str, namespace: str, revision: int, began: After, looked_at: int, last: After
@@ -196,10 +194,6 @@ class PastStates:
 
     def _kept(self, resource: str, namespace: str, revision: int, described: bool) -> _Past | None:
         """All objects of the namespace (maybe with those of others) at the revision, if they are kept."""
-        if self._erasures != self._views.erasures:  # what was read before may be erased now
-            self._erasures = self._views.erasures
-            self._held.clear()
-            self.bytes_held = 0
         if not self._held or not self._retained(resource, revision):
             return None
         for where in ("", namespace):
@@ -209,6 +203,11 @@ class PastStates:
                     self._held.move_to_end((resource, where, revision, detail))
                     return held[0]
         return None
+
+    def _forget(self) -> None:
+        """What was read before may be erased now."""
+        self._held.clear()
+        self.bytes_held = 0
 
     def _keep(self, key: tuple[str, str, int, bool], past: _Past) -> None:
         size = ENTRY_BYTES + sum(len(entry.json) + ENTRY_BYTES for entries in past for entry in entries)

@@ -15,7 +15,7 @@ Invariant: the views are exactly the records 1..``applied`` folded in order, and
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kubechronicle.eventlog import erasures
@@ -160,6 +160,7 @@ class Views:
         self.read_history: ReadHistory | None = None
         self.pump = Pump()
         self.erasures = 0  # how often history was erased: what was read before is not to be told after
+        self._copies: list[Callable[[], None]] = []
         self._describe = describe
         self._plain = plain
         self._progress = Progress()
@@ -207,6 +208,10 @@ class Views:
         """
         return WatchCursor(self[resource], self, after=after, namespace=namespace, name=name, field=field)
 
+    def on_erased(self, forget: Callable[[], None]) -> None:
+        """Have ``forget`` called whenever history may have been erased: for who keeps copies of what was."""
+        self._copies.append(forget)
+
     def describe_record(self, record: Record) -> Entry:
         """The entry for a record that was read from the log."""
         return entry_of(record, self._describe, self._plain)
@@ -217,10 +222,10 @@ class Views:
         """Begin anew with these objects, by resource, in any order: the state at ``head``. Cursors stay valid: what
         they have not seen yet they read from the log, or learn that it has been compacted."""
         before = self.applied
-        self.erasures += 1  # maybe, among what was missed
         for resource in entries.keys() | self._views.keys():
             self[resource].replace(entries.get(resource, []), head.revision)
         self._loaded = head.revision
+        self._note_erasure()  # maybe, among what was missed
         self._progress.advance(head.revision)
         for view in self:
             view.waiting.wake_all(before)
@@ -246,9 +251,14 @@ class Views:
         """Contents were erased from the log. What became of it there is to be read there: of these resources nothing is
         left in memory but what is now."""
         for event in events:
-            self.erasures += 1
             for resource in erasures.parse(event.entry.json).resources:
                 self[resource].forget(self.applied)
+        self._note_erasure()
+
+    def _note_erasure(self) -> None:
+        self.erasures += 1
+        for forget in self._copies:
+            forget()
 
     def forget(self, head: Head) -> None:
         """History at or below the head's compacted revisions is gone, from memory as well: else the same question got

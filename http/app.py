@@ -79,6 +79,7 @@ def build_application(
     )
     openapi = OpenApi(store.registry, version=version["gitVersion"], pages=documents.paths())
     encodings = Encodings()
+    store.reads.views.on_erased(encodings.forget)
     resources = Resources(
         store=store, reads=store.reads, authentication=authentication, authorization=authorization, metrics=metrics,
         min_watch=settings.min_request_timeout, drain=drain, issuer=issuer,

@@ -9,12 +9,15 @@ ten thousand objects is what counts.
 
     young {pods in protobuf: {entry: bytes, …}, …}    looked into first, added to
     old   {…}                                         looked into then; what is found moves to the young one
+
+Lists are kept whole as well, one of each scope (lists.py): with its entries, which have their id as long as they are
+kept. So they count, too: when all objects have been replaced, nobody else holds them any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from kubechronicle.eventlog.entries import Entry
 
@@ -22,6 +25,8 @@ MOST_BYTES = 64 * 1024 * 1024
 """With the JSON of the entries, which lives on with them here when they have been replaced."""
 AROUND = 200
 """Bytes around each thing kept: its place in the dict, the object's head, the entry."""
+SAMPLE = 64
+"""Entries of a list by which the bytes of all are estimated."""
 
 T = TypeVar("T")
 
@@ -34,7 +39,7 @@ class Encodings:
         self._young: dict[Hashable, dict[Hashable, Any]] = {}
         self._old: dict[Hashable, dict[Hashable, Any]] = {}
         self._young_bytes = 0
-        self._young_count = 0
+        self._young_items = (0, 0)  # of them, those that are no lists: how many, their bytes
         self._old_bytes = 0
 
     @property
@@ -48,16 +53,26 @@ class Encodings:
         return self._old.get(variant) or {}
 
     def usual_size(self) -> int:
-        """Bytes of one thing kept, on the average."""
-        return self._young_bytes // max(self._young_count, 1)
+        """Bytes of one entry kept, on the average."""
+        count, size = self._young_items
+        return size // max(count, 1)
+
+    def forget(self) -> None:
+        """History was erased, and what was encoded may be of it."""
+        self._young, self._young_bytes, self._young_items = {}, 0, (0, 0)
+        self._old, self._old_bytes = {}, 0
 
     def keep(self, variant: Hashable, key: Hashable, made: Any, size: int) -> None:
+        self._add(variant, key, made, size)
+        count, sizes = self._young_items
+        self._young_items = (count + 1, sizes + size)
+
+    def _add(self, variant: Hashable, key: Hashable, made: Any, size: int) -> None:
         if self._young_bytes + size > self.half:
             self._old, self._old_bytes = self._young, self._young_bytes
-            self._young, self._young_bytes, self._young_count = {}, 0, 0
+            self._young, self._young_bytes, self._young_items = {}, 0, (0, 0)
         self._young.setdefault(variant, {})[key] = made
         self._young_bytes += size
-        self._young_count += 1
 
     def holds(self, size: int) -> bool:
         """Whether a whole list of so many bytes may be kept: a quarter of all is for one."""
@@ -66,19 +81,70 @@ class Encodings:
     def of_list(self, variant: Hashable, entries: Sequence[Entry]) -> Any:
         """What was kept for the whole of a list; None if nothing was. Lists are known by their identity as well: a view
         gives out the same tuple until something in it changes."""
-        key = id(entries)
-        found = self.young(variant).get(key)
-        if found is None:
-            found = self.old(variant).get(key)
-            if found is not None:
-                self.keep(variant, key, found, found[2])
-        return found[1] if found is not None and found[0] is entries else None
+        scope = _scope(entries)
+        found: _List | None = self.young(variant).get(scope)
+        if found is None or found.id != id(entries):
+            found = self.old(variant).get(scope)
+            if found is None or found.id != id(entries):
+                return None
+            self.keep_list(variant, entries, found.made, found.size)
+        return found.made if found.entries is entries or not found.made else None
 
     def keep_list(self, variant: Hashable, entries: Sequence[Entry], made: Any, size: int) -> None:
-        """With the entries: as long as they are kept, nothing else has their id."""
-        size += 8 * len(entries) + AROUND
-        if isinstance(entries, tuple) and self.holds(size):
-            self.keep(variant, id(entries), (entries, made, size), size)
+        """In the place of what was kept of its scope before. With the entries, unless nothing is ``made`` but a note
+        that it was asked for: if that is of another list by now, it does no harm."""
+        scope = _scope(entries)
+        self._drop_lists(variant, scope, id(entries))
+        if not isinstance(entries, tuple) or not self.holds(size):
+            return
+        held = size + AROUND
+        if made and not any(found.made for found in self._lists(self._young, scope)):
+            held += _bytes_of(entries)
+        if held <= self.half:
+            self._add(variant, scope, _List(id(entries), entries if made else (), made, size, held), held)
+
+    @staticmethod
+    def _lists(generation: dict[Hashable, dict[Hashable, Any]], scope: Hashable) -> list[_List]:
+        """Those of a scope, in all forms."""
+        return [forms[scope] for forms in generation.values() if scope in forms]
+
+    def _drop_lists(self, variant: Hashable, scope: Hashable, but: int) -> None:
+        """Of a scope, in this form, and in all forms but those of the list of an id."""
+        for generation in (self._young, self._old):
+            for form, kept in generation.items():
+                found: _List | None = kept.get(scope)
+                if found is not None and (form == variant or found.id != but):
+                    del kept[scope]
+                    if generation is self._young:
+                        self._young_bytes -= found.held
+                    else:
+                        self._old_bytes -= found.held
+
+
+class _List(NamedTuple):
+    """``id`` of the entries, as long as they are there. Bytes: ``size`` of what was made, ``held`` of all of it; of the
+    entries only with the first of the forms that hold them."""
+
+    id: int
+    entries: Sequence[Entry]
+    made: Any
+    size: int
+    held: int
+
+
+def _scope(entries: Sequence[Entry]) -> tuple[str, str, str]:
+    """Of which resource and namespaces a list is; that of all, if there is but one, is that of the one."""
+    if not entries:
+        return "", "", ""
+    first = entries[0].key
+    return first.resource, first.namespace, entries[-1].key.namespace
+
+
+def _bytes_of(entries: Sequence[Entry]) -> int:
+    """About as many as there are."""
+    step = -(-len(entries) // SAMPLE) or 1
+    some = entries[::step]
+    return len(entries) * (8 + sum(len(entry.json) for entry in some) // max(len(some), 1))
 
 
 class Encoded(Generic[T]):

@@ -11,6 +11,7 @@ from in_process import MAPS, PODS, PROTOBUF, InProcess, configmap, open_server, 
 from kubechronicle.eventlog.memory import MemoryStore
 from kubechronicle.eventlog.memory_erasing import erase
 from kubechronicle.eventlog.records import Key
+from kubechronicle.http.lists import FEW
 
 API = "/apis/history.kubechronicle.dev/v1"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -180,3 +181,24 @@ async def test_a_server_that_was_away(autojump_clock: Any) -> None:
             assert await away.names(MAPS) == ["other"]
             assert await watch.event() == ("ADDED", "other", other)
             assert await watch.event() == ("DELETED", "web", deleted)
+
+
+async def test_nothing_that_was_kept_for_others_holds_it(autojump_clock: Any) -> None:
+    """Encoded lists and states of the past go as soon as the server hears of it; nobody has to ask first."""
+    async with open_server() as server:
+        for number in range(FEW):
+            await server.post(MAPS, configmap(f"more-{number}", text="x" * 3000))
+        await server.post(MAPS, configmap("web", labels={"app": MARK}, password=MARK))
+        for form in FORMS:
+            for encoding in ("identity", "gzip"):
+                for _ in range(3):
+                    await server.ask("GET", MAPS, headers={"accept": form, "accept-encoding": encoding})
+        await server.delete(f"{MAPS}/web")
+        views = server.assembly.views
+        views["configmaps"].window.reset(views.applied)
+        await server.ask("GET", at(views.applied - 1))
+        kept = [copy.__self__ for copy in views._copies]  # type: ignore[attr-defined]
+        assert [MARK in str(vars(each)) for each in kept] == [True, True]
+        erase(server.log.store, WEB)
+        await views.wait_applied(views.applied + 1)
+        assert [MARK in str(vars(each)) for each in kept] == [False, False]
