@@ -97,7 +97,7 @@ def anew(rt: ResourceType, form: Representation, entries: list[Entry], metadata:
 
 @pytest.mark.parametrize("rt", LISTED, ids=repr)
 @given(data=st.data())
-@drawing(3)
+@drawing(2)
 def test_kept_is_the_same_as_anew_for_every_kind(rt: ResourceType, data: st.DataObject) -> None:
     kind = types.object_type(stored_type(rt).definition)
     drawn = [data.draw(objects(kind, budget=25)) for _ in range(2)]
