@@ -26,6 +26,17 @@ RECEIVE, RECEIVE_MUCH = 16 * 1024, 256 * 1024
 mapping of memory each time.)"""
 
 
+KEEPALIVE = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    # A server whose machine or network vanished says nothing: found out after 10 + 3 x 5 s while it owes an answer, and
+    # while it does not acknowledge what was sent. Else a read would wait for a quarter of an hour.
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 10),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 5),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 25_000),
+)
+
+
 class SocketTransport(asyncio.Transport):
     """A socket, plain or with TLS. What it cannot send at once waits until somebody waits for the answer."""
 
@@ -199,7 +210,12 @@ async def open_tcp(host: str, port: int) -> socket.socket:
         if why := ", ".join(dict.fromkeys(str(reason) for reason in several if reason is not None)):
             raise OSError(f"{host} port {port}: {why}") from error
         raise
-    return _plain(stream)
+    opened = _plain(stream)
+    for level, name, value in KEEPALIVE:
+        option = getattr(socket, name, None)  # all but the first are not on every system
+        if option is not None:
+            opened.setsockopt(level, option, value)
+    return opened
 
 
 async def open_unix(path: str) -> socket.socket:

@@ -82,25 +82,30 @@ class Listener:
         """See whether notifications arrive; then ask now and then whether the server is there: a dead peer says
         nothing, and is found out by the question's never being answered."""
         try:
-            await self._prove()
+            known = await self._prove()
             proved.set()
             while True:
                 await trio.sleep(CHECK_SECONDS)
                 async with self._lock:
                     with trio.move_on_after(CHECK_SECONDS):
                         await session.fetch("select 1")
+                known = known or await self._prove()
         except LogError as error:
             logger.debug("the listener's question failed: %s", error)
             session.terminate()
 
-    async def _prove(self) -> None:
-        """See whether a notification sent over another connection arrives."""
+    async def _prove(self) -> bool:
+        """See whether a notification sent over another connection arrives. False if none could be sent: that says
+        nothing of the connection that listens, over which perhaps the only appends go that Postgres has room for."""
         nonce = f"proof {uuid4()}"
         arrived = self._proofs[nonce] = trio.Event()
         try:
             await self._senders.fetch(NOTIFY, CHANNEL, nonce)
             with trio.move_on_after(PROOF_SECONDS):
                 await arrived.wait()
+        except LogError as error:
+            logger.debug("no notification could be sent: %s", error)
+            return False
         finally:
             del self._proofs[nonce]
         self.works = arrived.is_set()
@@ -112,6 +117,7 @@ class Listener:
                 "changes made by other servers are seen by polling every %g s. Connect directly or in session mode.",
                 POLL_WITHOUT_NOTIFICATIONS_SECONDS,
             )
+        return True
 
     def _heard(self, sender: int, payload: str) -> None:
         proof = self._proofs.get(payload)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -147,6 +148,16 @@ async def test_a_unix_socket(postgres: PostgresServer) -> None:
     assert (await asked(postgres.socket_url, "select inet_server_addr()"))[0] is None
     with pytest.raises(LogUnavailable, match="No such file"):
         await asked("postgresql://postgres@/postgres?host=/nonexistent")
+
+
+async def test_a_server_that_vanished_is_found_out(postgres: PostgresServer) -> None:
+    loop = ConnectionLoop()  # type: ignore[abstract]
+    connection: Any = await loop.perform(partial(asyncpg.connect, postgres.url, loop=loop, **WITHOUT_TIMERS))
+    opened = loop.transports[0].get_extra_info("socket")
+    assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 25_000
+    loop.call(connection.terminate)
 
 
 async def test_one_of_several_hosts(postgres: PostgresServer) -> None:
