@@ -15,6 +15,7 @@ Invariant: a worker's number belongs to one process, but for the moments in whic
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import socket
@@ -104,6 +105,7 @@ class Workers:
             try:
                 for number in range(len(self._sockets)):
                     await self._begin(number)
+                gc.enable()  # off until here (cli.py); there is little to freeze in this process
                 task_status.started()
                 self._nursery.start_soon(self._keep_replacing)
                 await self._stop.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import os
@@ -293,6 +294,19 @@ async def test_who_keeps_dying_ends_the_server(tmp_path: Path) -> None:
             await made.workers.run()
         assert made.lines()[0] == "steady serves"
         assert not made.workers._alive
+
+
+async def test_cycles_are_collected_while_they_run(tmp_path: Path) -> None:
+    """`serve` lets the collector rest until then."""
+    gc.disable()
+    try:
+        with stand_ins(tmp_path, "steady") as made, trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(made.workers.run)
+                assert gc.isenabled()
+                nursery.cancel_scope.cancel()
+    finally:
+        gc.enable()
 
 
 async def test_one_that_never_starts_ends_the_start(tmp_path: Path) -> None:
