@@ -99,7 +99,7 @@ def data_bytes(value: Any) -> str:
     try:
         # Validation by decoding: base64.b64decode alone would skip foreign characters silently.
         binascii.a2b_base64(text, strict_mode=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error, or a plain one for what is not ASCII
         raise DecodeError(f"illegal base64 data at input byte {_first_illegal_byte(value)}") from None
     return text
 

@@ -102,6 +102,7 @@ def test_unknown_fields_are_reported_with_their_path_in_document_order() -> None
         ),
         (CORE + "Secret", {"data": {"k": "abc"}}, "illegal base64 data at input byte 0"),
         (CORE + "Secret", {"data": {"k": "*"}}, "illegal base64 data at input byte 0"),
+        (CORE + "Secret", {"data": {"k": "YWé="}}, "illegal base64 data at input byte 2"),
         (
             CORE + "Secret",
             {"data": {"k": 1}},
