@@ -36,6 +36,7 @@ SOMEBODY: Final = "<erased>"
 """In the place of a user's name."""
 
 RANGES_TOLD: Final = 20
+FEW: Final = 2
 
 What: TypeAlias = Literal["contents", "object", "who"]
 Columns: TypeAlias = Mapping[str, Any]  # of a row of the log, by name: those of its digest
@@ -144,6 +145,36 @@ def is_tombstone(body: str) -> bool:
     return body.startswith(ERASED_BODY.decode())
 
 
+class Left(NamedTuple):
+    """What a row has that something was erased from. ``contents``: the erasure its object names, "" if it is there
+    or not as erasures leave it; ``who``: whether nobody is told any more; ``uri``: of the request."""
+
+    contents: str
+    who: bool
+    uri: str
+    resource: str
+    namespace: str
+    name: str
+    uid: str
+
+
+def left_in(columns: Columns) -> Left | None:
+    """None: it is not a row that an erasure has left."""
+    contents = ""
+    if is_tombstone(columns["object"]):
+        try:
+            named = str(orjson.loads(columns["object"])["erased"])
+            if _without_contents(columns, named) == columns:
+                contents = named
+        except (AttributeError, TypeError, ValueError):
+            contents = ""
+    who = columns["user_name"] == SOMEBODY and _without_who(columns) == columns
+    if not contents and not who:
+        return None
+    about = (columns[name] for name in ("request_uri", "resource", "namespace", "name", "uid"))
+    return Left(contents, who, *about)
+
+
 def _without_contents(columns: Columns, erasure: str) -> dict[str, Any]:
     """Kind, name, namespace and uid stay, by which clients drop what they hold; so does the path of the request,
     without its query, in which labels may be."""
@@ -196,6 +227,10 @@ class _Told:
     digest: Any = field(default_factory=sha256)
     count: int = 0
     first: int = 0
+    last: int = 0
+    unlike: dict[What, int] = field(default_factory=dict)  # first revision with a row such an erasure does not leave
+    objects: set[tuple[str, str, str]] = field(default_factory=set)  # a few; "" for a name that was erased
+    uids: set[str] = field(default_factory=set)  # likewise
     ranges: list[list[int]] = field(default_factory=list)
 
 
@@ -206,8 +241,11 @@ class ErasureCheck:
     entries: dict[str, Erasure] = field(default_factory=dict)
     _told: dict[str, _Told] = field(default_factory=dict)
 
-    def entry(self, erasure: Erasure) -> None:
-        self.entries[erasure.id] = erasure
+    def entry(self, erasure: Erasure) -> str:
+        """What is wrong with it, if anything."""
+        if self.entries.setdefault(erasure.id, erasure).revision != erasure.revision:
+            return f"it tells of an erasure that revision {self.entries[erasure.id].revision} tells of"
+        return ""
 
     def row(self, digest: bytes, tombstones: Sequence[Tombstone]) -> tuple[list[bytes], str]:
         """The digests the row of this digest has had, the last of which must be that of what is there now; and what is
@@ -216,13 +254,34 @@ class ErasureCheck:
             told = self._told.setdefault(each.erasure, _Told())
             told.digest.update(_encoded(each.revision, each.was, each.remains))
             told.count += 1
-            told.first = told.first or each.revision
+            told.first, told.last = told.first or each.revision, each.revision
             if told.ranges and told.ranges[-1][1] == each.revision - 1:
                 told.ranges[-1][1] = each.revision
             elif len(told.ranges) <= RANGES_TOLD:
                 told.ranges.append([each.revision, each.revision])
         had = states(digest, tombstones)
         return (had, "") if had is not None else ([digest], "it was erased, but its tombstone is of another row")
+
+    def left(self, revision: int, left: Left | None, tombstones: Sequence[Tombstone]) -> None:
+        """What is there of an erased row. An erasure is told by whoever makes it, and could be told of a row that was
+        edited, were it not for this: of what is there nothing may be made up."""
+        names = {each.erasure for each in tombstones}
+        unnamed = left is not None and left.name in map(pseudonym, names)
+        unlike: list[What] = []
+        if left is None or not left.who:
+            unlike.append("who")
+        if left is None or left.contents not in names:
+            unlike += ("contents", "object")
+        elif not unnamed or left.uri:
+            unlike.append("object")
+        for each in tombstones:
+            told = self._told[each.erasure]
+            for what in unlike:
+                told.unlike.setdefault(what, revision)
+            if left is not None and len(told.objects) <= FEW:
+                told.objects.add((left.resource, left.namespace, "" if unnamed else left.name))
+            if left is not None and len(told.uids) <= FEW:
+                told.uids.add(left.uid)
 
     def finish(self) -> tuple[int, str] | None:
         """(revision, what is wrong): the first erasure of which the log and its tombstones tell different things."""
@@ -233,6 +292,10 @@ class ErasureCheck:
                 wrong.append((told.first, "it was erased, but the log does not tell of that erasure"))
             elif (told.count, told.digest.digest()) != (entry.count, entry.digest):
                 wrong.append((entry.revision, "the tombstones are not those of the erasure it tells of"))
+            elif (revision := told.unlike.get(entry.what)) is not None:
+                wrong.append((revision, "the row was edited: no erasure leaves that of it"))
+            elif not _fits(entry, told):
+                wrong.append((entry.revision, "it tells of another erasure than there was"))
         wrong += [
             (entry.revision, "the tombstones of the erasure it tells of are missing")
             for name, entry in self.entries.items() if name not in self._told
@@ -244,3 +307,14 @@ class ErasureCheck:
         found = self._told[erasure].ranges
         texts = [str(first) if first == last else f"{first}-{last}" for first, last in found[:RANGES_TOLD]]
         return ", ".join(texts) + (", …" if len(found) > RANGES_TOLD else "")
+
+
+def _fits(entry: Erasure, told: _Told) -> bool:
+    """Whether what the entry says of its rows is so."""
+    if (told.first, told.last) != (entry.first, entry.last) or told.last >= entry.revision:
+        return False
+    if entry.what == "who":
+        return True
+    about = (entry.resource, entry.namespace)
+    objects = {(*about, ""), (*about, entry.name)}
+    return told.objects <= objects and (not entry.uid or told.uids <= {entry.uid})

@@ -27,7 +27,7 @@ from kubechronicle.eventlog import erasures
 from kubechronicle.eventlog.digests import DIGESTED as DIGESTED
 from kubechronicle.eventlog.digests import EPOCH, digest_of
 from kubechronicle.eventlog.digests import encode_row as encode_row
-from kubechronicle.eventlog.erasures import Erasure, ErasureCheck, Tombstone
+from kubechronicle.eventlog.erasures import Erasure, ErasureCheck, Left, Tombstone
 from kubechronicle.eventlog.postgres_session import Row, Session
 
 CHUNK = 1000  # rows at a time
@@ -100,12 +100,14 @@ class ChainCheck:
     hash: bytes
     anchors: Mapping[int, bytes] = field(default_factory=dict)
     kept: Mapping[int, bytes] = field(default_factory=dict)
+    left: Mapping[int, Left] = field(default_factory=dict)  # of those copied forward of which something was erased
     revision: int = 0
     rows: int = 0
     tombstones: int = 0
     digest: bytes = b""  # of the newest revision
     states: list[bytes] = field(default_factory=list)  # that digest, and those of what erasures have left since
     current: set[int] = field(default_factory=set)  # the revisions of the objects that exist
+    erased: Sequence[Tombstone] = ()  # of the newest revision
     erasures: ErasureCheck = field(default_factory=ErasureCheck)
     _committed_at: datetime = EPOCH - timedelta(days=365 * 100)
 
@@ -127,6 +129,8 @@ class ChainCheck:
             return problem
         if content != self.states[-1]:
             return Problem(revision=revision, what="the row was edited: it is not what its erasure has left of it")
+        if erased:
+            self.erasures.left(revision, erasures.left_in(_columns(row)), erased)
         if row["resource"] == erasures.RESOURCE and (problem := self.entry(row)):
             return problem
         self.rows += 1
@@ -141,6 +145,7 @@ class ChainCheck:
         self.tombstones += 1
         if revision in self.kept:
             self.current.add(revision)
+            self.erasures.left(revision, self.left.get(revision), erased)
         return None
 
     def entry(self, row: Row) -> Problem | None:
@@ -150,7 +155,9 @@ class ChainCheck:
                 told = erasures.parse(row["object"], revision=row["revision"], erased_at=row["committed_at"])
             except ValueError as error:
                 return Problem(revision=row["revision"], what=str(error))
-            self.erasures.entry(told)
+            wrong = self.erasures.entry(told) if told.id == row["name"] else "it tells of another erasure than its name"
+            if wrong:
+                return Problem(revision=row["revision"], what=wrong)
         return None
 
     def finish(self, head: int, head_hash: bytes, live: set[int]) -> Problem | None:
@@ -160,6 +167,8 @@ class ChainCheck:
         if beyond := [revision for revision in self.anchors if revision > head]:
             what = f"history ends before revision {max(beyond)}, of which the hash was noted"
             return Problem(revision=head + 1, what=what)
+        if strays := [revision for revision in self.kept if not 0 < revision <= head]:
+            return Problem(revision=min(strays), what="a row was copied forward that was never appended")
         if head_hash != self.hash:
             return Problem(revision=head, what="the head does not have the hash of the newest row")
         if wrong := live ^ self.current:
@@ -178,7 +187,7 @@ class ChainCheck:
 
     def _link(self, revision: int, digest: bytes, stored: bytes | None, erased: Sequence[Tombstone]) -> Problem | None:
         self.hash = sha256(self.hash + digest).digest()
-        self.digest = digest
+        self.digest, self.erased = digest, erased
         self.revision = revision
         self.states, wrong = self.erasures.row(digest, erased)
         if stored is not None and stored != self.hash:
@@ -210,11 +219,15 @@ async def verify(
         )
         log_id, head, head_hash = (await session.fetch(_HEAD))[0]
         kept: dict[int, bytes] = {}
-        check = ChainCheck(hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept)
+        left: dict[int, Left] = {}
+        check = ChainCheck(hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept, left=left)
         problem = _another_log(log_id, log_ids)
         async with aclosing(session.rows(_KEPT, chunk=CHUNK)) as chunks:
             async for chunk in chunks:
                 kept.update((row["revision"], digest_of(row)) for row in chunk)
+                left.update(
+                    (row["revision"], found) for row in chunk if (found := erasures.left_in(_columns(row))) is not None
+                )
                 told = (row for row in chunk if row["resource"] == erasures.RESOURCE)
                 problem = next(filter(None, map(check.entry, told)), problem)
         beside = _Beside(iter(archived))
@@ -231,6 +244,10 @@ async def verify(
             (entry, check.erasures.ranges(entry.id)) for entry in check.erasures.entries.values()
         ),
     )  # fmt: skip
+
+
+def _columns(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name, _ in DIGESTED}
 
 
 def _another_log(log_id: UUID, noted: Collection[UUID]) -> Problem | None:
@@ -262,6 +279,8 @@ class _Beside:
         if row.hash != check.hash or row.digest != check.digest or row.content not in check.states:
             return Problem(revision=row.revision, what="the archived row is not the one that was appended")
         self.unerased += row.content != check.states[-1]
+        if check.erased and row.content == check.states[-1]:
+            check.erasures.left(row.revision, erasures.left_in(row.columns), check.erased)
         self.seen += not stored
         self._next = next(self.rows, None)
         return None

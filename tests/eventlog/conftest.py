@@ -13,6 +13,7 @@ import pytest
 import trio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/ is no package, and this helper is shared by all of it
+import erasing_shop
 import postgres_fixture
 
 TEMPLATE = "kubechronicle_migrated"
@@ -95,3 +96,20 @@ async def replicas(database: str) -> AsyncIterator[Callable[[], Awaitable[Any]]]
 def run_sql(database: str) -> Callable[..., str]:
     """``run_sql(statement, …)`` in the test's database, on a connection of its own."""
     return lambda *statements: sql(database, *statements)
+
+
+@pytest.fixture
+async def shop(replicas: Callable[[], Awaitable[Any]], run_sql: Callable[..., str]) -> erasing_shop.Shop:
+    return await erasing_shop.open_shop(replicas, run_sql)
+
+
+@pytest.fixture
+def command(database: str, capsys: pytest.CaptureFixture[str]) -> erasing_shop.Command:
+    from kubechronicle.ops import cli
+
+    async def run(name: str, *arguments: str) -> tuple[int, str]:
+        code = await trio.to_thread.run_sync(cli.main, (name, "--database-url", database, *arguments))
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run
