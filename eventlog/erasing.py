@@ -315,7 +315,9 @@ class Eraser:
             raise LogCorrupt(f"revision {row.revision} was edited; `kubechronicle verify` tells more")
         columns, steps = row.columns, file.steps.setdefault(row.revision, [])
         for state in had[had.index(row.content) + 1 :]:
-            erasure = self._entries[next(each.erasure for each in known if each.remains == state)]
+            erasure = self._entries.get(next(each.erasure for each in known if each.remains == state))
+            if erasure is None:
+                raise LogCorrupt(f"revision {row.revision} was erased by nobody; `kubechronicle verify` tells more")
             columns = erasures.without(columns, erasure.what, erasure.id)
             steps.append((erasure.what, erasure.id))
         if not self._wanted.matches(columns):

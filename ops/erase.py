@@ -23,7 +23,7 @@ from kubechronicle.eventlog import erasures
 from kubechronicle.eventlog.archives import ArchiveError
 from kubechronicle.eventlog.erasing import Eraser
 from kubechronicle.eventlog.erasing_plan import Done, Plan, Signed, StillThere, Wanted
-from kubechronicle.eventlog.errors import LogCorrupt
+from kubechronicle.eventlog.errors import LogCorrupt, LogError
 from kubechronicle.eventlog.migrate import check_schema
 from kubechronicle.eventlog.postgres import open_session
 from kubechronicle.eventlog.postgres_rows import storable
@@ -55,6 +55,9 @@ async def run(settings: Settings, given: argparse.Namespace) -> int:
         raise OperatorError("--user is about all objects; leave --namespace, --uid and --anonymize-name out")
     if given.anonymize_name and (given.before or given.revisions):
         raise OperatorError("--anonymize-name is about the whole object; leave --before and --revisions out")
+    for text in (given.what, given.user, given.namespace, given.uid):
+        if text and storable(text) != text:
+            raise OperatorError(f"{text!a} is not UTF-8")
     reason = _clean(given.reason)
     if not reason:
         raise OperatorError("--reason: must say why")
@@ -77,6 +80,8 @@ async def run(settings: Settings, given: argparse.Namespace) -> int:
             raise OperatorError(f"--history-archive: {error}; what is erased stays so: mend it, erase again") from None
         except LogCorrupt as error:
             raise OperatorError(f"nothing was erased: {error}") from None
+        except LogError as error:
+            raise OperatorError(f"{error}; with --dry-run it tells what is still to be erased") from None
 
 
 async def _erase(eraser: Eraser, wanted: Wanted, signed: Signed, given: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import gzip
 import os
 import signal
 import sys
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -279,18 +280,26 @@ async def test_sql_tells_that_it_is_erased(shop: Shop, command: Command, run_sql
     assert "hunter2" not in run_sql("select * from chronicle.changes", "select * from chronicle.who_did_what")
 
 
-async def test_mistakes_are_one_line(shop: Shop, command: Command) -> None:
+async def test_mistakes_are_one_line(shop: Shop, command: Command, run_sql: RunSql) -> None:
+    other = "\udcff"  # an argument that is not UTF-8
     for arguments in (
         (), ("configmap/web",), ("configmap/web", "--user", "x"), ("configmap", "-n", "shop"), ("nothing/web",),
         ("namespace/web", "-n", "shop"), ("configmap/web", "-n", "shop", "--revisions", "x"),
         ("configmap/web", "-n", "shop", "--before", "x"), ("--user", "x", "-n", "shop"),
         ("erasures.history.kubechronicle.dev/x",), ("configmap/web", "-n", "shop", "--history-archive", "/none"),
-        ("configmap/web", "-n", "shop"),
+        ("configmap/web", "-n", "shop"), ("--user", other), (f"{other}/web",), (f"x.{other}/web", "-n", other),
+        ("configmap/web", "-n", "shop", "--uid", other), ("configmap/web", "-n", "shop", "--before", other),
     ):  # fmt: skip
         code, said = await command("erase", *arguments, "--reason", "r")
         assert (code, said.splitlines()[-1].startswith("kubechronicle: ")) == (2, True), (arguments, said)
     assert (await command("erase", "configmap/web", "-n", "shop"))[0] == 2
     assert (await command("erase", "vaults.example.com/x", "--reason", "r"))[0] == 1
+    odd = "a'b\"; drop table x; --\\ {,} ü"
+    await shop.change("odd", "text", who=replace(JANE, user=odd))
+    assert "1 in the database" in (await command("erase", "--user", odd, "--reason", odd, "--yes"))[1]
+    run_sql("alter table kubechronicle.erased rename column was to before")
+    code, said = await command("erase", *WEB)  # whatever Postgres refuses
+    assert (code, said.splitlines()[-1].startswith("kubechronicle: Postgres: ")) == (2, True), said
 
 
 async def test_the_name_can_be_erased_too(shop: Shop, command: Command, run_sql: RunSql, tmp_path: Path) -> None:
