@@ -105,7 +105,13 @@ _METADATA = {"name": "@name@", "namespace": "@namespace@"}
 _POD = rules.pod()
 _POD_SPEC = {name: value for name, value in _POD["spec"].items() if name != "serviceAccountName"}
 _LABELS = _POD["metadata"]["labels"]
-POD: Object = {**_POD, "metadata": {**_POD["metadata"], **_METADATA}, "spec": _POD_SPEC}
+# Without an owner: one that is not there would have the garbage collector delete each Pod again.
+POD: Object = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {**_METADATA, "labels": _LABELS, "annotations": _POD["metadata"]["annotations"]},
+    "spec": _POD_SPEC,
+}
 DEPLOYMENT: Object = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
