@@ -129,13 +129,15 @@ class Compression:
         found: Deflated | None = self._encodings.of_list(variant, entries)
         if found is not None:
             return found
+        erasures = self._encodings.erasures
         done = self._under_way[variant, key] = trio.Event()
         try:
             made = await self._deflated(items)
         finally:
             del self._under_way[variant, key]
             done.set()
-        self._encodings.keep_list(variant, entries, made, sum(map(len, made.chunks)))
+        if erasures == self._encodings.erasures:
+            self._encodings.keep_list(variant, entries, made, sum(map(len, made.chunks)))
         return made
 
     async def _deflated(self, items: Items) -> Deflated:

@@ -36,6 +36,7 @@ class Encodings:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.half = most_bytes // 2
+        self.erasures = 0  # what was begun before another must not be kept after it
         self._young: dict[Hashable, dict[Hashable, Any]] = {}
         self._old: dict[Hashable, dict[Hashable, Any]] = {}
         self._young_bytes = 0
@@ -59,6 +60,7 @@ class Encodings:
 
     def forget(self) -> None:
         """History was erased, and what was encoded may be of it."""
+        self.erasures += 1
         self._young, self._young_bytes, self._young_items = {}, 0, (0, 0)
         self._old, self._old_bytes = {}, 0
 
@@ -163,6 +165,7 @@ class Encoded(Generic[T]):
         self._make = make
         self._size = size
         self._room = encodings.half if encodings is not None else 0
+        self._erasures = encodings.erasures if encodings is not None else 0
 
     def one(self, entry: Entry) -> T:
         """As it was kept, or made anew and not kept: single objects are read as they change, lists of all."""
@@ -192,7 +195,7 @@ class Encoded(Generic[T]):
         if made is None:
             made = self._make(entry)
         size = self._size(made) + len(entry.json) + AROUND
-        if size <= self._room:
+        if size <= self._room and self._erasures == encodings.erasures:
             self._room -= size
             encodings.keep(self._variant, entry, made, size)
         return made

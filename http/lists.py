@@ -42,7 +42,10 @@ async def list_items(
     kept: Sequence[bytes] | None = encodings.of_list(variant, entries)
     if kept:
         return kept_items(kept)
+    erasures = encodings.erasures
     items = await make()
+    if erasures != encodings.erasures:
+        return items
     if kept is None:
         encodings.keep_list(variant, entries, (), 0)
     elif encodings.holds(items.length):
@@ -50,6 +53,7 @@ async def list_items(
         for chunk in items.chunks(b"", b""):
             chunks.append(chunk)
             await turns.pause()
-        encodings.keep_list(variant, entries, chunks, items.length)
+        if erasures == encodings.erasures:
+            encodings.keep_list(variant, entries, chunks, items.length)
         return kept_items(chunks)
     return items

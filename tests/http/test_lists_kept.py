@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
 from kubechronicle.http import lists
-from kubechronicle.http.encoded import Encodings
+from kubechronicle.http.encoded import Encoded, Encodings
 from kubechronicle.http.pieces import encoded_items
 
 SIZE = 10_000
@@ -26,9 +26,9 @@ def made_anew(count: int = 64, namespace: str = "n") -> tuple[Entry, ...]:
 
 
 def held_by(kept: Encodings) -> set[Entry]:
-    """All entries that are there because of what is kept."""
+    """All entries that are there because of lists that are kept."""
     found = [one for generation in (kept._young, kept._old) for form in generation.values() for one in form.values()]
-    return {entry for one in found for entry in one.entries}
+    return {entry for one in found if not isinstance(one, bytes) for entry in one.entries}
 
 
 async def listed(kept: Encodings, entries: Sequence[Entry], form: str = "form") -> None:
@@ -81,6 +81,25 @@ async def test_the_note_that_a_list_was_asked_for_is_of_that_list_alone() -> Non
     await listed(kept, entries)
     assert kept.of_list(("list", "form"), entries)
     assert kept.of_list(("list", "form"), (*entries,)) is None
+
+
+async def test_what_was_begun_before_an_erasure_is_not_kept() -> None:
+    kept, entries = Encodings(), made_anew()
+
+    async def make() -> lists.Items:
+        if erased:
+            kept.forget()
+        return encoded_items(Encoded(kept, "form", lambda entry: entry.json, len).all(entries))
+
+    erased = False
+    encoded = Encoded(kept, "form", lambda entry: entry.json, len)
+    await lists.list_items(kept, "form", entries, make)
+    erased = True
+    await lists.list_items(kept, "form", entries, make)
+    assert held_by(kept) == set()
+    kept.forget()
+    encoded.all(entries)
+    assert kept.bytes_held == 0
 
 
 async def test_compressed_lists_do_not_hold_what_was(autojump_clock: MockClock) -> None:
