@@ -90,6 +90,11 @@ select count(*) as rows, min(revision) as first, max(revision) as last, sha256(s
     int8send(revision) || was || remains, ''::bytea order by revision)) as digest
 from kubechronicle.erased where erasure = $1
 """
+# What has the names of all: only somebody who analyzes by hand has statistics of the partitioned tables gathered.
+_COUNTED = """
+select distinct tablename::text as name from pg_stats
+where schemaname = 'kubechronicle' and tablename in ('live', 'log', 'log_long', 'log_short')
+"""
 _ENTRIES = """
 select r.object::text as object from kubechronicle.live e cross join lateral (
     select object from kubechronicle.log where revision = e.revision
@@ -203,9 +208,13 @@ class Eraser:
             done.files += 1
         return done
 
-    async def vacuum(self, table: str) -> None:
-        """Give back the space of what was there, so that it is written over."""
-        await self._session.execute(f"vacuum (truncate false) {table}")
+    async def tidy(self, done: Done) -> None:
+        """Give back the space of what was there, so that it is written over; and have the planner's statistics gathered
+        anew, in which are the values that were the most common."""
+        for table in done.tables:
+            await self._session.execute(f"vacuum (truncate false, analyze) {table}")
+        for row in await self._session.fetch(_COUNTED):
+            await self._session.execute(f"analyze kubechronicle.{row['name']}")
 
     # The database
 

@@ -102,9 +102,8 @@ async def _erase(eraser: Eraser, wanted: Wanted, signed: Signed, given: argparse
         _note("nothing was erased")
         return NOTHING
     done = await eraser.erase(signed)
-    for table in done.tables:
-        await eraser.vacuum(table)
     print(_told_done(done))
+    await eraser.tidy(done)
     return code
 
 

@@ -280,6 +280,19 @@ async def test_sql_tells_that_it_is_erased(shop: Shop, command: Command, run_sql
     assert "hunter2" not in run_sql("select * from chronicle.changes", "select * from chronicle.who_did_what")
 
 
+async def test_statistics_of_the_planner_do_not_tell_it(shop: Shop, command: Command, run_sql: RunSql) -> None:
+    """Postgres notes the most common values of each column, whoever it was most of the time."""
+    await shop.change("jane-doe", "text", uid="u")
+    await shop.change("jane-doe", None, uid="u")
+    told = "select count(*) from pg_stats s where schemaname = 'kubechronicle' and s::text ~ '{}'"
+    run_sql("analyze")
+    assert [run_sql(told.format(text)) != "0" for text in ("jane", MARK, "audit-4711")] == [True] * 3
+    assert (await command("erase", "configmap/jane-doe", *WEB[1:], "--anonymize-name"))[0] == 0
+    assert (await command("erase", *WEB))[0] == 0
+    assert (await command("erase", "--user", "jane", "--reason", "r", "--yes"))[0] == 0
+    assert [run_sql(told.format(text)) for text in ("jane", MARK, "audit-4711")] == ["0"] * 3
+
+
 async def test_mistakes_are_one_line(shop: Shop, command: Command, run_sql: RunSql) -> None:
     other = "\udcff"  # an argument that is not UTF-8
     for arguments in (
