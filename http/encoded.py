@@ -20,6 +20,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Key
 
 MOST_BYTES = 64 * 1024 * 1024
 """With the JSON of the entries, which lives on with them here when they have been replaced."""
@@ -95,9 +96,11 @@ class Encodings:
     def keep_list(self, variant: Hashable, entries: Sequence[Entry], made: Any, size: int) -> None:
         """In the place of what was kept of its scope before. With the entries, unless nothing is ``made`` but a note
         that it was asked for: if that is of another list by now, it does no harm."""
+        if not isinstance(entries, tuple):
+            return
         scope = _scope(entries)
         self._drop_lists(variant, scope, id(entries))
-        if not isinstance(entries, tuple) or not self.holds(size):
+        if not self.holds(size):
             return
         held = size + AROUND
         if made and not any(found.made for found in self._lists(self._young, scope)):
@@ -134,12 +137,10 @@ class _List(NamedTuple):
     held: int
 
 
-def _scope(entries: Sequence[Entry]) -> tuple[str, str, str]:
-    """Of which resource and namespaces a list is; that of all, if there is but one, is that of the one."""
-    if not entries:
-        return "", "", ""
-    first = entries[0].key
-    return first.resource, first.namespace, entries[-1].key.namespace
+def _scope(entries: Sequence[Entry]) -> tuple[Key, Key] | None:
+    """From where to where a list is: that of a namespace, that of all and their pages are told apart, mostly; and what
+    follows a list when one of its objects changes mostly has the same."""
+    return (entries[0].key, entries[-1].key) if entries else None
 
 
 def _bytes_of(entries: Sequence[Entry]) -> int:

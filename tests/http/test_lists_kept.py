@@ -73,6 +73,14 @@ async def test_forms_of_a_list_hold_it_once() -> None:
     assert kept.bytes_held < SIZE
 
 
+async def test_parts_of_a_list_do_not_take_its_place() -> None:
+    kept, entries = Encodings(), made_anew(200)
+    for _ in range(3):
+        for asked in (entries, entries[:100], entries[100:], list(entries)):
+            await listed(kept, asked)
+    assert kept.of_list(("list", "form"), entries)
+
+
 async def test_the_note_that_a_list_was_asked_for_is_of_that_list_alone() -> None:
     kept, entries = Encodings(), made_anew()
     await listed(kept, entries)
