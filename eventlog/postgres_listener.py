@@ -100,7 +100,10 @@ class Listener:
         nonce = f"proof {uuid4()}"
         arrived = self._proofs[nonce] = trio.Event()
         try:
-            await self._senders.fetch(NOTIFY, CHANNEL, nonce)
+            with trio.move_on_after(CHECK_SECONDS) as sending:
+                await self._senders.fetch(NOTIFY, CHANNEL, nonce)
+            if sending.cancelled_caught:
+                return False
             with trio.move_on_after(PROOF_SECONDS):
                 await arrived.wait()
         except LogError as error:

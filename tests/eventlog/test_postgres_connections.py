@@ -311,3 +311,66 @@ async def test_a_load_given_up_half_way_gives_its_connection_back(replicas: Open
         await anext(loading)
         await loading.aclose()
     assert (await log.head()).revision == 1
+
+
+# The listener, on the connection that appends
+
+
+async def test_a_full_database_does_not_cost_the_connection_that_appends(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others take all connections but one: no notification can be sent to see whether they arrive."""
+    from kubechronicle.eventlog import postgres, postgres_listener
+    from kubechronicle.eventlog.postgres_log import PostgresLog
+    from kubechronicle.eventlog.postgres_session import Session
+
+    monkeypatch.setattr(postgres_listener, "CHECK_SECONDS", 0.05)
+    opened: list[Session] = []
+    refused, room = trio.Event(), False
+
+    async def connect() -> Session:
+        if opened and not room:
+            refused.set()
+            raise LogUnavailable("sorry, too many clients already")
+        opened.append(await postgres._connect(database, application="test"))
+        return opened[-1]
+
+    log = PostgresLog(connect)
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(60):
+            await nursery.start(log.run_listener)
+            await refused.wait()
+            assert not log.notifications_work
+            await put(log, create("a"))
+            room = True
+            while not log.notifications_work:
+                await log.wait_notified()
+        assert len(opened) == 2
+        assert not opened[0].closed
+        nursery.cancel_scope.cancel()
+    await log.aclose()
+
+
+async def test_a_question_never_answered_does_not_keep_the_listener(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when an idle connection of the pool has died without a word."""
+    from kubechronicle.eventlog import postgres_listener
+    from kubechronicle.eventlog.postgres_session import Pool
+
+    monkeypatch.setattr(postgres_listener, "CHECK_SECONDS", 0.2)
+    fetch, asked = Pool.fetch, 0
+
+    async def mute_at_first(self: Pool, sql: str, *arguments: object) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await trio.sleep_forever()
+        return await fetch(self, sql, *arguments)
+
+    monkeypatch.setattr(Pool, "fetch", mute_at_first)
+    with trio.fail_after(60):
+        async with open_postgres_log(database, instance="test") as log:
+            while not log.notifications_work:
+                await log.wait_notified()
+    assert asked >= 2

@@ -181,41 +181,6 @@ async def test_that_notifications_do_not_arrive_is_told(
     assert "pooler" in caplog.text
 
 
-async def test_a_full_database_does_not_cost_the_connection_that_appends(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Others take all connections but one: no notification can be sent to see whether they arrive."""
-    from kubechronicle.eventlog import postgres, postgres_listener
-    from kubechronicle.eventlog.postgres_log import PostgresLog
-    from kubechronicle.eventlog.postgres_session import Session
-
-    monkeypatch.setattr(postgres_listener, "CHECK_SECONDS", 0.05)
-    opened: list[Session] = []
-    refused, room = trio.Event(), False
-
-    async def connect() -> Session:
-        if opened and not room:
-            refused.set()
-            raise LogUnavailable("sorry, too many clients already")
-        opened.append(await postgres._connect(database, application="test"))
-        return opened[-1]
-
-    log = PostgresLog(connect)
-    async with trio.open_nursery() as nursery:
-        with trio.fail_after(60):
-            await nursery.start(log.run_listener)
-            await refused.wait()
-            assert not log.notifications_work
-            await put(log, create("a"))
-            room = True
-            while not log.notifications_work:
-                await log.wait_notified()
-        assert len(opened) == 2
-        assert not opened[0].closed
-        nursery.cancel_scope.cancel()
-    await log.aclose()
-
-
 # Reading while writing; cost
 
 
