@@ -26,6 +26,9 @@ RECEIVE, RECEIVE_MUCH = 16 * 1024, 256 * 1024
 mapping of memory each time.)"""
 
 
+TCP_PATIENCE = 2.0
+"""Seconds for one host to take a connection: there may be another, and time for it must be left."""
+
 KEEPALIVE = (
     (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
     # A server whose machine or network vanished says nothing: found out after 10 + 3 x 5 s while it owes an answer, and
@@ -203,7 +206,10 @@ async def open_tcp(host: str, port: int) -> socket.socket:
     if not 0 < port < 65536:
         raise OverflowError(f"port {port}: must be 1-65535")
     try:
-        stream = await trio.open_tcp_stream(host, port)
+        with trio.fail_after(TCP_PATIENCE):
+            stream = await trio.open_tcp_stream(host, port)
+    except trio.TooSlowError:
+        raise TimeoutError(f"{host} port {port}: no answer within {TCP_PATIENCE:g} s") from None
     except OSError as error:
         reasons = error.__cause__
         several = reasons.exceptions if isinstance(reasons, BaseExceptionGroup) else (reasons,)

@@ -20,6 +20,8 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
+import trio
+
 from kubechronicle.actors.reads import Listing
 from kubechronicle.api import status
 from kubechronicle.api.codecs import json, protobuf, yaml
@@ -51,6 +53,8 @@ PART = 64
 """Entries encoded between two looks at the clock."""
 MANY = 4096
 """Entries whose bytes are counted between two looks."""
+IN_ONE = trio.CapacityLimiter(2)
+"""Threads for lists that are encoded in one go, YAML above all: 10,000 objects take seconds, others must not wait."""
 
 Body: TypeAlias = "bytes | Pieces"
 
@@ -212,6 +216,12 @@ class Encoder:
             return await self._protobuf_list(entries, metadata)
         if self.form.media_type == JSON and not self.form.pretty:
             return await self._json_list(entries, metadata)
+        if len(entries) <= PART:
+            return self._list_in_one(entries, metadata)
+        return await trio.to_thread.run_sync(self._list_in_one, entries, metadata, limiter=IN_ONE)
+
+    def _list_in_one(self, entries: Sequence[Entry], metadata: Object) -> bytes:
+        """In the representations that people read, and the oldest: nothing of it can be kept for others."""
         objects = [entry.object() for entry in entries]
         if not self._partial:
             return self._object_list(objects, metadata)

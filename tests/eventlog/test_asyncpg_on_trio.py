@@ -22,6 +22,7 @@ from cryptography import x509
 from log_changes import batch, create, open_session_of, put
 from postgres_fixture import PostgresServer
 
+from kubechronicle.eventlog import asyncpg_transport
 from kubechronicle.eventlog import postgres as driver
 from kubechronicle.eventlog.asyncpg_on_trio import ConnectionLoop
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknown, SetupError
@@ -171,6 +172,23 @@ async def test_one_of_several_hosts(postgres: PostgresServer) -> None:
         await asked(f"postgresql://postgres@127.0.0.1:{nobody}/postgres")
     with pytest.raises(LogUnavailable, match="not known"):
         await asked("postgresql://postgres@no.such.host.invalid/postgres")
+
+
+async def test_a_host_that_says_nothing_leaves_time_for_the_next(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncpg_transport, "TCP_PATIENCE", 0.3)
+    with socket.socket() as mute, socket.socket() as first, socket.socket() as second:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen(0)
+        for filling in (first, second):  # who comes after them is not even refused
+            filling.setblocking(False)
+            filling.connect_ex(mute.getsockname())
+        port = mute.getsockname()[1]
+        several = f"postgresql://postgres@127.0.0.1:{port},127.0.0.1:{postgres.port}/postgres"
+        assert (await asked(several, "select inet_server_port()"))[0] == postgres.port
+        with pytest.raises(LogUnavailable, match=rf"127\.0\.0\.1 port {port}: no answer"):
+            await asked(f"postgresql://postgres@127.0.0.1:{port}/postgres")
 
 
 @pytest.mark.parametrize("size", [1, 15_000, 16_384, 70_000, 5_000_000])

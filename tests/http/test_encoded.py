@@ -28,7 +28,7 @@ from kubechronicle.eventlog.records import Key
 from kubechronicle.http import encoder as encoding
 from kubechronicle.http import lists, pieces
 from kubechronicle.http.encoded import AROUND, Encoded, Encodings
-from kubechronicle.http.encoder import JSON, Body, Encoder, encode
+from kubechronicle.http.encoder import JSON, YAML, Body, Encoder, encode
 from kubechronicle.http.pieces import Pieces
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
@@ -287,7 +287,8 @@ async def test_long_lists_leave_in_pieces_and_are_counted(autojump_clock: MockCl
         assert not any("apiserver_longrunning_requests{" in line and "LIST" in line for line in shown)
 
 
-async def test_others_get_a_turn_while_a_list_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("form", [FORMS["protobuf"], Representation(media_type=YAML)])
+async def test_others_get_a_turn_while_a_list_is_encoded(form: Representation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "TURN", 0.0)
     rt = REGISTRY.lookup("", "v1", "configmaps")
     assert rt is not None
@@ -302,6 +303,7 @@ async def test_others_get_a_turn_while_a_list_is_encoded(monkeypatch: pytest.Mon
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others)
-        await Encoder(rt, FORMS["protobuf"]).many(Listing(entries=entries, revision=9))
+        body = whole(await Encoder(rt, form).many(Listing(entries=entries, revision=9)))
+        assert len(body) > len(entries)
         nursery.cancel_scope.cancel()
     assert turns >= 2
