@@ -59,7 +59,7 @@ def takes_gzip(request: Request) -> bool:
     return any(name.strip() == "gzip" and not _REFUSED.fullmatch(further) for name, _, further in accepted)
 
 
-_REFUSED = re.compile(r"\s*q=0(\.0*)?\s*")
+_REFUSED = re.compile(r"\s*q=0(\.0*)?\s*", re.IGNORECASE)
 
 
 def _pretty(form: Representation, request: Request, context: Context) -> Representation:
