@@ -106,6 +106,71 @@ async def test_an_object_with_a_finalizer_keeps_its_namespace(autojump_clock: Mo
         await gone(server)
 
 
+async def test_conditions_tell_what_keeps_a_namespace(autojump_clock: MockClock) -> None:
+    async with running() as server:
+        spec = {"finalizers": ["kubernetes", "example.com/other"]}
+        await server.post(SPACES, {"metadata": {"name": "space"}, "spec": spec})
+        for name, finalizers in (("a", ["example.com/hold"]), ("b", ["example.com/hold", "example.com/more"])):
+            held = configmap(name, "space")
+            held["metadata"]["finalizers"] = finalizers
+            await server.post(inside("configmaps"), held)
+        await server.post(inside("pods"), pod("p", node="n1"))
+        await server.delete(f"{SPACES}/space")
+
+        async def told(least: float) -> dict[str, tuple[str, str, str]]:
+            await trio.sleep(least)
+            conditions = (await server.get(f"{SPACES}/space"))["status"]["conditions"]
+            return {one["type"]: (one["status"], one["reason"], one["message"]) for one in conditions}
+
+        found = await told(1)
+        assert list(found) == [
+            "NamespaceDeletionDiscoveryFailure",
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "NamespaceDeletionContentFailure",
+            "NamespaceContentRemaining",
+            "NamespaceFinalizersRemaining",
+        ]
+        assert found["NamespaceDeletionContentFailure"] == (
+            "False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization",
+        )  # fmt: skip
+        assert found["NamespaceContentRemaining"] == (
+            "True", "SomeResourcesRemain",
+            "Some resources are remaining: configmaps. has 2 resource instances, pods. has 1 resource instances",
+        )  # fmt: skip
+        assert found["NamespaceFinalizersRemaining"] == (
+            "True", "SomeFinalizersRemain",
+            "Some content in the namespace has finalizers remaining: "
+            "example.com/hold in 2 resource instances, example.com/more in 1 resource instances",
+        )  # fmt: skip
+        for name in ("a", "b"):
+            await server.patch(f"{inside('configmaps')}/{name}", {"metadata": {"finalizers": None}})
+        await server.delete(f"{inside('pods')}/p?gracePeriodSeconds=0")
+        found = await told(100)
+        assert [status for status, _, _ in found.values()] == ["False"] * 5
+        left = await server.get(f"{SPACES}/space")
+        assert left["spec"]["finalizers"] == ["example.com/other"]
+        left["spec"]["finalizers"] = []
+        await server.put(f"{SPACES}/space/finalize", left)
+        await gone(server)
+
+
+async def test_one_that_resists_keeps_no_other_waiting(autojump_clock: MockClock) -> None:
+    async with running() as server:
+        await server.post(SPACES, {"metadata": {"name": "stuck"}})
+        held = configmap("held", "stuck")
+        held["metadata"]["finalizers"] = ["example.com/hold"]
+        await server.post(inside("configmaps", "stuck"), held)
+        await server.delete(f"{SPACES}/stuck")
+        await trio.sleep(300)  # by now it is looked at every half a minute
+        await server.post(SPACES, {"metadata": {"name": "space"}})
+        await server.post(inside("pods"), pod("p", node="n1"))
+        await server.delete(f"{SPACES}/space")
+        began = trio.current_time()
+        await server.delete(f"{inside('pods')}/p?gracePeriodSeconds=0")
+        await gone(server)
+        assert trio.current_time() - began < 3
+
+
 async def test_a_running_pod_ends_in_its_time(autojump_clock: MockClock) -> None:
     async with running() as server:
         await server.post(SPACES, {"metadata": {"name": "space"}})

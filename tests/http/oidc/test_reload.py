@@ -27,7 +27,6 @@ RELOADS = "apiserver_authentication_config_controller"
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reloading, "POLL_INTERVAL", 0.005)
     monkeypatch.setattr(reloading, "READ_INTERVAL", 0.05)
-    monkeypatch.setattr(authenticator, "UPDATE_TIMEOUT", 0.2)
 
 
 def content(*served: Served, prefix: str = "one:", **fields: Any) -> bytes:
@@ -168,7 +167,10 @@ async def test_a_bad_file_leaves_everything_as_it_was(
         assert await reloads(server, "failure") == 1  # a file that can't be right is not tried again and again
 
 
-async def test_a_file_counts_when_its_providers_answer(provider: StartProvider, following: Following) -> None:
+async def test_a_file_counts_when_its_providers_answer(
+    provider: StartProvider, following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authenticator, "UPDATE_TIMEOUT", 0.2)
     served, late = await provider(), await provider(status=503)
     async with following(content(served)) as server:
         token = served.provider.token()
