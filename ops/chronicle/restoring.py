@@ -179,7 +179,7 @@ def _without_taken(body: Object, error: ApiError) -> str | None:
 
 
 def wait_until_gone(client: Client, path: str, timeout: float, look: Callable[[], str] = str) -> None:
-    """OperatorError: it is there still. ``look`` finds out what keeps it, where it does not say so itself."""
+    """OperatorError: it is there still. ``look`` finds out what keeps it; else it is what the object says of itself."""
     end, hindrance = time.monotonic() + timeout, ""
     next_look = time.monotonic() + LOOK
     name = path.rpartition("/")[2]
@@ -190,7 +190,7 @@ def wait_until_gone(client: Client, path: str, timeout: float, look: Callable[[]
                 return
             now = time.monotonic()
             if now > min(end, next_look):
-                hindrance, next_look = _hindrance(found) or look(), now + LOOK
+                hindrance, next_look = look() or _hindrance(found), now + LOOK
             if now > end:
                 raise OperatorError(f"{name} is still being deleted after {timeout:g} s{hindrance and ': '}{hindrance}")
             progress.step(hindrance)
