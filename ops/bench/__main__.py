@@ -182,7 +182,8 @@ def main(given: Sequence[str] | None = None) -> int:
         with our_server(options) as (target, about):
             rows, fine = run_cases(options, target, load)
     note = (
-        f"Load from other processes on the same machine, {options.runs} run(s) of {options.seconds:g} s each.\n{about}"
+        f"Load from other processes on the same machine, {options.runs} run(s) of {options.seconds:g} s each. "
+        f"Pace: ms that a fixed piece of Python took just before.\n{about}"
     )
     print(report.preamble(command, note=note), report.table(rows), sep="\n\n")
     return 0 if fine else 1

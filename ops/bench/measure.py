@@ -6,10 +6,12 @@ between them, divided by the operations between them, is the operation's.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import statistics
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,19 +39,22 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """``cpu_us``: microseconds per operation and process group; ``seen``: the load generator's own document."""
+    """``cpu_us``: microseconds per operation and process group; ``seen``: the load generator's own document; ``pace``
+    as of ``pace()``, just before."""
 
     case: Case
     cpu_us: Mapping[str, float]
     memory: Mapping[str, float]
     seen: Mapping[str, Any]
+    pace: float = 0.0
 
     @property
     def total_us(self) -> float:
         return sum(self.cpu_us.values())
 
     def document(self) -> dict[str, Any]:
-        return {"case": self.case.name, "cpu_us": dict(self.cpu_us), "memory_mib": dict(self.memory), **self.seen}
+        told = {"case": self.case.name, "cpu_us": dict(self.cpu_us), "memory_mib": dict(self.memory)}
+        return {**told, "pace_ms": self.pace, **self.seen}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +101,7 @@ class Load:
 
     def measure(self, target: Target, case: Case, *, seconds: float, warm: float) -> Result:
         flags = {**case.load, "namespace": case.namespace, "seconds": seconds, "warm": warm}
+        before = pace()
         cpu, seen = self.run(target, flags)
         operations = max(1, seen["operations"])
         return Result(
@@ -103,7 +109,20 @@ class Load:
             cpu_us={name: used / operations * 1e6 for name, used in cpu.items()},
             memory={name: memory_mib(find()) for name, find in target.groups.items()},
             seen=seen,
+            pace=before,
         )
+
+
+def pace() -> float:
+    """Milliseconds of CPU that a fixed piece of Python takes on this machine now, the median of nine. The speed of a
+    virtual machine changes by half from one minute to the next; with this, two runs can be compared."""
+    taken = []
+    for _ in range(9):
+        began = time.process_time()
+        words = [str(number * number) for number in range(10_000)]
+        hashlib.sha256("".join(sorted(words)).encode()).digest()
+        taken.append(time.process_time() - began)
+    return statistics.median(taken) * 1000
 
 
 def median(results: Sequence[Result]) -> Result:

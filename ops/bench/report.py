@@ -14,7 +14,7 @@ from kubechronicle.ops.bench.measure import Result, median
 _HERE = Path(__file__).resolve().parent
 _HEADER = (
     f"| work | CPU/op: server + Postgres | of all runs | {REFERENCE_NAME} | ratio | rate | p50 ms | p99 ms "
-    "| reference saw |\n|---|---|---|---|---|---|---|---|---|"
+    "| reference saw | pace |\n|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -52,6 +52,7 @@ def row(results: Sequence[Result]) -> str:
         f"{times.get('p50', 0):.2f}",
         f"{times.get('p99', 0):.2f}",
         case.reference_wall,
+        f"{result.pace:.1f}",
     ]
     line = "| " + " | ".join(cells) + " |"
     failed = [one.seen for one in results if one.seen["errors"]]
@@ -60,7 +61,7 @@ def row(results: Sequence[Result]) -> str:
 
 
 def failure_row(case: Case, problem: str) -> str:
-    return f"| {case.title} | **failed: {problem.splitlines()[0][:200] if problem else '?'}** | | | | | | | |"
+    return f"| {case.title} | **failed: {problem.splitlines()[0][:200] if problem else '?'}** | | | | | | | | |"
 
 
 def table(rows: Sequence[str]) -> str:
