@@ -166,10 +166,9 @@ def _node(facts: history.Facts, choice: random.Random) -> str:
 
 
 def _past_path(facts: history.Facts) -> Callable[[random.Random], str]:
-    """A revision by which everything has been there."""
-    return lambda choice: (
-        f"/history/at/{choice.randint(facts.slots, facts.revisions)}/api/v1/nodes/{_node(facts, choice)}"
-    )
+    """A revision by which everything has been there: a log begins with what servers make for themselves."""
+    first = (facts.slots + facts.revisions) // 2
+    return lambda choice: f"/history/at/{choice.randint(first, facts.revisions)}/api/v1/nodes/{_node(facts, choice)}"
 
 
 def _timeline_path(facts: history.Facts) -> Callable[[random.Random], str]:
