@@ -4,8 +4,7 @@ What a selector asks of a change's own columns the log answers; what it asks of 
 looked at here, in chunks. A page that has looked at MAX_LOOKED_AT changes ends there, also if it is not full, and says
 how to go on: no request reads the log from end to end.
 
-Everybody is told that something changed who may read revisions there; what changed only those who may read the object
-(``readable``).
+Who may read revisions there is told that something changed; what changed only who may read the object (``readable``).
 """
 
 from __future__ import annotations

@@ -158,10 +158,6 @@ class Encoder:
         self._refuse_list_form()
         return self._transformed(obj)
 
-    def object_of(self, entry: Entry) -> Object:
-        """The entry's object in the request's version."""
-        return self.served(entry.object())
-
     def served(self, obj: Object) -> Object:
         """A stored object in the request's version."""
         return obj if self._stored_form else to_request_version(self.rt, obj)
