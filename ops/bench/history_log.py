@@ -117,8 +117,27 @@ end $$;
 DEFINITION = "select pg_get_functiondef(p.oid) from pg_proc p where p.oid = 'kubechronicle.append'::regproc"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When the revisions were committed: each ``step`` after the one before."""
+
+    begins: datetime
+    step: timedelta
+
+    @classmethod
+    def up_to_now(cls, *, revisions: int, days: float) -> Pace:
+        """So many, the last of them now."""
+        return cls(begins=datetime.now(UTC) - timedelta(days=days), step=timedelta(days=days) / (revisions + 1))
+
+
 async def fill(session: Session, *, revisions: int, objects: int, days: float) -> None:
     """Append this many revisions of about this many objects to an empty log, committed over the days up to now."""
+    pace = Pace.up_to_now(revisions=revisions, days=days)
+    await extend(session, first=0, until=revisions, objects=objects, pace=pace)
+
+
+async def extend(session: Session, *, first: int, until: int, objects: int, pace: Pace) -> None:
+    """Append revisions to a log which ``extend`` filled up to ``first`` (0: an empty one), and nobody else has."""
     await session.execute("set statement_timeout = 0; set synchronous_commit = off")
     await session.execute(_SCHEMA)
     low = 0
@@ -133,14 +152,14 @@ async def fill(session: Session, *, revisions: int, objects: int, days: float) -
             kind.size // 32, kind.size // 64,
         )  # fmt: skip
         low = high
-    begins, step = datetime.now(UTC) - timedelta(days=days), timedelta(days=days) / (revisions + 1)
-    await session.fetch("insert into kubechronicle_bench.clock values ($1, $2)", begins, step)
+    await session.fetch("insert into kubechronicle_bench.clock values ($1, $2)", pace.begins, pace.step)
     await session.execute(_TURN)
     append = (await session.fetch(DEFINITION))[0][0]
     await session.execute(append.replace("clock_timestamp()", "kubechronicle_bench.now()"))
     try:
-        await _namespaces(session, max(kind.namespaces for kind in KINDS))
-        await _turns(session, revisions=revisions, slots=low)
+        if first == 0:
+            await _namespaces(session, max(kind.namespaces for kind in KINDS))
+        await _turns(session, begin=first, until=until, slots=low)
     finally:
         await session.execute(append)
         await session.execute("drop schema kubechronicle_bench cascade")
@@ -167,13 +186,13 @@ async def _namespaces(session: Session, count: int) -> None:
     await session.fetch(sql.APPEND, *rows.batch_arguments(batch))
 
 
-async def _turns(session: Session, *, revisions: int, slots: int) -> None:
+async def _turns(session: Session, *, begin: int, until: int, slots: int) -> None:
     started = time.monotonic()
-    for first in range(0, revisions, TURN):
-        span = min(TURN, revisions - first, slots)
+    for first in range(begin, until, TURN):
+        span = min(TURN, until - first, slots)
         await session.fetch("select kubechronicle_bench.turn($1, $2, $3, $4)", first, span, slots, STRIDE)
         done = first + span
         if sys.stderr.isatty() or done % 100_000 == 0:
-            rate = done / (time.monotonic() - started)
+            rate = (done - begin) / (time.monotonic() - started)
             print(f"\r{done:,} revisions, {rate:,.0f} a second", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
