@@ -102,9 +102,16 @@ class Place:
 
 
 @contextlib.contextmanager
-def place(load: Load, *, directory: Path | None = None, settle: float = SETTLE_SECONDS) -> Iterator[Place]:
-    """A new one below ``directory`` (default: where temporary files are), which is gone afterwards."""
-    home = Path(tempfile.mkdtemp(prefix="kubechronicle-bench-", dir=directory))
+def place(
+    load: Load, *, directory: Path | None = None, kept: Path | None = None, settle: float = SETTLE_SECONDS
+) -> Iterator[Place]:
+    """A new one below ``directory`` (default: where temporary files are), which is gone afterwards; or ``kept``, which
+    stays, and may be there from last time."""
+    if kept is not None:
+        home = kept.absolute()
+        home.mkdir(parents=True, exist_ok=True)
+    else:
+        home = Path(tempfile.mkdtemp(prefix="kubechronicle-bench-", dir=directory))
     home.chmod(0o755)  # started by root, Postgres runs as another user and has to get in
     token = home / "token"
     token.write_text(secrets.token_hex(16))
@@ -112,7 +119,8 @@ def place(load: Load, *, directory: Path | None = None, settle: float = SETTLE_S
     try:
         yield Place(data_dir=home / "data", token=token, load=load, settle=settle)
     finally:
-        shutil.rmtree(home, ignore_errors=True)
+        if kept is None:
+            shutil.rmtree(home, ignore_errors=True)
 
 
 def load_generator(binary: Path | None = None, *, cores: Sequence[int] = ()) -> Load:

@@ -5,6 +5,8 @@
     python -m kubechronicle.ops.bench.curves objects --to 1000000 --budget 1200     farther than by default
     python -m kubechronicle.ops.bench.curves log --to 10000000 --budget 3600        with 40 GB of disk
     python -m kubechronicle.ops.bench.curves log --at 20000        at one place
+    python -m kubechronicle.ops.bench.curves log --to 10000000 --kept DIR --fill    what takes long, once and before
+    python -m kubechronicle.ops.bench.curves log --to 10000000 --kept DIR           and then as often as wanted
 
 Curves: objects, watchers, writers, log (its length), replicas. Each runs servers of its own and takes no longer than
 --budget, as far as can be told beforehand; what that leaves out is told. A table for each goes to standard output; with
@@ -22,6 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kubechronicle.ops.bench import report
+from kubechronicle.ops.bench.curves import filling
 from kubechronicle.ops.bench.curves.measuring import CURVES, Bench
 from kubechronicle.ops.bench.curves.points import Point
 from kubechronicle.ops.bench.curves.table import table
@@ -42,6 +45,10 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=300.0, help="seconds for each curve (default 300)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there, too")
     parser.add_argument("--pictures", type=Path, metavar="DIR", help="draw CURVE.svg there; needs --json")
+    parser.add_argument(
+        "--kept", type=Path, metavar="DIR", help="measure objects and log on what was filled there before"
+    )
+    parser.add_argument("--fill", action="store_true", help="fill, and measure nothing; needs --kept")
     parser.add_argument("--directory", type=Path, help="where data directories are made (default: /tmp)")
     parser.add_argument("--load-binary", type=Path, help="the load generator (default: built into .cache/bin)")
     options = parser.parse_args(given)
@@ -49,6 +56,8 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
         parser.error(f"no such curve: {', '.join(unknown)}; there are: {', '.join(CURVES)}")
     if options.pictures and not options.json:
         parser.error("--pictures needs --json")
+    if options.fill and not options.kept:
+        parser.error("--fill needs --kept")
     return options
 
 
@@ -85,7 +94,12 @@ def main(given: Sequence[str] | None = None) -> int:
         warm=options.warm,
         budget=options.budget,
         directory=options.directory,
+        kept=options.kept,
     )
+    if options.fill:
+        for name in options.curves or filling.MAKERS:
+            filling.fill(name, bench, places(name, options))
+        return 0
     command = shlex.join(["python", "-m", "kubechronicle.ops.bench.curves", *given])
     print(report.preamble(command, note="Load from other processes on the same machine."))
     fine = True

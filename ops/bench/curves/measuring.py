@@ -29,24 +29,33 @@ BUSY_WATCHERS = 1000  # those beyond hear nothing
 EVENTS_A_SECOND = 50
 LONGEST_LIST = 100_000  # objects in one answer: a million would be 1.4 GB
 LOG_OBJECTS = 5_000  # the log of any length is of as many things
+LOG_DAYS = 0.5  # younger than whatever retention would take away while we measure
 LOG_BYTES = 4_000  # of disk for each revision: tables and indexes take half of it, the write-ahead log some
 NAMESPACE = "bench-objects"
 
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """How long to measure, and until when. ``seconds``: of each load; ``budget``: of a whole curve."""
+    """How long to measure, and until when. ``seconds``: of each load; ``budget``: of a whole curve; ``kept``: where
+    data directories are that were filled before (filling.py)."""
 
     load: Load
     seconds: float
     warm: float
     budget: float
     directory: Path | None = None
+    kept: Path | None = None
     settle: float = own_server.SETTLE_SECONDS
     left_out: list[str] = field(default_factory=list)
 
-    def place(self) -> AbstractContextManager[Place]:
-        return own_server.place(self.load, directory=self.directory, settle=self.settle)
+    def place(self, kept: Path | None = None) -> AbstractContextManager[Place]:
+        """A new place, or the one that is ``kept``."""
+        return own_server.place(self.load, directory=self.directory, kept=kept, settle=self.settle)
+
+    def filled(self, curve: str, x: int) -> Path | None:
+        """Where that was filled before; None if it was not."""
+        found = self.kept and self.kept / f"{curve}-{x}"
+        return found if found is not None and found.exists() else None
 
     def within(self, curve: str, places: Iterable[int], cost: Callable[[int], float]) -> Iterator[int]:
         """Those for which there is time; ``cost``: what one takes about, in seconds beside the loads."""
