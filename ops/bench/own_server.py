@@ -63,14 +63,14 @@ class Running:
     def put(self, **flags: str | int | float) -> Measured:
         """This load, to its end. LoadError."""
         self.sampler.samples.clear()
-        ca = self.server.data_dir / "pki" / "ca.crt"
-        target = Target(
-            flags=[f"-server={self.server.url}", f"-ca={ca}", f"-token-file={self.token}"],
-            groups={"all": self.sampler},
-        )
+        target = Target(flags=[*self.where(), f"-token-file={self.token}"], groups={"all": self.sampler})
         _, seen = self.load.run(target, flags)
         before, after = self.sampler.samples[-2:]
         return Measured(usage=between(before, after), memory=after.memory, seen=seen)
+
+    def where(self) -> list[str]:
+        """The load generator's flags that say where it is."""
+        return [f"-server={self.server.url}", f"-ca={self.server.data_dir / 'pki' / 'ca.crt'}"]
 
     def memory(self) -> Mapping[str, float]:
         """MiB of server and Postgres at rest."""
@@ -88,15 +88,18 @@ class Place:
     load: Load
     settle: float = SETTLE_SECONDS
 
+    def arguments(self) -> list[str]:
+        """Of each server. A namespace is to hold what was put there, and no ConfigMap of the server's own."""
+        return ["--token-auth-file", str(self.token.with_name("tokens.csv")), "--controllers=*,-root-ca-cert-publisher"]
+
     @contextlib.contextmanager
     def serving(
         self, *arguments: str, workers: int = 1, environment: Mapping[str, str] | None = None
     ) -> Iterator[Running]:
-        """A server on it. A namespace is to hold what was put there, and no ConfigMap of the server's own."""
-        tokens = self.token.with_name("tokens.csv")
-        fixed = ["--token-auth-file", str(tokens), "--controllers=*,-root-ca-cert-publisher"]
+        """A server on it."""
         several = ["--workers", str(workers)] if workers > 1 else []
-        server = ServerProcess(self.data_dir, arguments=[*fixed, *several, *arguments], environment=environment)
+        given = [*self.arguments(), *several, *arguments]
+        server = ServerProcess(self.data_dir, arguments=given, environment=environment)
         with running(server):
             yield Running(server=server, token=self.token, load=self.load, settle=self.settle, workers=workers)
 

@@ -8,9 +8,10 @@
     python -m kubechronicle.ops.bench.curves log --to 10000000 --kept DIR --fill    what takes long, once and before
     python -m kubechronicle.ops.bench.curves log --to 10000000 --kept DIR           and then as often as wanted
 
-Curves: objects, watchers, writers, log (its length), replicas. Each runs servers of its own and takes no longer than
---budget, as far as can be told beforehand; what that leaves out is told. A table for each goes to standard output; with
---json, all figures to a file, one document a line, from which --pictures (or draw.py) draws.
+Curves: objects, watchers, writers, log (its length), workers (processes of one server), replicas (servers of their own
+on one Postgres). Each runs servers of its own and takes no longer than --budget, as far as can be told beforehand; what
+that leaves out is told. A table for each goes to standard output; with --json, all figures to a file, one document a
+line, from which --pictures (or draw.py) draws.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from pathlib import Path
 
 from kubechronicle.ops.bench import report
 from kubechronicle.ops.bench.curves import filling
-from kubechronicle.ops.bench.curves.measuring import CURVES, Bench
+from kubechronicle.ops.bench.curves.bench import Bench
+from kubechronicle.ops.bench.curves.measuring import CURVES
 from kubechronicle.ops.bench.curves.points import Point
 from kubechronicle.ops.bench.curves.table import table
 from kubechronicle.ops.bench.own_server import ROOT, load_generator

@@ -20,7 +20,9 @@ import trio
 
 from kubechronicle.eventlog.postgres import migrate, open_session
 from kubechronicle.ops.bench import copies, history_log
-from kubechronicle.ops.bench.curves.measuring import LOG_DAYS, LOG_OBJECTS, NAMESPACE, Bench
+from kubechronicle.ops.bench.curves.bench import Bench
+from kubechronicle.ops.bench.curves.lengths import LOG_DAYS, LOG_OBJECTS
+from kubechronicle.ops.bench.curves.measuring import NAMESPACE
 from kubechronicle.ops.bench.own_server import Place
 from kubechronicle.ops.embedded_postgres import embedded_postgres
 

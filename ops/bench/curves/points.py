@@ -22,10 +22,17 @@ AT_REST = "at rest"
 EVENT = "event to a watcher"
 WRITERS = "create 1 KB"
 PAST = "GET at a past revision"
+PAST_LIST = "LIST of 50 deployments at a past revision"
+PAST_PAGE = "LIST of pods at a past revision, a page of 100"
 TIMELINE = "an object's last 20 changes"
+DELETED = "who deleted a namespace's last pod"
+BETWEEN = "500 changes from a time on"
+VERIFY = "verify, of a revision"
 GET_64 = "GET 4 KB, 64 conn."
 CREATE_64 = "create 1 KB, 64 conn."
 EVENT_100 = "event to one of 100 watchers"
+EVENT_ELSEWHERE = "event to a watcher, written at another server"
+EVENTS_ELSEWHERE = "event to one of 100 watchers, written at another server"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +40,8 @@ class Point:
     """``x``: of what the curve is drawn along. ``cpu_us``: microseconds of server and store per operation; ``rate``:
     operations a second; ``p50`` and ``p99``: milliseconds; ``memory``: MiB of server and store; ``ready``: seconds from
     exec; ``cores``: how many server, store and load generator kept busy; ``disk``: share of the time; ``end``: what
-    gave out first. What was not measured is None or empty."""
+    gave out first; ``stored``: bytes of a revision on disk, rows and indexes. What was not measured is None or
+    empty."""
 
     curve: str
     x: float
@@ -48,6 +56,7 @@ class Point:
     cores: Mapping[str, float] = field(default_factory=dict)
     disk: float | None = None
     end: str = ""
+    stored: tuple[float, float] | None = None
     errors: int = 0
     problem: str = ""
 
@@ -57,7 +66,7 @@ class Point:
 
 def point(document: Mapping[str, Any]) -> Point:
     """Of a line of JSON."""
-    pairs = {name: tuple(document[name]) for name in ("cpu_us", "memory") if document.get(name) is not None}
+    pairs = {name: tuple(document[name]) for name in ("cpu_us", "memory", "stored") if document.get(name) is not None}
     return Point(**{**document, **pairs})
 
 
@@ -75,7 +84,8 @@ AXES: Mapping[str, Axis] = {
     "watchers": Axis(title="Watchers", along="watchers × 50 creates/s", panels=("cpu_us", "p50", "rate", "memory")),
     "writers": Axis(title="Writers", along="connections that create", panels=("cpu_us", "p50", "rate", "memory")),
     "log": Axis(title="Length of the log", along="revisions", panels=("cpu_us", "p50", "memory", "ready")),
-    "replicas": Axis(title="Replicas", along="worker processes", panels=("cpu_us", "p50", "rate", "memory")),
+    "workers": Axis(title="Workers", along="worker processes", panels=("cpu_us", "p50", "rate", "memory")),
+    "replicas": Axis(title="Replicas", along="servers on one Postgres", panels=("cpu_us", "p50", "rate", "memory")),
 }
 
 
@@ -98,14 +108,17 @@ REFERENCES: tuple[Point, ...] = (
     _reference("objects", 0, AT_REST, memory=(278, 40), ready=1.9),
     _reference("objects", 10_000, AT_REST, memory=(375, 66)),
     _reference("objects", 100_000, AT_REST, memory=(1270, 123), ready=1.9),
+    _reference("objects", 1000, EVENT_100, cpu_us=(28, 8), rate=5000, p50=2.2, p99=7.3),
     _reference("watchers", 100, EVENT, cpu_us=(28, 8), rate=5000, p50=2.2, p99=7.3),
     _reference("watchers", 1000, EVENT, cpu_us=(16.4, 0.8), rate=50_000, p50=20.7, p99=61.6),
     _reference("writers", 1, WRITERS, cpu_us=(858, 452), rate=850, p50=1.04, p99=3.6),
     _reference("writers", 16, WRITERS, cpu_us=(568, 184), rate=2080, p50=6.7),
     _reference("writers", 64, WRITERS, cpu_us=(479, 133), rate=2630, p50=22),
+    _reference("workers", 1, GET_64, cpu_us=(286, 58), rate=3850, p50=15, p99=46),
     _reference("replicas", 1, GET_64, cpu_us=(286, 58), rate=3850, p50=15, p99=46),
+    _reference("workers", 1, CREATE_64, cpu_us=(479, 133), rate=2630, p50=22),
     _reference("replicas", 1, CREATE_64, cpu_us=(479, 133), rate=2630, p50=22),
-    _reference("replicas", 1, EVENT_100, cpu_us=(28, 8), rate=5000, p50=2.2, p99=7.3),
+    _reference("workers", 1, EVENT_100, cpu_us=(28, 8), rate=5000, p50=2.2, p99=7.3),
     _kine("objects", 1000, GET, rate=1277),
     _kine("objects", 1000, CREATE, rate=849),
     _kine("objects", 10_000, ALL, p50=421),
@@ -113,6 +126,8 @@ REFERENCES: tuple[Point, ...] = (
     _kine("writers", 1, WRITERS, rate=318),
     _kine("writers", 16, WRITERS, rate=849),
     _kine("writers", 64, WRITERS, rate=609),
+    _kine("workers", 1, GET_64, rate=959),
     _kine("replicas", 1, GET_64, rate=959),
+    _kine("workers", 1, CREATE_64, rate=609),
     _kine("replicas", 1, CREATE_64, rate=609),
 )

@@ -21,6 +21,9 @@ def table(curve: str, points: Sequence[Point]) -> str:
     kine = [f"{known.work} at {known.x:,.0f}: {figures(known)}" for known in REFERENCES if _is(known, curve, KINE)]
     if kine:
         lines += ["", f"{KINE}, one rough run on such a machine: {'; '.join(kine)}."]
+    stored = [f"{one.stored[0]:,.0f} + {one.stored[1]:,.0f} at {one.x:,.0f}" for one in points if one.stored]
+    if stored:
+        lines += ["", f"Bytes of a revision on disk, rows + indexes: {'; '.join(stored)}."]
     return "\n".join(lines)
 
 

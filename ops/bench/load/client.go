@@ -34,7 +34,7 @@ func (t *target) client(http1 bool) *client {
 	if http1 {
 		transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	}
-	return &client{base: "https://" + t.address, token: t.token, http: &http.Client{Transport: transport}}
+	return &client{base: "https://" + t.address(), token: t.token, http: &http.Client{Transport: transport}}
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }

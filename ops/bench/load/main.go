@@ -47,8 +47,8 @@ var modes = map[string]func(options) (map[string]any, error){
 func main() {
 	var o options
 	var server, ca, tokenFile, cert, key string
-	flag.StringVar(&server, "server", "https://127.0.0.1:6443", "the server's URL")
-	flag.StringVar(&ca, "ca", "", "file with the certificate authority (empty: the server's certificate is not verified)")
+	flag.StringVar(&server, "server", "https://127.0.0.1:6443", "the server's URL, or those of several with commas between")
+	flag.StringVar(&ca, "ca", "", "file with the certificate authority, or several (empty: the server's certificate is not verified)")
 	flag.StringVar(&tokenFile, "token-file", "", "file with a bearer token")
 	flag.StringVar(&cert, "cert", "", "client certificate file")
 	flag.StringVar(&key, "key", "", "client key file")

@@ -1,7 +1,8 @@
 package main
 
 // Watch fan-out: many watchers of one namespace, one writer creating ConfigMaps at a fixed rate. Every watcher must see
-// every create, in order; what is measured is the time from sending the create to each watcher's receipt.
+// every create, in order; what is measured is the time from sending the create to each watcher's receipt. Of several
+// servers the writer has the first to itself, so that whatever is heard has come from another.
 
 import (
 	"bufio"
@@ -93,7 +94,7 @@ func (f *fanOut) open(version string) error {
 	slots := make(chan struct{}, dialsAtOnce)
 	problems := make(chan error, f.o.watchers)
 	var group sync.WaitGroup
-	for range f.o.watchers {
+	for i := range f.o.watchers {
 		w := &watcher{received: make([]time.Duration, f.total)}
 		f.watchers = append(f.watchers, w)
 		group.Add(1)
@@ -102,7 +103,7 @@ func (f *fanOut) open(version string) error {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			var err error
-			if w.c, err = f.o.target.dial(); err == nil {
+			if w.c, err = f.o.target.dialTo(f.o.target.apart(i)); err == nil {
 				// A server may hold back the head of a watch until there is an event: send now, read in follow.
 				_, err = w.c.tls.Write(request)
 			}
@@ -159,7 +160,7 @@ func (f *fanOut) follow(w *watcher) {
 }
 
 func (f *fanOut) write(sent []time.Duration) (took []time.Duration, failed int, problem string) {
-	c, err := f.o.target.dial()
+	c, err := f.o.target.dialTo(f.o.target.addresses[0])
 	if err != nil {
 		return nil, f.total, err.Error()
 	}
@@ -180,7 +181,7 @@ func (f *fanOut) write(sent []time.Duration) (took []time.Duration, failed int, 
 			problem = fmt.Sprintf("status %d %.200s %v", status, answer, err)
 			if err != nil {
 				c.close()
-				if c, err = f.o.target.dial(); err != nil {
+				if c, err = f.o.target.dialTo(f.o.target.addresses[0]); err != nil {
 					return took, failed + f.total - i - 1, err.Error()
 				}
 			}

@@ -17,33 +17,41 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
+// target is one server, or several at the same host that serve the same objects.
 type target struct {
-	address string
-	host    string
-	tls     *tls.Config
-	token   string
+	addresses []string
+	next      atomic.Int64
+	host      string
+	tls       *tls.Config
+	token     string
 }
 
-func newTarget(server, ca, tokenFile, cert, key string) (*target, error) {
-	parsed, err := url.Parse(server)
-	if err != nil || parsed.Scheme != "https" || parsed.Port() == "" {
-		return nil, fmt.Errorf("-server must look like https://HOST:PORT, not %q", server)
+// newTarget takes several servers and authorities with commas between them.
+func newTarget(servers, ca, tokenFile, cert, key string) (*target, error) {
+	t := &target{tls: &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
+	for _, server := range strings.Split(servers, ",") {
+		parsed, err := url.Parse(server)
+		if err != nil || parsed.Scheme != "https" || parsed.Port() == "" {
+			return nil, fmt.Errorf("-server must look like https://HOST:PORT, not %q", server)
+		}
+		t.addresses = append(t.addresses, parsed.Host)
+		t.host, t.tls.ServerName = parsed.Host, parsed.Hostname()
 	}
-	t := &target{address: parsed.Host, host: parsed.Host, tls: &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, ServerName: parsed.Hostname(),
-	}}
 	if ca == "" {
 		t.tls.InsecureSkipVerify = true
 	} else {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, err
-		}
 		t.tls.RootCAs = x509.NewCertPool()
-		t.tls.RootCAs.AppendCertsFromPEM(pem)
+		for _, file := range strings.Split(ca, ",") {
+			pem, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			t.tls.RootCAs.AppendCertsFromPEM(pem)
+		}
 	}
 	if cert != "" {
 		pair, err := tls.LoadX509KeyPair(cert, key)
@@ -99,8 +107,22 @@ type conn struct {
 // No exchange of a benchmark may take longer; a server that hangs should fail the run, not stall it.
 const exchangeTimeout = 60 * time.Second
 
-func (t *target) dial() (*conn, error) {
-	raw, err := net.DialTimeout("tcp", t.address, exchangeTimeout)
+// address is each server's in turn.
+func (t *target) address() string { return t.addresses[int(t.next.Add(1)-1)%len(t.addresses)] }
+
+// dial connects to each server in turn.
+func (t *target) dial() (*conn, error) { return t.dialTo(t.address()) }
+
+// apart is all servers but the first, where somebody else is; or the only one.
+func (t *target) apart(i int) string {
+	if others := t.addresses[1:]; len(others) > 0 {
+		return others[i%len(others)]
+	}
+	return t.addresses[0]
+}
+
+func (t *target) dialTo(address string) (*conn, error) {
+	raw, err := net.DialTimeout("tcp", address, exchangeTimeout)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,158 @@
+"""The curve along the length of the log: what the present costs beside much past, and what looks at the past cost."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import quote
+
+import trio
+
+from kubechronicle.eventlog.postgres import open_session
+from kubechronicle.eventlog.verify import verify
+from kubechronicle.ops.bench import history, history_log
+from kubechronicle.ops.bench.curves import points
+from kubechronicle.ops.bench.curves.bench import Bench, at_rest, create, get, pointed
+from kubechronicle.ops.bench.curves.points import Point
+from kubechronicle.ops.bench.own_server import Measured, Running
+from kubechronicle.ops.bench.processes import cpu_seconds, descendants, postmaster
+from kubechronicle.ops.bench.usage import between
+from kubechronicle.ops.embedded_postgres import embedded_postgres
+
+LOG_OBJECTS = 5_000  # the log of any length is of as many things
+LOG_DAYS = 0.5  # younger than whatever retention would take away while we measure
+LOG_BYTES = 4_000  # of disk for each revision: tables and indexes take half of it, the write-ahead log some
+WINDOW = 5_000  # revisions between the two times that are asked about
+
+
+def log(bench: Bench, places: Sequence[int]) -> Iterator[Point]:
+    for x in bench.within("log", places, lambda x: _cost(bench, x)):
+        filled = bench.filled("log", x)
+        free = shutil.disk_usage(bench.directory or tempfile.gettempdir()).free
+        if filled is None and free < x * LOG_BYTES:
+            bench.left_out.append(f"log at {x:,}: {x * LOG_BYTES / 2**30:,.0f} GiB of disk wanted")
+            continue
+        facts = argparse.Namespace(revisions=x, objects=min(LOG_OBJECTS, x // 2), days=LOG_DAYS)
+        with ExitStack() as stack:
+            place = stack.enter_context(bench.place(filled))
+            known = trio.run(history.prepare, place.data_dir, facts)
+            looks = Looks(known, x)
+            with place.serving() as running:
+                yield at_rest(running, "log", x)
+                yield get(bench, running, "log", x, points.GET, 16)
+                yield create(bench, running, "log", x, points.CREATE, 16)
+                for work, path in looks.all().items():
+                    yield asked(bench, running, x, work, path)
+            yield trio.run(verified, place.data_dir, x, known)
+
+
+def _cost(bench: Bench, x: int) -> float:
+    """Seconds, about: filling, and verifying."""
+    return 15 + x / VERIFIED_A_SECOND + (0 if bench.filled("log", x) else x / 7000) + 8 * bench.seconds
+
+
+VERIFIED_A_SECOND = 25_000  # revisions
+
+
+class Looks:
+    """Requests for the past, each draw for something else; each answer as long at any length of the log. ``length``: of
+    the log as it was filled; a server has added a little since."""
+
+    def __init__(self, facts: history.Facts, length: int) -> None:
+        self._facts, self._length = facts, length
+        # By this revision everything has been there: a log begins with what servers make for themselves.
+        self._first = (facts.slots + length) // 2
+        self._nodes = max(1, facts.slots * history_log.KINDS[0].share // 1000)
+
+    def all(self) -> dict[str, Callable[[random.Random], str]]:
+        return {
+            points.PAST: self.past,
+            points.PAST_LIST: self.past_list,
+            points.PAST_PAGE: self.past_page,
+            points.TIMELINE: self.timeline,
+            points.DELETED: self.deleted,
+            points.BETWEEN: self.between,
+        }
+
+    def _moment(self, choice: random.Random) -> int:
+        return choice.randint(self._first, self._length)
+
+    def _node(self, choice: random.Random) -> str:
+        """Nodes are the first of the things a log is of."""
+        return f"node-{choice.randrange(self._nodes):06}"
+
+    def past(self, choice: random.Random) -> str:
+        return f"/history/at/{self._moment(choice)}/api/v1/nodes/{self._node(choice)}"
+
+    def past_list(self, choice: random.Random) -> str:
+        return f"/history/at/{self._moment(choice)}/apis/apps/v1/deployments"
+
+    def past_page(self, choice: random.Random) -> str:
+        return f"/history/at/{self._moment(choice)}/api/v1/pods?limit=100"
+
+    def timeline(self, choice: random.Random) -> str:
+        selector = quote(f"object.kind=Node,object.name={self._node(choice)}")
+        return f"{history.HISTORY}/clusterrevisions?content=diff&limit=20&fieldSelector={selector}"
+
+    def deleted(self, choice: random.Random) -> str:
+        return history.deleted(self._facts, choice)
+
+    def between(self, choice: random.Random) -> str:
+        """The filled part was committed at an even pace."""
+        step = (self._facts.ends - self._facts.begins) / self._length
+        begins = self._facts.begins + step * choice.randrange(self._length // 2, max(1, self._length - WINDOW))
+        selector = f"time.from={begins.isoformat()},time.to={(begins + step * WINDOW).isoformat()}"
+        return f"{history.CHANGES}?limit=500&fieldSelector={quote(selector)}"
+
+
+def asked(bench: Bench, running: Running, x: int, work: str, path: Callable[[random.Random], str]) -> Point:
+    """Requests one after another over one connection, each for something else."""
+    client, choice, times = history.Client(running.server), random.Random(f"{x} {work}"), list[float]()
+    client.timed(path(choice))
+    running.sampler()
+    end = time.monotonic() + bench.seconds
+    while time.monotonic() < end:
+        times.append(client.timed(path(choice))[0])
+    running.sampler()
+    before, after = running.sampler.samples[-2:]
+    usage = between(before, after)
+    seen = {
+        "operations": len(times),
+        "per_second": len(times) / usage.seconds,
+        "ms": {"p50": statistics.median(times), "p99": sorted(times)[len(times) * 99 // 100]},
+        "errors": 0,
+    }
+    return pointed(Measured(usage=usage, memory=after.memory, seen=seen), "log", x, work)
+
+
+async def verified(data_dir: Path, x: int, facts: history.Facts) -> Point:
+    """The whole chain, as `kubechronicle verify` does it; and what a revision takes on disk."""
+    async with embedded_postgres(data_dir) as url, open_session(url) as session:
+        database = postmaster(data_dir / "postgres")
+        assert database is not None
+
+        def used() -> tuple[float, float, float]:
+            own = resource.getrusage(resource.RUSAGE_SELF)
+            return time.monotonic(), own.ru_utime + own.ru_stime, cpu_seconds(descendants(database))
+
+        before = used()
+        verdict = await verify(session)
+        wall, own, postgres = (after - earlier for after, earlier in zip(used(), before, strict=True))
+    return Point(
+        curve="log",
+        x=x,
+        work=points.VERIFY,
+        cpu_us=(own / verdict.revision * 1e6, postgres / verdict.revision * 1e6),
+        rate=verdict.revision / wall,
+        stored=(facts.row_bytes / facts.revisions, facts.index_bytes / facts.revisions),
+        errors=0 if verdict.problem is None else 1,
+        problem="" if verdict.problem is None else str(verdict.problem),
+    )

@@ -1,0 +1,107 @@
+"""The curve of replicas: servers of their own on one Postgres that none of them runs.
+
+    python -m kubechronicle.ops.bench.curves.servers DIR    runs such a Postgres in DIR until standard input ends
+
+The load is dealt out to them in turn, a connection each time. Whoever watches is at another server than the one who
+writes, so that each event heard of has come through the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from kubechronicle.ops.bench.curves import points
+from kubechronicle.ops.bench.curves.bench import Bench, at_rest, create, event, get
+from kubechronicle.ops.bench.curves.points import Point
+from kubechronicle.ops.bench.own_server import Place, Running
+from kubechronicle.ops.bench.processes import ServerProcess, Stat, descendants, postmaster, running
+from kubechronicle.ops.bench.usage import Sampler, ourselves
+from kubechronicle.ops.embedded_postgres import embedded_postgres
+
+
+@dataclass(slots=True, kw_only=True)
+class Several(Running):
+    """``server`` is the first of ``servers``; ``keeper``: the process that runs their Postgres."""
+
+    servers: Sequence[ServerProcess]
+    cluster: Path
+    keeper: int
+
+    def __post_init__(self) -> None:
+        database = postmaster(self.cluster)
+        assert database is not None
+        others = [*(server.pid for server in self.servers), self.keeper]
+        self.sampler = Sampler(
+            groups={
+                "server": self.processes,
+                "postgres": partial(descendants, database),
+                "load": partial(ourselves, without=lambda: others),
+            },
+            cluster=self.cluster,
+        )
+
+    def processes(self) -> list[Stat]:
+        return [process for server in self.servers for process in descendants(server.pid)]
+
+    def where(self) -> list[str]:
+        authorities = ",".join(str(server.data_dir / "pki" / "ca.crt") for server in self.servers)
+        return [f"-server={','.join(server.url for server in self.servers)}", f"-ca={authorities}"]
+
+
+@contextlib.contextmanager
+def database(directory: Path) -> Iterator[tuple[str, int]]:
+    """The URL of a Postgres in the directory, and the process that runs it."""
+    command = [sys.executable, "-m", __spec__.name, str(directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
+        assert keeper.stdin is not None
+        assert keeper.stdout is not None
+        try:
+            yield keeper.stdout.readline().strip(), keeper.pid
+        finally:
+            keeper.stdin.close()
+
+
+async def keep(directory: Path) -> None:
+    async with embedded_postgres(directory) as url:
+        print(url, flush=True)
+        await trio.to_thread.run_sync(sys.stdin.read)
+
+
+@contextlib.contextmanager
+def several(place: Place, count: int) -> Iterator[Several]:
+    """Servers on a database that stays in the place, one started after another."""
+    home = place.data_dir.parent
+    with contextlib.ExitStack() as stack:
+        url, keeper = stack.enter_context(database(home / "shared"))
+        arguments = [*place.arguments(), "--database-url", url]
+        servers = [
+            stack.enter_context(running(ServerProcess(home / f"server-{number}", arguments=arguments)))
+            for number in range(count)
+        ]
+        yield Several(
+            server=servers[0], token=place.token, load=place.load, settle=place.settle, workers=count,
+            servers=servers, cluster=home / "shared" / "postgres", keeper=keeper,
+        )  # fmt: skip
+
+
+def replicas(bench: Bench, places: Sequence[int]) -> Iterator[Point]:
+    with bench.place() as place:
+        for x in bench.within("replicas", places, lambda x: 10 + 3 * x + 4 * bench.seconds):
+            with several(place, x) as running_servers:
+                yield at_rest(running_servers, "replicas", x)
+                yield get(bench, running_servers, "replicas", x, points.GET_64, 64)
+                yield create(bench, running_servers, "replicas", x, points.CREATE_64, 64)
+                yield event(bench, running_servers, "replicas", x, points.EVENT_ELSEWHERE, 1)
+                yield event(bench, running_servers, "replicas", x, points.EVENTS_ELSEWHERE, 100)
+
+
+if __name__ == "__main__":
+    trio.run(keep, Path(sys.argv[1]))
