@@ -6,7 +6,10 @@
     python -m kubechronicle.ops.bench --server https://HOST:6443 --token-file T --process server=PID --process store=PID
 
 The last form measures a server that runs already, whoever wrote it; the processes named (with their children) are those
-whose CPU time is counted.
+whose CPU time is counted. With --against, a fresh server of ours and one that runs already are measured in turns:
+
+    python -m kubechronicle.ops.bench get-16 create-16 --runs 5 --against https://127.0.0.1:6443 --against-ca ca.crt \\
+        --against-token token --against-pids server=PID,store=PID
 """
 
 from __future__ import annotations
@@ -21,15 +24,15 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from kubechronicle.ops.bench import report
+from kubechronicle.ops.bench import report, turns
 from kubechronicle.ops.bench.cases import CASES, QUICK, Case
 from kubechronicle.ops.bench.measure import Load, LoadError, Result, Target
 from kubechronicle.ops.bench.own_server import load_generator
-from kubechronicle.ops.bench.processes import ServerProcess, descendants, memory_mib, running
+from kubechronicle.ops.bench.processes import ServerProcess, Stat, descendants, memory_mib, running
 
 # An empty server's memory is read after what start-up left behind has settled.
 _SETTLE_SECONDS = 2.0
@@ -56,6 +59,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     fresh.add_argument(
         "--database-url", help="a Postgres to use instead of the embedded one; name its pid by --process"
     )
+    fresh.add_argument("--tree", type=Path, metavar="DIR", help="the checkout it is started from (default: this one)")
     fresh.add_argument("--serve-argument", action="append", default=[], help="one more argument of kubechronicle serve")
     other = parser.add_argument_group("a server that runs already")
     other.add_argument("--server", help="its URL")
@@ -66,7 +70,18 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     other.add_argument(
         "--process", action="append", default=[], metavar="NAME=PID", help="count this process' CPU time"
     )
-    return parser.parse_args(given)
+    _beside(parser.add_argument_group("in turns with another server here, which is stopped between its turns"))
+    options = parser.parse_args(given)
+    if options.against and (options.server or not options.against_pids):
+        parser.error("--against needs --against-pids, and a server of our own")
+    return options
+
+
+def _beside(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--against", metavar="URL", help="its URL")
+    group.add_argument("--against-token", metavar="FILE", help="file with a bearer token that may do everything")
+    group.add_argument("--against-ca", metavar="FILE", help="its certificate authority (default: not verified)")
+    group.add_argument("--against-pids", metavar="server=PID,store=PID", help="its processes, the server first")
 
 
 def chosen(options: argparse.Namespace) -> list[Case]:
@@ -82,8 +97,9 @@ def _named(case: Case, name: str) -> bool:
     return case.name == name if any(other.name == name for other in CASES) else case.name.startswith(name)
 
 
-def named_processes(options: argparse.Namespace) -> dict[str, int]:
-    return {name: int(pid) for name, _, pid in (entry.partition("=") for entry in options.process)}
+def named_processes(entries: Sequence[str]) -> dict[str, int]:
+    """NAME=PID each."""
+    return {name: int(pid) for name, _, pid in (entry.partition("=") for entry in entries)}
 
 
 @contextlib.contextmanager
@@ -102,11 +118,12 @@ def our_server(options: argparse.Namespace) -> Iterator[tuple[Target, str]]:
     extra = ["--token-auth-file", str(tokens), "--controllers=*,-root-ca-cert-publisher", *options.serve_argument]
     if options.database_url:
         extra += ["--database-url", options.database_url]
-    server = ServerProcess(home / "data", arguments=extra)
+    environment = {"PYTHONPATH": str(options.tree.resolve())} if options.tree else None
+    server = ServerProcess(home / "data", arguments=extra, environment=environment)
     try:
         with running(server):
             groups = {"server": server.processes}
-            postgres = named_processes(options).get("postgres") or server.embedded_postgres()
+            postgres = named_processes(options.process).get("postgres") or server.embedded_postgres()
             if postgres is not None:
                 groups["postgres"] = partial(descendants, postgres)
             if options.server_cores:
@@ -139,9 +156,22 @@ def running_server(options: argparse.Namespace) -> Target:
         ("key", options.client_key),
     ):
         flags += [f"-{flag}={value}"] if value else []
-    return Target(
-        flags=flags, groups={name: partial(descendants, pid) for name, pid in named_processes(options).items()}
-    )
+    return Target(flags=flags, groups=_trees(options.process))
+
+
+def server_beside(options: argparse.Namespace) -> Target:
+    """The one that ours is compared with. SystemExit: a process it names is not there."""
+    flags = [f"-server={options.against}"]
+    flags += [f"-token-file={options.against_token}"] if options.against_token else []
+    flags += [f"-ca={options.against_ca}"] if options.against_ca else []
+    groups = _trees(options.against_pids.split(","))
+    if missing := [name for name, find in groups.items() if not find()]:
+        raise SystemExit(f"--against-pids: no such process: {', '.join(missing)}")
+    return Target(flags=flags, groups=groups)
+
+
+def _trees(entries: Sequence[str]) -> dict[str, Callable[[], list[Stat]]]:
+    return {name: partial(descendants, pid) for name, pid in named_processes(entries).items()}
 
 
 def run_cases(options: argparse.Namespace, target: Target, load: Load) -> tuple[list[str], bool]:
@@ -153,10 +183,9 @@ def run_cases(options: argparse.Namespace, target: Target, load: Load) -> tuple[
             if case.fill and case.namespace not in filled:
                 load.fill(target, case)
                 filled.add(case.namespace)
-            seconds = options.seconds * (2 if case.load["mode"] == "watch" else 1)
             results: list[Result] = []
             for _ in range(options.runs):
-                results.append(load.measure(target, case, seconds=seconds, warm=options.warm))
+                results.append(load.measure(target, case, seconds=case.lasts(options.seconds), warm=options.warm))
                 if options.json:
                     with options.json.open("a") as log:
                         log.write(json.dumps(results[-1].document()) + "\n")
@@ -167,6 +196,32 @@ def run_cases(options: argparse.Namespace, target: Target, load: Load) -> tuple[
             fine = False
         print(rows[-1], file=sys.stderr, flush=True)
     return rows, fine
+
+
+def in_turns(options: argparse.Namespace, target: Target, load: Load) -> tuple[list[str], bool]:
+    """The same with the other server beside; see turns.py."""
+    return turns.Turns(
+        ours=turns.Side(name="ours", target=target),
+        theirs=turns.Side(name="theirs", target=server_beside(options)),
+        load=load,
+        rounds=options.runs,
+        seconds=options.seconds,
+        warm=options.warm,
+        log=options.json,
+    ).run(chosen(options))
+
+
+def _method(options: argparse.Namespace) -> str:
+    if options.against:
+        return (
+            f"Load from other processes on the same machine, {options.runs} round(s) of {options.seconds:g} s for each "
+            "server in turn, the other one stopped meanwhile. Medians of the rounds; a ratio is the median of the "
+            "rounds' ratios, ours to theirs."
+        )
+    return (
+        f"Load from other processes on the same machine, {options.runs} run(s) of {options.seconds:g} s each. "
+        "Pace: ms that a fixed piece of Python took just before."
+    )
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -180,12 +235,9 @@ def main(given: Sequence[str] | None = None) -> int:
         about, (rows, fine) = "", run_cases(options, running_server(options), load)
     else:
         with our_server(options) as (target, about):
-            rows, fine = run_cases(options, target, load)
-    note = (
-        f"Load from other processes on the same machine, {options.runs} run(s) of {options.seconds:g} s each. "
-        f"Pace: ms that a fixed piece of Python took just before.\n{about}"
-    )
-    print(report.preamble(command, note=note), report.table(rows), sep="\n\n")
+            rows, fine = (in_turns if options.against else run_cases)(options, target, load)
+    table = turns.table(rows) if options.against else report.table(rows)
+    print(report.preamble(command, note=f"{_method(options)}\n{about}"), table, sep="\n\n")
     return 0 if fine else 1
 
 

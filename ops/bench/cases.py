@@ -38,6 +38,10 @@ class Case:
     def namespace(self) -> str:
         return f"bench-{self.fill}" if self.fill else f"bench-{self.load['mode']}"
 
+    def lasts(self, seconds: float) -> float:
+        """How long its measured part is: a watch's twice, for the pace of its writes is given."""
+        return seconds * (2 if self.load["mode"] == "watch" else 1)
+
 
 def _get(connections: int, cpu: tuple[float, float], wall: str) -> Case:
     return Case(

@@ -25,8 +25,13 @@ def microseconds(value: float) -> str:
     return f"{value:.0f} µs" if value >= 100 else f"{value:.1f} µs"
 
 
-def _pair(values: Sequence[float]) -> str:
+def pair(values: Sequence[float]) -> str:
+    """What server and store took, in microseconds each."""
     return " + ".join(microseconds(value) for value in values if value) or "0"
+
+
+def rate(value: float) -> str:
+    return f"{value:,.0f}/s" if value >= 100 else f"{value:.1f}/s"
 
 
 def spread(results: Sequence[Result]) -> str:
@@ -44,11 +49,11 @@ def row(results: Sequence[Result]) -> str:
     ratio = f"{result.total_us / sum(reference):.2f}" if reference else ""
     cells = [
         case.title,
-        _pair(list(result.cpu_us.values())),
+        pair(list(result.cpu_us.values())),
         spread(results),
-        _pair(reference) if reference else "",
+        pair(reference) if reference else "",
         ratio,
-        f"{seen['per_second']:,.0f}/s" if seen["per_second"] >= 100 else f"{seen['per_second']:.1f}/s",
+        rate(seen["per_second"]),
         f"{times.get('p50', 0):.2f}",
         f"{times.get('p99', 0):.2f}",
         case.reference_wall,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kubechronicle.ops.bench import __main__ as command
-from kubechronicle.ops.bench import access, report
+from kubechronicle.ops.bench import access, report, turns
 from kubechronicle.ops.bench.cases import CASES, QUICK
 from kubechronicle.ops.bench.measure import Load, LoadError, Result, Target, median
 from kubechronicle.ops.bench.processes import cpu_seconds, descendants, postmaster, stat
@@ -124,6 +126,57 @@ def test_a_failing_load_says_why(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="connection refused"):
         load.run(Target(flags=[], groups={}), {"mode": "get"})
     assert time.monotonic() - began < 30
+
+
+def test_of_two_servers_the_one_without_load_stands_still(tmp_path: Path) -> None:
+    """The load looks whether they are stopped (T in proc_stat(5)); in the end both run, though the last load failed."""
+    with subprocess.Popen(["sleep", "60"]) as ours, subprocess.Popen(["sleep", "60"]) as theirs:
+        load = fake_load(
+            tmp_path,
+            f"stopped = [open(f'/proc/{{pid}}/stat').read().split()[2] == 'T' for pid in ({ours.pid}, {theirs.pid})]\n"
+            'print(json.dumps({"phase": "measure"}), flush=True)\n'
+            "sys.stdin.readline()\n"
+            'print(json.dumps({"phase": "end"}), flush=True)\n'
+            "if '-mode=watch' in sys.argv: sys.exit('load: refused')\n"
+            'print(json.dumps({"operations": 1, "per_second": 1.0, "errors": 0, "stopped": stopped}))\n',
+        )
+        sides = {
+            name: turns.Side(name=name, target=Target(flags=[], groups={"server": partial(descendants, process.pid)}))
+            for name, process in (("ours", ours), ("theirs", theirs))
+        }
+        log = tmp_path / "log"
+        both = turns.Turns(**sides, load=load, rounds=2, seconds=0, warm=0, log=log, settle=0)
+        watch = next(case for case in CASES if case.load["mode"] == "watch")
+        rows, fine = both.run([CASES[0], watch])
+        states = [Path(f"/proc/{process.pid}/stat").read_text().split()[2] for process in (ours, theirs)]
+        ours.kill()
+        theirs.kill()
+    runs = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(run["side"], run["stopped"]) for run in runs] == [("ours", [False, True]), ("theirs", [True, False])] * 2
+    assert "T" not in states
+    assert not fine
+    assert "failed: load: refused" in rows[1]
+    assert {row.count("|") for row in rows} == {turns.table([]).splitlines()[0].count("|")}
+
+
+def test_the_ratio_of_two_servers_is_the_median_of_the_rounds() -> None:
+    """The machine became twice as slow; neither server did."""
+    row = turns.row([result(90), result(190), result(200)], [result(190), result(390), result(390)])
+    assert "| 190 µs + 10.0 µs | 390 µs + 10.0 µs | 0.50 | 0.50 to 0.53 | 1,000/s, 1,000/s | 1.00, 1.00 | 1.00 |" in row
+    assert "2 errors: refused" in turns.row([result(90)], [result(90, errors=2, problem="refused")])
+
+
+def test_a_server_to_compare_with_needs_its_processes() -> None:
+    with pytest.raises(SystemExit):
+        command.arguments(["--against", "https://127.0.0.1:6443"])
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    given = ["--against", "https://127.0.0.1:6443", "--against-ca", "ca.crt", "--against-pids"]
+    with pytest.raises(SystemExit, match="no such process: store"):
+        command.server_beside(command.arguments([*given, f"server={os.getpid()},store={gone.pid}"]))
+    target = command.server_beside(command.arguments([*given, f"server={os.getpid()}"]))
+    assert target.flags == ["-server=https://127.0.0.1:6443", "-ca=ca.crt"]
+    assert os.getpid() in {process.pid for process in target.groups["server"]()}
 
 
 def test_what_access_costs_is_told(capsys: pytest.CaptureFixture[str]) -> None:
