@@ -10,8 +10,8 @@ ten thousand objects is what counts.
     young {pods in protobuf: {entry: bytes, …}, …}    looked into first, added to
     old   {…}                                         looked into then; what is found moves to the young one
 
-Lists are kept whole as well, one of each scope (lists.py): with its entries, which have their id as long as they are
-kept. So they count, too: when all objects have been replaced, nobody else holds them any more.
+Lists and pages of lists are kept whole as well, one of each scope (lists.py): with their entries, by which they are
+known. So these count, too: when all objects have been replaced, nobody else holds them any more.
 """
 
 from __future__ import annotations
@@ -32,12 +32,22 @@ SAMPLE = 64
 T = TypeVar("T")
 
 
+class Looks:
+    """How often something was there, and how often not."""
+
+    __slots__ = ("hits", "misses")
+
+    def __init__(self) -> None:
+        self.hits = self.misses = 0
+
+
 class Encodings:
     """See the head of this file. One for all representations."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.half = most_bytes // 2
         self.erasures = 0  # what was begun before another must not be kept after it
+        self.objects, self.lists = Looks(), Looks()
         self._young: dict[Hashable, dict[Hashable, Any]] = {}
         self._old: dict[Hashable, dict[Hashable, Any]] = {}
         self._young_bytes = 0
@@ -82,31 +92,40 @@ class Encodings:
         return size <= self.half // 2
 
     def of_list(self, variant: Hashable, entries: Sequence[Entry]) -> Any:
-        """What was kept for the whole of a list; None if nothing was. Lists are known by their identity as well: a view
-        gives out the same tuple until something in it changes."""
+        """What was kept for the whole of a list; None if nothing was. A list is what its entries are: a view gives out
+        the same tuple until something in it changes, and each page is a new one of the same entries, which are compared
+        one by one, by identity: 5 ns each, and up to the first that differs."""
+        if not isinstance(entries, tuple):
+            return None
         scope = _scope(entries)
         found: _List | None = self.young(variant).get(scope)
-        if found is None or found.id != id(entries):
+        if found is None or not found.is_of(entries):
             found = self.old(variant).get(scope)
-            if found is None or found.id != id(entries):
+            if found is None or not found.is_of(entries):
+                self.lists.misses += 1
                 return None
-            self.keep_list(variant, entries, found.made, found.size)
-        return found.made if found.entries is entries or not found.made else None
+            self._keep_list(variant, scope, found)
+        if found.made:
+            self.lists.hits += 1
+        else:
+            self.lists.misses += 1
+        return found.made
 
     def keep_list(self, variant: Hashable, entries: Sequence[Entry], made: Any, size: int) -> None:
         """In the place of what was kept of its scope before. With the entries, unless nothing is ``made`` but a note
         that it was asked for: if that is of another list by now, it does no harm."""
-        if not isinstance(entries, tuple):
+        if isinstance(entries, tuple):
+            self._keep_list(variant, _scope(entries), _List(hash(entries), entries if made else (), made, size, 0))
+
+    def _keep_list(self, variant: Hashable, scope: Hashable, kept: _List) -> None:
+        self._drop_lists(variant, scope, kept.mark)
+        if not self.holds(kept.size):
             return
-        scope = _scope(entries)
-        self._drop_lists(variant, scope, id(entries))
-        if not self.holds(size):
-            return
-        held = size + AROUND
-        if made and not any(found.made for found in self._lists(self._young, scope)):
-            held += _bytes_of(entries)
+        held = kept.size + AROUND
+        if kept.made and not any(found.made for found in self._lists(self._young, scope)):
+            held += _bytes_of(kept.entries)
         if held <= self.half:
-            self._add(variant, scope, _List(id(entries), entries if made else (), made, size, held), held)
+            self._add(variant, scope, kept._replace(held=held), held)
 
     @staticmethod
     def _lists(generation: dict[Hashable, dict[Hashable, Any]], scope: Hashable) -> list[_List]:
@@ -114,11 +133,11 @@ class Encodings:
         return [forms[scope] for forms in generation.values() if scope in forms]
 
     def _drop_lists(self, variant: Hashable, scope: Hashable, but: int) -> None:
-        """Of a scope, in this form, and in all forms but those of the list of an id."""
+        """Of a scope, in this form, and in all forms but those of the list of a mark."""
         for generation in (self._young, self._old):
             for form, kept in generation.items():
                 found: _List | None = kept.get(scope)
-                if found is not None and (form == variant or found.id != but):
+                if found is not None and (form == variant or found.mark != but):
                     del kept[scope]
                     if generation is self._young:
                         self._young_bytes -= found.held
@@ -127,14 +146,17 @@ class Encodings:
 
 
 class _List(NamedTuple):
-    """``id`` of the entries, as long as they are there. Bytes: ``size`` of what was made, ``held`` of all of it; of the
-    entries only with the first of the forms that hold them."""
+    """``mark``: the hash of the entries, which is that of their identities. Bytes: ``size`` of what was made, ``held``
+    of all of it; of the entries only with the first of the forms that hold them."""
 
-    id: int
-    entries: Sequence[Entry]
+    mark: int
+    entries: tuple[Entry, ...]
     made: Any
     size: int
     held: int
+
+    def is_of(self, entries: tuple[Entry, ...]) -> bool:
+        return self.entries == entries if self.made else self.mark == hash(entries)
 
 
 def _scope(entries: Sequence[Entry]) -> tuple[Key, Key] | None:
@@ -174,7 +196,9 @@ class Encoded(Generic[T]):
             for kept in (self._encodings.young(self._variant), self._encodings.old(self._variant)):
                 found: T | None = kept.get(entry)
                 if found is not None:
+                    self._encodings.objects.hits += 1
                     return found
+            self._encodings.objects.misses += 1
         return self._make(entry)
 
     def all(self, entries: Sequence[Entry]) -> list[T]:
@@ -183,6 +207,7 @@ class Encoded(Generic[T]):
         young = self._encodings.young(self._variant)
         found: list[T | None] = [young.get(entry) for entry in entries] if young else [None] * len(entries)
         missing = found.count(None)
+        self._encodings.objects.hits += len(found) - missing
         self._room -= (len(found) - missing) * self._encodings.usual_size()
         if not missing:
             return found  # type: ignore[return-value]
@@ -194,7 +219,10 @@ class Encoded(Generic[T]):
             raise AssertionError("only what is kept can be missing")
         made: T | None = encodings.old(self._variant).get(entry)
         if made is None:
+            encodings.objects.misses += 1
             made = self._make(entry)
+        else:
+            encodings.objects.hits += 1
         size = self._size(made) + len(entry.json) + AROUND
         if size <= self._room and self._erasures == encodings.erasures:
             self._room -= size

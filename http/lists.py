@@ -1,4 +1,5 @@
-"""Whole lists, put together once for all who ask before anything changes: a cluster's informers begin anew together.
+"""Lists, whole or page by page, put together once for all who ask before anything in them changes: a cluster's
+informers begin anew together.
 
 A list that is asked for a second time is kept as it is sent, in chunks; one that is asked for once costs no memory.
 """
@@ -39,9 +40,9 @@ async def list_items(
     if encodings is None or len(entries) < FEW:
         return await make()
     variant = ("list", variant)
-    kept: Sequence[bytes] | None = encodings.of_list(variant, entries)
+    kept: Items | None = encodings.of_list(variant, entries)
     if kept:
-        return kept_items(kept)
+        return kept
     erasures = encodings.erasures
     items = await make()
     if erasures != encodings.erasures:
@@ -53,7 +54,7 @@ async def list_items(
         for chunk in items.chunks(b"", b""):
             chunks.append(chunk)
             await turns.pause()
+        items = kept_items(chunks)
         if erasures == encodings.erasures:
-            encodings.keep_list(variant, entries, chunks, items.length)
-        return kept_items(chunks)
+            encodings.keep_list(variant, entries, items, items.length)
     return items

@@ -88,7 +88,21 @@ async def test_the_note_that_a_list_was_asked_for_is_of_that_list_alone() -> Non
     assert kept.of_list(("list", "form"), made_anew()) is None
     await listed(kept, entries)
     assert kept.of_list(("list", "form"), entries)
-    assert kept.of_list(("list", "form"), (*entries,)) is None
+    assert kept.of_list(("list", "form"), (*entries,))
+    for place in (0, 31, 63):
+        replaced = (*entries[:place], made_anew()[place], *entries[place + 1 :])
+        assert kept.of_list(("list", "form"), replaced) is None
+    assert kept.of_list(("list", "form"), entries[:-1]) is None
+
+
+async def test_pages_are_kept() -> None:
+    kept, entries = Encodings(), made_anew(192)
+    pages = [kept.lists.hits]
+    for _ in range(3):
+        for start in range(0, 192, 64):
+            await listed(kept, entries[start : start + 64])
+        pages.append(kept.lists.hits)
+    assert pages == [0, 0, 0, 3]
 
 
 async def test_what_was_begun_before_an_erasure_is_not_kept() -> None:
