@@ -1,11 +1,16 @@
 """``python -m kubechronicle.ops.bench.idle``: what a server does while nothing happens, and what much leaves behind.
 
-    make bench-idle                     50 informers of 30 watches for 60 s, then 6 rounds of 10,000 objects
+    make bench-idle                     50 informers of 30 watches for 60 s, an hour within 10 minutes, then 6 rounds
 
 First, programs with informers list and watch, over one connection each as client-go has it, and nothing changes: the
-server's share of a core (below 1 % is wanted). Then, in rounds, objects are created and deleted beside other informers,
-which hear of all of it and leave with the round: what an hour's work leaves in memory shows in some minutes, and the
-memory after each round has to level off.
+server's share of a core (below 1 % is wanted).
+
+Then --hours of what goes on in a cluster of 100 nodes where nothing happens, within --minutes: Leases of nodes and of
+elections are renewed, statuses reported, a few pods come and go with their Events, informers' watches last 5 to 10 of
+the hour's minutes and are begun again, and of four so ended one lists anew. The memory at each minute has to level off.
+
+Last, in rounds, 10,000 objects are created and deleted beside other informers, which hear of all of it and leave with
+the round; the memory after each round has to level off, too.
 """
 
 from __future__ import annotations
@@ -14,8 +19,9 @@ import argparse
 import dataclasses
 import json
 import shlex
+import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +29,13 @@ from typing import Any
 from kubechronicle.ops.bench import own_server, report
 from kubechronicle.ops.bench.own_server import Running, load_generator
 from kubechronicle.ops.bench.processes import resident_mib
+from kubechronicle.ops.bench.usage import between
 
 BAR = 0.01  # of a core
 CHURN_INFORMERS, CHURN_WATCHES = 5, 3
 LEVEL = 0.05  # what the later half of the rounds may add to memory, as a share
+PODS_PER_NODE, POD_LIFE = 3, 7200.0  # of the cluster where nothing happens
+WATCH_SECONDS = 300.0  # client-go's watches last this long, or up to twice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +63,28 @@ class Round:
     problem: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hours:
+    """``memory``: MiB of server and Postgres when it began, after each minute, and at the end. ``seen``: the load
+    generator's own document."""
+
+    hours: float
+    nodes: int
+    seconds: float
+    memory: Sequence[tuple[float, float]]
+    cpu: dict[str, float]
+    seen: Mapping[str, Any]
+
+    @property
+    def growth(self) -> float:
+        """MiB of the server per hour of the cluster, over the later half."""
+        later = [server for server, _ in self.memory[len(self.memory) // 2 :]]
+        if len(later) < 2:
+            return 0.0
+        middle = statistics.linear_regression(range(len(later)), later).slope
+        return middle * (len(self.memory) - 1) / self.hours
+
+
 def idle(running: Running, options: argparse.Namespace) -> Idle:
     before = resident_mib(running.server.pid)
     measured = running.put(
@@ -72,6 +103,32 @@ def idle(running: Running, options: argparse.Namespace) -> Idle:
         before=before,
         after=resident_mib(running.server.pid),
         ended=measured.seen["errors"],
+    )
+
+
+def hours(running: Running, options: argparse.Namespace) -> Hours:
+    """LoadError."""
+    compress = options.hours * 60 / options.minutes
+    measured = running.put(
+        mode="hour",
+        namespace="bench-hour",
+        nodes=options.nodes,
+        compress=compress,
+        informers=options.informers,
+        watches=options.watches,
+        seconds=options.minutes * 60,
+        warm=options.warm,
+        http1=options.http1,
+        **{"pods-per-node": PODS_PER_NODE, "pod-life": POD_LIFE, "watch-seconds": WATCH_SECONDS / compress},
+    )
+    whole = between(running.sampler.samples[0], running.sampler.samples[-1])
+    return Hours(
+        hours=options.hours,
+        nodes=options.nodes,
+        seconds=whole.seconds,
+        memory=[(one.memory["server"], one.memory["postgres"]) for one in running.sampler.samples],
+        cpu={group: whole.cpu[group] for group in ("server", "postgres")},
+        seen=measured.seen,
     )
 
 
@@ -116,6 +173,27 @@ def idle_lines(found: Idle) -> str:
     )
 
 
+def hours_lines(found: Hours) -> str:
+    seen, server = found.seen, [server for server, _ in found.memory]
+    share = {group: used / (found.hours * 3600) for group, used in found.cpu.items()}
+    done = ", ".join(f"{of['operations']:,} × {kind}" for kind, of in sorted(seen["kinds"].items()))
+    lines = [
+        f"{found.hours:g} h of a cluster of {found.nodes} nodes where nothing happens in {found.seconds / 60:.0f} min:",
+        f"{done}; {seen['turned']:,} ends of {seen['watches']:,} watches, {seen['listed']:,} lists after them,",
+        f"{seen['events']:,} events heard. In the cluster's time that is {share['server']:.1%} of a core for the",
+        f"server and {share['postgres']:.1%} for Postgres. MiB of the server at the begin and after each minute:",
+        f"{', '.join(f'{one:.1f}' for one in server)}: {_verdict(server)}, in its later half by {found.growth:+.1f}",
+        f"MiB an hour of the cluster. Of Postgres: {found.memory[0][1]:.0f}, at the end {found.memory[-1][1]:.0f}.",
+    ]
+    if seen["errors"]:
+        lines.append(f"**{seen['errors']} errors: {seen['problem'][:300]}**")
+    return "\n".join(lines)
+
+
+def _verdict(memory: Sequence[float]) -> str:
+    return "levels off" if levels(memory) else "**goes on growing**"
+
+
 def table(found: Sequence[Round], objects: int) -> str:
     lines = [
         f"| {objects:,} created and deleted | a second | CPU/op: server + Postgres | server MiB | Postgres MiB |",
@@ -127,8 +205,10 @@ def table(found: Sequence[Round], objects: int) -> str:
         lines.append(f"| {one.number} | {one.rate:,.0f} | {cpu} | {one.memory:.0f} | {one.postgres:.0f} |{failed}")
     memory = [one.memory for one in found]
     if memory:
-        verdict = "levels off" if levels(memory) else "**goes on growing**"
-        lines += ["", f"The server's memory {verdict}: {memory[0]:.0f} MiB after one round, {memory[-1]:.0f} at last."]
+        lines += [
+            "",
+            f"The server's memory {_verdict(memory)}: {memory[0]:.0f} MiB after one round, {memory[-1]:.0f} at last.",
+        ]
     return "\n".join(lines)
 
 
@@ -138,6 +218,9 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--watches", type=int, default=30, help="resources each of them watches (default 30)")
     parser.add_argument("--seconds", type=float, default=60.0, help="in which nothing happens (default 60)")
     parser.add_argument("--warm", type=float, default=3.0, help="seconds before that (default 3)")
+    parser.add_argument("--hours", type=float, default=1.0, help="of a cluster's life (default 1)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="within which they pass; 0: none do (default 10)")
+    parser.add_argument("--nodes", type=int, default=100, help="of that cluster (default 100)")
     parser.add_argument("--rounds", type=int, default=6, help="rounds of objects that come and go (default 6)")
     parser.add_argument("--objects", type=int, default=10_000, help="objects of each round (default 10000)")
     parser.add_argument("--http1", action="store_true", help="informers use HTTP/1.1, a connection for each watch")
@@ -147,8 +230,9 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-def documents(found: Idle, churn: Sequence[Round]) -> list[dict[str, Any]]:
-    return [{"idle": dataclasses.asdict(found)}, *({"round": dataclasses.asdict(one)} for one in churn)]
+def documents(found: Idle, lived: Hours | None, churn: Sequence[Round]) -> list[dict[str, Any]]:
+    told = [] if lived is None else [{"hours": dataclasses.asdict(lived)}]
+    return [{"idle": dataclasses.asdict(found)}, *told, *({"round": dataclasses.asdict(one)} for one in churn)]
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -159,15 +243,21 @@ def main(given: Sequence[str] | None = None) -> int:
         place.serving() as running,
     ):
         running.memory()  # at rest
-        found, churn = idle(running, options), list(rounds(running, options))
+        found = idle(running, options)
+        lived = hours(running, options) if options.minutes else None
+        churn = list(rounds(running, options))
     command = shlex.join(["python", "-m", "kubechronicle.ops.bench.idle", *given])
     print(report.preamble(command, note="Load from other processes on the same machine."))
-    print("", idle_lines(found), "", table(churn, options.objects), sep="\n")
+    print(
+        "", idle_lines(found), "", *([hours_lines(lived), ""] if lived else []), table(churn, options.objects), sep="\n"
+    )
     if options.json:
         with options.json.open("a") as lines:
-            lines.writelines(json.dumps(document) + "\n" for document in documents(found, churn))
-    fine = found.share["server"] < BAR and levels([one.memory for one in churn])
-    return 0 if fine and not found.ended and not any(one.errors for one in churn) else 1
+            lines.writelines(json.dumps(document) + "\n" for document in documents(found, lived, churn))
+    fine = found.share["server"] < BAR and not found.ended and not any(one.errors for one in churn)
+    if lived:
+        fine = fine and levels([server for server, _ in lived.memory]) and not lived.seen["errors"]
+    return 0 if fine and levels([one.memory for one in churn]) else 1
 
 
 if __name__ == "__main__":

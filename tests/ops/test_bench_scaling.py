@@ -17,7 +17,8 @@ import trio
 from kubechronicle.ops.bench import copies, idle, nodes, own_server, stacks
 from kubechronicle.ops.bench.curves import __main__ as curves
 from kubechronicle.ops.bench.curves import points
-from kubechronicle.ops.bench.curves.measuring import CURVES, Bench
+from kubechronicle.ops.bench.curves.bench import Bench
+from kubechronicle.ops.bench.curves.measuring import CURVES
 from kubechronicle.ops.bench.curves.points import AXES, REFERENCES, Point, point
 from kubechronicle.ops.bench.curves.table import reference, row, table
 from kubechronicle.ops.bench.measure import Load
@@ -178,9 +179,14 @@ def test_every_load_runs_with_tiny_numbers(place: Place) -> None:
         assert result.grown >= 0
 
         options = idle.arguments(["--informers", "2", "--seconds", "0.3", "--warm", "0", "--rounds", "1"])
-        options.objects = 16
+        options.objects, options.nodes, options.minutes = 16, 2, 0.03
         quiet = idle.idle(running, options)
         assert (quiet.watches, quiet.ended) == (60, 0)
+        lived = idle.hours(running, options)
+        assert (lived.seen["errors"], lived.seen["problem"]) == (0, "")
+        assert {"lease", "election"} <= lived.seen["kinds"].keys()
+        assert lived.seen["turned"] > 0
+        assert "2 nodes where nothing happens" in idle.hours_lines(lived)
         (churned,) = idle.rounds(running, options)
         assert (churned.errors, churned.problem) == (0, "")
         assert "1 |" in idle.table([churned], 16)

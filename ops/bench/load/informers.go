@@ -10,6 +10,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,12 +22,14 @@ var informersOptions struct {
 	watches  int
 	idle     int
 	http1    bool
+	seconds  float64
 }
 
 func init() {
 	flag.IntVar(&informersOptions.programs, "informers", 50, "informers and churn: programs that list and watch")
 	flag.IntVar(&informersOptions.watches, "watches", 30, "informers and churn: resources each of them watches")
 	flag.IntVar(&informersOptions.idle, "idle", 0, "fanout: further watchers, of a namespace where nothing happens")
+	flag.Float64Var(&informersOptions.seconds, "watch-seconds", 600, "informers, churn, nodes and hour: a watch lasts this long, or twice")
 	flag.BoolVar(&informersOptions.http1, "http1", false, "informers, churn and nodes: HTTP/1.1 instead of HTTP/2")
 	modes["informers"], modes["churn"], modes["fanout"] = runInformers, runChurn, runFanOut
 }
@@ -47,6 +51,8 @@ type informers struct {
 	clients []*client
 	events  atomic.Int64
 	ended   atomic.Int64 // watches that ended before they were told to
+	turned  atomic.Int64 // watches that ended when they were to, and were begun again
+	listed  atomic.Int64 // lists since then
 	group   sync.WaitGroup
 	cancel  context.CancelFunc
 }
@@ -98,16 +104,35 @@ func versionIn(document []byte) string {
 	return string(version)
 }
 
+// listAgain: each so many watches an informer lists anew, as it does when its version has become too old.
+const listAgain = 4
+
+// lasting draws a watch's length as client-go does, between once and twice the least, in whole seconds.
+func lasting() time.Duration {
+	return time.Duration(math.Ceil(informersOptions.seconds*(1+rand.Float64()))) * time.Second
+}
+
 func (all *informers) follow(ctx context.Context, c *client, path, version string) {
 	defer all.group.Done()
-	for ctx.Err() == nil {
-		query := "?watch=true&allowWatchBookmarks=true&timeoutSeconds=600&resourceVersion=" + version
+	for turn := 1; ctx.Err() == nil; turn++ {
+		begun, length := time.Now(), lasting()
+		query := fmt.Sprintf("?watch=true&allowWatchBookmarks=true&timeoutSeconds=%.0f&resourceVersion=%s", length.Seconds(), version)
 		answer, err := c.open(ctx, "GET", path+query, "application/json", "", nil)
 		if err == nil {
 			version = all.read(answer.Body, version)
 			answer.Body.Close()
 		}
-		if ctx.Err() == nil {
+		switch {
+		case ctx.Err() != nil:
+		case err == nil && answer.StatusCode == 200 && time.Since(begun) > length-time.Second:
+			all.turned.Add(1)
+			if turn%listAgain == 0 {
+				if list, err := c.do(ctx, "GET", path+"?resourceVersion=0", "application/json", "", nil); err == nil {
+					version = versionIn(list)
+					all.listed.Add(1)
+				}
+			}
+		default:
 			all.ended.Add(1)
 			time.Sleep(time.Second)
 		}

@@ -86,23 +86,28 @@ func runNodes(o options) (map[string]any, error) {
 	took := measured(func() {
 		stop, halt := context.WithTimeout(ctx, time.Duration(o.seconds*float64(time.Second)))
 		defer halt()
-		for _, n := range k.nodes {
-			k.beating.Add(2)
-			go n.beat(stop, renewEvery, n.renew)
-			go n.beat(stop, statusEvery, n.report)
-		}
-		k.churn(stop)
-		k.beating.Wait()
-		for since := time.Now(); k.pending.Load() > 0 && time.Since(since) < drainTimeout; {
-			time.Sleep(time.Millisecond)
-		}
-		lost = k.pending.Load()
+		lost = k.live(stop)
 	})
 	result := k.tally.result(took)
 	result["lost"], result["errors"] = lost, result["errors"].(int)+int(lost)
 	result["events"], result["fill_seconds"] = k.events.Load(), filled.Seconds()
 	result["nodes"], result["pods"] = nodesOptions.nodes, nodesOptions.nodes*nodesOptions.pods
 	return result, nil
+}
+
+// live does what nodes and pods do, until it is stopped and all pods are where they were going; answers how many never came.
+func (k *cluster) live(stop context.Context) int64 {
+	for _, n := range k.nodes {
+		k.beating.Add(2)
+		go n.beat(stop, renewEvery, n.renew)
+		go n.beat(stop, statusEvery, n.report)
+	}
+	k.churn(stop)
+	k.beating.Wait()
+	for since := time.Now(); k.pending.Load() > 0 && time.Since(since) < drainTimeout; {
+		time.Sleep(time.Millisecond)
+	}
+	return k.pending.Load()
 }
 
 // connect opens each node's connection and watches, and the observers'.
@@ -144,7 +149,8 @@ func (k *cluster) watch(c *client, path string, heard func(string, seen)) error 
 	go func() {
 		defer k.watches.Done()
 		for k.ctx.Err() == nil {
-			query := path + "watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion=" + version
+			begun, length := time.Now(), lasting()
+			query := fmt.Sprintf("%swatch=true&allowWatchBookmarks=true&timeoutSeconds=%.0f&resourceVersion=%s", path, length.Seconds(), version)
 			answer, err := c.open(k.ctx, "GET", query, protobuf+";stream=watch", "", nil)
 			if err == nil && answer.StatusCode != 200 {
 				err = fmt.Errorf("watch: status %d", answer.StatusCode)
@@ -159,7 +165,7 @@ func (k *cluster) watch(c *client, path string, heard func(string, seen)) error 
 				})
 				answer.Body.Close()
 			}
-			if k.ctx.Err() == nil {
+			if k.ctx.Err() == nil && time.Since(begun) < length-time.Second {
 				k.tally.add("watch", 0, fmt.Errorf("a watch of %s ended: %w", path, err))
 				time.Sleep(time.Second)
 			}
