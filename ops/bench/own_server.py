@@ -20,6 +20,7 @@ from kubechronicle.ops.bench.usage import Sampler, Usage, between, ourselves
 
 # A server's memory is read after what start-up left behind has settled.
 SETTLE_SECONDS = 2.0
+LONGEST_START = 600.0  # seconds: a million objects on a machine that has other things to do
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -100,7 +101,7 @@ class Place:
         several = ["--workers", str(workers)] if workers > 1 else []
         given = [*self.arguments(), *several, *arguments]
         server = ServerProcess(self.data_dir, arguments=given, environment=environment)
-        with running(server):
+        with running(server, timeout=LONGEST_START):
             yield Running(server=server, token=self.token, load=self.load, settle=self.settle, workers=workers)
 
 

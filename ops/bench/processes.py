@@ -256,8 +256,8 @@ def postmaster(cluster: Path) -> int | None:
 
 
 @contextlib.contextmanager
-def running(server: ServerProcess) -> Iterator[ServerProcess]:
+def running(server: ServerProcess, *, timeout: float = READY_TIMEOUT) -> Iterator[ServerProcess]:
     try:
-        yield server.start()
+        yield server.start(timeout=timeout)
     finally:
         server.close()
