@@ -13,6 +13,7 @@ from kubechronicle.http.authentication.service_accounts import ServiceAccountIss
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.compression import Compression
 from kubechronicle.http.encoded import Encodings
+from kubechronicle.http.encoders import Encoders
 from kubechronicle.http.handlers import openid
 from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.openapi import OpenApi
@@ -83,7 +84,7 @@ def build_application(
     resources = Resources(
         store=store, reads=store.reads, authentication=authentication, authorization=authorization, metrics=metrics,
         min_watch=settings.min_request_timeout, drain=drain, issuer=issuer,
-        encodings=encodings, compression=Compression(encodings),
+        encodings=encodings, encoders=Encoders(encodings), compression=Compression(encodings),
     )  # fmt: skip
     metrics.registry.register(authentication.figures)
     services = filters.Services(

@@ -100,6 +100,12 @@ class Encoder:
         # Entries of what is not stored, and of the past, are made for a request: nobody meets them again.
         self._kept = kept if rt.stored and then is None else None
 
+    def again(self) -> Encoder:
+        """Another by the same rules, for another answer. This one must not have encoded anything."""
+        made = Encoder.__new__(Encoder)
+        made.__dict__.update(self.__dict__)
+        return made
+
     @property
     def items_of(self) -> Hashable:
         """What items of lists are made by, besides their entries; None if also by what the time is."""

@@ -17,6 +17,7 @@ from typing import Protocol
 import trio
 
 from kubechronicle.http.messages import Application, ClientDisconnected, Push, Request, Response
+from kubechronicle.http.pieces import Pieces
 from kubechronicle.http.serve_config import Limits
 
 YIELD_EVERY = 16
@@ -26,6 +27,8 @@ FORBIDDEN = frozenset("\r\n\0")
 COMMON_FIELDS = frozenset({"content-type", "cache-control", "vary", "x-content-type-options"})
 """Those of answers whose values come again and again."""
 MAX_ENCODED = 256
+AT_HAND = (bytes, Pieces)
+"""Bodies of which nothing has to be waited for, but for the client to read."""
 
 _encoded: dict[tuple[str, str], tuple[bytes, bytes]] = {}
 
@@ -222,7 +225,7 @@ class HttpExchange:
         except BaseException:
             self._host.finish_exchange(self)
             raise
-        if self.inline and response is not None and not isinstance(response.body, bytes):
+        if self.inline and response is not None and not isinstance(response.body, AT_HAND):
             self._host.start_task(self._complete, response)
         else:
             await self._complete(response)

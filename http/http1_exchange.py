@@ -53,6 +53,7 @@ class Http1Exchange(HttpExchange):
     _received = 0
     _chunked = True
     _complete_answer = False
+    _opening = b""  # the head of an answer of a known length, which leaves with the first of its body
 
     def __init__(self, protocol: Exchanging, host: ConnectionHost) -> None:
         super().__init__(host)
@@ -129,22 +130,31 @@ class Http1Exchange(HttpExchange):
 
     async def _send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self._decide_keep_alive()
-        if self.request.http_version == "1.0" or any(name == b"content-length" for name, _ in headers):
+        known_length = any(name == b"content-length" for name, _ in headers)
+        if self.request.http_version == "1.0" or known_length:
             self._chunked = False
             self.keep_alive = self.keep_alive and self.request.http_version != "1.0"
         head = self._head(status, headers)
         head.append(b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n")
-        await self._wire.write(b"".join(head))
+        opening = b"".join(head)
+        if known_length and self.request.method != "HEAD":
+            self._opening = opening
+        else:
+            await self._wire.write(opening)
 
     async def _send_chunk(self, chunk: bytes) -> None:
         if self.request.method == "HEAD":
             return
         data = b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked else chunk
+        if self._opening:
+            data, self._opening = self._opening + data, b""
         await self._wire.write(data)
 
     async def _send_end(self) -> None:
         self._complete_answer = True
-        if self._chunked and self.request.method != "HEAD":
+        if self._opening:
+            await self._wire.write(self._opening)
+        elif self._chunked and self.request.method != "HEAD":
             await self._wire.write(LAST_CHUNK)
 
     async def _finish(self) -> None:

@@ -97,6 +97,8 @@ class _Histogram:
         self._total += value
 
     def tell(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
+        if not any(self._counts):
+            return  # of requests that are under way, or whose time nobody counts
         bounds = [*map(floatToGoString, self._bounds), "+Inf"]
         buckets = list(zip(bounds, accumulate(map(float, self._counts)), strict=True))
         family.add_metric(labels, buckets=buckets, sum_value=self._total)

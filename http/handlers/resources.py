@@ -16,7 +16,7 @@ from kubechronicle.api.history import LEFT_OUT
 from kubechronicle.api.registry import ResourceType
 from kubechronicle.api.selectors import parse_field_selector, parse_label_selector
 from kubechronicle.api.strategy import strategy_of
-from kubechronicle.http.answers import CACHE_CONTROL, GZIPPED, object_form, takes_gzip
+from kubechronicle.http.answers import CACHE_CONTROL, GZIPPED, takes_gzip
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision
@@ -24,6 +24,7 @@ from kubechronicle.http.compression import THRESHOLD, Compression
 from kubechronicle.http.context import Context
 from kubechronicle.http.encoded import Encodings
 from kubechronicle.http.encoder import Encoder, Object, encode
+from kubechronicle.http.encoders import Encoders
 from kubechronicle.http.handlers.bodies import (
     MAX_BODY,
     caller_of,
@@ -59,6 +60,7 @@ class Resources:
     min_watch: float
     drain: Drain
     encodings: Encodings
+    encoders: Encoders
     compression: Compression
     issuer: ServiceAccountIssuer | None = None
 
@@ -129,7 +131,7 @@ def _verb(method: str, info: RequestInfo, rt: ResourceType) -> str:
 
 async def get(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
     info = context.info
-    encoder = _encoder(resources, request, context, rt)
+    encoder = resources.encoders.of(request, context, rt)
     asked = options.parse_get_options(context.query.as_dict())
     revision = None
     if asked.resource_version:
@@ -145,7 +147,7 @@ async def list_(resources: Resources, request: Request, context: Context, rt: Re
     asked = options.parse_list_options(context.query.as_dict(), watch=False)
     if rt.group == HISTORY and SUMMARY in context.query:
         return await summarized(resources, context, rt, _selection(context.info, rt, asked))
-    encoder = _encoder(resources, request, context, rt)
+    encoder = resources.encoders.of(request, context, rt)
     selection = _selection(context.info, rt, asked)
     if asked.continue_ and asked.resource_version not in ("", "0"):
         raise status.bad_request("specifying resource version is not allowed when using continue")
@@ -196,7 +198,7 @@ def _list_revision(asked: options.ListOptions) -> int | None:
 
 
 async def create(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    encoder = _encoder(resources, request, context, rt)
+    encoder = resources.encoders.of(request, context, rt)
     asked = options.parse_create_options(context.query.as_dict())
     if rt.kind in REVIEWS and not rt.stored:
         return await review(resources, request, context, rt)
@@ -210,7 +212,7 @@ async def create(resources: Resources, request: Request, context: Context, rt: R
 
 
 async def update(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    encoder = _encoder(resources, request, context, rt)
+    encoder = resources.encoders.of(request, context, rt)
     asked = options.parse_update_options(context.query.as_dict())
     value, duplicates = await decoded_body(request, rt, asked.field_validation)
     caller = caller_of(request, context, asked.field_manager)
@@ -223,7 +225,7 @@ async def update(resources: Resources, request: Request, context: Context, rt: R
 
 
 async def patch(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    encoder = _encoder(resources, request, context, rt)
+    encoder = resources.encoders.of(request, context, rt)
     content_type = negotiate.patch_type(request.headers.get("content-type"))
     asked = options.parse_patch_options(context.query.as_dict(), content_type)
     body = await request.body(MAX_BODY)
@@ -249,7 +251,7 @@ def _may_create(resources: Resources, context: Context) -> None:
 
 
 async def delete(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    encoder = _encoder(resources, request, context, rt)
+    encoder = resources.encoders.of(request, context, rt)
     asked = await delete_options(request, context)
     context.warnings += deletion.warnings(rt.resource, asked)
     target = target_of(request, context, rt, asked)
@@ -266,7 +268,7 @@ async def delete(resources: Resources, request: Request, context: Context, rt: R
 
 
 async def delete_collection(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    encoder = _encoder(resources, request, context, rt)
+    encoder = resources.encoders.of(request, context, rt)
     asked_list = options.parse_list_options(context.query.as_dict(), watch=False)
     asked = await delete_options(request, context)
     context.warnings += deletion.warnings(rt.resource, asked)
@@ -293,12 +295,6 @@ HANDLERS: dict[str, Handler] = {
 
 
 # -- shared -----------------------------------------------------------------------------------------------------------
-
-
-def _encoder(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Encoder:
-    form, include = object_form(request, context, protobuf=bool(rt.message)), context.query.get("includeObject")
-    then = context.at.time if context.at is not None else None
-    return Encoder(rt, form, include_object=include, then=then, kept=resources.encodings)
 
 
 def _answer(code: int, encoder: Encoder, body: bytes) -> Response:
