@@ -38,6 +38,7 @@ from kubechronicle.eventlog.postgres_session import Row, Session
 from kubechronicle.eventlog.postgres_sql import APPEND
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.eventlog.retention import ADVISORY_LOCK
+from kubechronicle.eventlog.sole import room
 from kubechronicle.eventlog.verify import ArchivedRow
 
 CHUNK: Final = 200  # rows at a time
@@ -189,19 +190,8 @@ class Eraser:
         """Do what was planned. StillThere: the object was made again meanwhile; LogCorrupt: a row to be erased was
         edited; ArchiveError: the database is done, and an archive can't be written."""
         done = Done(erasure=None, tables=[])
-        await self._session.execute("begin")
-        try:
-            await self._check_gone()
-            for table in self._tables:
-                if await self._erase_in(table):
-                    done.tables.append(f"kubechronicle.{table}")
-            await self._add(self._archived)
-            done.erasure = await self._tell(signed)
-            await self._session.execute("commit")
-        except LogError:
-            if not self._session.closed:
-                await self._session.execute("rollback")
-            raise
+        async with room(self._session):
+            await self._erase_from_database(done, signed)
         for file in self._files:
             left = _Left(file.steps)
             await trio.to_thread.run_sync(archives.rewrite, file.archive, left)
@@ -217,6 +207,21 @@ class Eraser:
             await self._session.execute(f"analyze kubechronicle.{row['name']}")
 
     # The database
+
+    async def _erase_from_database(self, done: Done, signed: Signed) -> None:
+        await self._session.execute("begin")
+        try:
+            await self._check_gone()
+            for table in self._tables:
+                if await self._erase_in(table):
+                    done.tables.append(f"kubechronicle.{table}")
+            await self._add(self._archived)
+            done.erasure = await self._tell(signed)
+            await self._session.execute("commit")
+        except LogError:
+            if not self._session.closed:
+                await self._session.execute("rollback")
+            raise
 
     async def _check_gone(self) -> None:
         """StillThere; and which revision stays in any case."""

@@ -16,6 +16,10 @@ class LogUnavailable(LogError):
     """The database did not answer, and what was asked has certainly not happened. Safe to try again."""
 
 
+class NotSoleAppender(LogUnavailable):
+    """Another server has claimed to be the only one that appends (sole.py): certainly nothing happened."""
+
+
 class OutcomeUnknown(LogError):
     """The connection was lost between sending a batch and its answer: ask ``settle(batch_id)``."""
 

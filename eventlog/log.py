@@ -5,13 +5,21 @@ Everything above this line (appender, tail, views, actors, HTTP) uses only these
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kubechronicle.eventlog.changes import ChangeQuery
 from kubechronicle.eventlog.density import Count, DensityQuery
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Record
+
+
+class Claim(NamedTuple):
+    """To be the only one that appends. ``head``: as of when it was made; ``connected``: a look, without waiting,
+    whether the connection is still open that it was made on."""
+
+    head: Head
+    connected: Callable[[], bool]
 
 
 class RevisionLog(Protocol):
@@ -80,6 +88,22 @@ class RevisionLog(Protocol):
 
     async def moment_of(self, revision: int) -> Moment:
         """When the revision was committed; if its row is gone, the next there is. BeforeHistory, FutureRevision."""
+        ...
+
+    # Appending alone: sole.py
+
+    @property
+    def told(self) -> int:
+        """The newest revision that any answer has told of so far, other than those of ``append`` and ``settle``."""
+        ...
+
+    async def claim(self) -> Claim | None:
+        """From when it is answered, append() refuses everybody else, with NotSoleAppender. None: somebody else has
+        claimed that, or is appending beside; then a claim of ours is given up. LogUnavailable."""
+        ...
+
+    async def wait_claim_shaken(self) -> None:
+        """Return after the claim may have been lost, or somebody has asked for room to append beside."""
         ...
 
     async def wait_notified(self) -> None:

@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -36,8 +34,8 @@ from kubechronicle.eventlog.errors import (
     LogUnavailable,
     OutcomeUnknown,
 )
+from kubechronicle.eventlog.memory_claims import MemoryClaims
 from kubechronicle.eventlog.memory_seams import Fault as Fault
-from kubechronicle.eventlog.memory_seams import Gate as Gate
 from kubechronicle.eventlog.records import (
     Batch,
     BatchResult,
@@ -72,6 +70,7 @@ class MemoryStore:
         self._fenced: set[UUID] = set()
         self._stragglers: dict[UUID, Batch] = {}
         self._listeners: list[MemoryLog] = []
+        self.sole: object = None  # the MemoryLog that alone may append
 
     # Writing
 
@@ -258,7 +257,7 @@ def _survivors(rows: list[Record], revision: int) -> list[Record]:
     return newer
 
 
-class MemoryLog:
+class MemoryLog(MemoryClaims):
     """One replica's connection to a MemoryStore; satisfies RevisionLog.
 
     ``poll_interval``: seconds after which ``wait_notified`` returns without a notification; by default never, so that
@@ -267,56 +266,23 @@ class MemoryLog:
 
     def __init__(self, store: MemoryStore | None = None, *, poll_interval: float = math.inf) -> None:
         self.store = MemoryStore() if store is None else store
+        super().__init__()
         self.notified = trio.Event()
-        self.calls: defaultdict[str, int] = defaultdict(int)
-        """How often each call was made, for tests that count round trips."""
         self._poll_interval = poll_interval
-        self._script: defaultdict[str, deque[Fault]] = defaultdict(deque)
-        self._gates: dict[str, Gate] = {}
         self.store.listen(self)
-
-    # Seams
-
-    def fail_next(self, call: str, *faults: Fault) -> None:
-        """The next calls of this name (``append``, ``settle``, ``head``, ``read``, ``read_resource``, ``load``,
-        ``get_at``, ``list_at``, …) meet these faults, one each."""
-        self._script[call].extend(faults)
-
-    @contextmanager
-    def hold(self, point: str) -> Iterator[Gate]:
-        """Within the block, calls stop at the point: a call's name is the point before it does anything,
-        ``append.committed`` is after the commit and before the answer, ``head.read`` and ``read.read`` likewise."""
-        gate = self._gates[point] = Gate()
-        try:
-            yield gate
-        finally:
-            gate.release()
-            del self._gates[point]
-
-    async def _enter(self, call: str) -> Fault | None:
-        self.calls[call] += 1
-        await trio.lowlevel.checkpoint()
-        await self._reach(call)
-        fault = self._script[call].popleft() if self._script[call] else None
-        if fault is Fault.UNAVAILABLE:
-            raise LogUnavailable(f"scripted: {call} found no database")
-        return fault
-
-    async def _reach(self, point: str) -> None:
-        gate = self._gates.get(point)
-        if gate is not None:
-            await gate.pass_through()
 
     # RevisionLog
 
     async def head(self) -> Head:
         await self._enter("head")
         head = self.store.head()
+        self.told = max(self.told, head.revision)
         await self._reach("head.read")
         return head
 
     async def append(self, batch: Batch) -> BatchResult:
         fault = await self._enter("append")
+        self.check_may_append()
         if fault is Fault.LOST_BEFORE_COMMIT:
             raise OutcomeUnknown(batch.id)
         if fault is Fault.LOST_IN_FLIGHT:
@@ -387,7 +353,9 @@ class MemoryLog:
 
     async def revision_at(self, when: datetime | timedelta) -> Moment:
         await self._enter("revision_at")
-        return self.store.revision_at(when)
+        moment = self.store.revision_at(when)
+        self.told = max(self.told, moment.revision)
+        return moment
 
     async def moment_of(self, revision: int) -> Moment:
         await self._enter("moment_of")

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import trio
+
+from kubechronicle.eventlog.errors import LogUnavailable
 
 
 class Fault(enum.Enum):
@@ -35,3 +40,43 @@ class Gate:
         self.arrivals += 1
         self._arrived.set()
         await self._released.wait()
+
+
+class Seams:
+    """The part of MemoryLog by which it is broken and held up."""
+
+    def __init__(self) -> None:
+        self.calls: defaultdict[str, int] = defaultdict(int)
+        """How often each call was made, for tests that count round trips."""
+        self._script: defaultdict[str, deque[Fault]] = defaultdict(deque)
+        self._gates: dict[str, Gate] = {}
+
+    def fail_next(self, call: str, *faults: Fault) -> None:
+        """The next calls of this name (``append``, ``settle``, ``head``, ``read``, ``read_resource``, ``load``,
+        ``get_at``, ``list_at``, …) meet these faults, one each."""
+        self._script[call].extend(faults)
+
+    @contextmanager
+    def hold(self, point: str) -> Iterator[Gate]:
+        """Within the block, calls stop at the point: a call's name is the point before it does anything,
+        ``append.committed`` is after the commit and before the answer, ``head.read`` and ``read.read`` likewise."""
+        gate = self._gates[point] = Gate()
+        try:
+            yield gate
+        finally:
+            gate.release()
+            del self._gates[point]
+
+    async def _enter(self, call: str) -> Fault | None:
+        self.calls[call] += 1
+        await trio.lowlevel.checkpoint()
+        await self._reach(call)
+        fault = self._script[call].popleft() if self._script[call] else None
+        if fault is Fault.UNAVAILABLE:
+            raise LogUnavailable(f"scripted: {call} found no database")
+        return fault
+
+    async def _reach(self, point: str) -> None:
+        gate = self._gates.get(point)
+        if gate is not None:
+            await gate.pass_through()

@@ -13,6 +13,7 @@ on it; Postgres notices within two seconds and ends the statement. An append is 
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -22,7 +23,7 @@ import asyncpg
 import trio
 
 from kubechronicle.eventlog.asyncpg_on_trio import ConnectionLoop
-from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
+from kubechronicle.eventlog.errors import LogError, LogUnavailable, NotSoleAppender, SetupError
 from kubechronicle.eventlog.migrate import check_schema, migrate_session
 from kubechronicle.eventlog.postgres_log import PostgresLog
 from kubechronicle.eventlog.postgres_session import ConnectionLost, Row, Session, UniqueViolation
@@ -67,6 +68,7 @@ _SQLSTATES: dict[str, type[LogError]] = {
     "42883": SetupError,  # no such function: not migrated
     "42501": SetupError,  # no permission
     "3F000": SetupError,  # no such schema: not migrated
+    "KC001": NotSoleAppender,  # ours (0010_sole_appender.sql)
 }
 _MENDING = {
     "28": "check user and password in --database-url, and pg_hba.conf",
@@ -75,6 +77,7 @@ _MENDING = {
     "42883": "run `kubechronicle migrate`",
     "3F000": "run `kubechronicle migrate`",
     "42501": "give the user of --database-url the right to it",
+    "KC001": "give that one --workers N, or this one a --database-url of its own",
 }
 
 
@@ -123,10 +126,18 @@ class AsyncpgSession:
         self._connection = connection
         self._loop = loop
         self.backend_pid: int = connection.get_server_pid()
+        self._hung_up = select.poll()
+        for transport in loop.transports:
+            # That the other end is closed is told unasked (POLLHUP), of TCP if Linux is asked for it.
+            self._hung_up.register(transport.get_extra_info("socket"), getattr(select, "POLLRDHUP", 0))
 
     @property
     def closed(self) -> bool:
         return bool(self._connection.is_closed())
+
+    def connected(self) -> bool:
+        # What was lost has no transport any more, so the descriptor is still that of this connection.
+        return bool(self._loop.transports) and not self._hung_up.poll(0)
 
     async def fetch(self, sql: str, *arguments: object) -> Sequence[Row]:
         return await self._run(self._connection.fetch, sql, *arguments)

@@ -28,6 +28,7 @@ CHECK_SECONDS = 15.0  # how often the listening connection is asked whether it i
 BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # between attempts to connect; the last one repeats
 
 NOTIFY = "select pg_notify($1, $2)"
+MAKE_ROOM = "room"  # what somebody says who is to append beside a server that appends alone (sole.py)
 
 
 class Listener:
@@ -38,6 +39,7 @@ class Listener:
         self._lock = lock
         self._senders = senders
         self._woken = trio.Event()
+        self._shaken = trio.Event()
         self._proofs: dict[str, trio.Event] = {}
         self._warned = False
         self._own_pid = 0
@@ -49,6 +51,11 @@ class Listener:
         with trio.move_on_after(POLL_SECONDS if self.works else POLL_WITHOUT_NOTIFICATIONS_SECONDS):
             await self._woken.wait()
         self._woken = trio.Event()
+
+    async def wait_shaken(self) -> None:
+        """Until, since the last call, the connection was another or somebody asked for room."""
+        await self._shaken.wait()
+        self._shaken = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Keep listening, on one connection after another. Started once it is known whether notifications arrive, or
@@ -67,6 +74,7 @@ class Listener:
                 async with self._lock:
                     await session.listen(CHANNEL, self._heard)
                 self._own_pid = session.backend_pid
+                self._shaken.set()
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._look_after, session, proved)
                     await session.wait_closed()
@@ -75,6 +83,7 @@ class Listener:
                 logger.debug("the listener has no connection: %s", error)
             failures, self.works = 0 if self.works else failures + 1, False
             self._woken.set()  # something may have been missed
+            self._shaken.set()
             proved.set()
             await trio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
 
@@ -126,6 +135,8 @@ class Listener:
         proof = self._proofs.get(payload)
         if proof is not None:
             proof.set()
+        elif payload == MAKE_ROOM:
+            self._shaken.set()
         elif sender != self._own_pid and not payload.startswith("proof"):
             self.notifications += 1
             self._woken.set()

@@ -14,6 +14,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import trio
 
@@ -29,7 +30,9 @@ from kubechronicle.eventlog.errors import (
     LogCorrupt,
     LogUnavailable,
     OutcomeUnknown,
+    SetupError,
 )
+from kubechronicle.eventlog.log import Claim
 from kubechronicle.eventlog.postgres_listener import Listener
 from kubechronicle.eventlog.postgres_session import ConnectionLost, Pool, Row, Session, UniqueViolation, acquire
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Operation, Record
@@ -50,6 +53,8 @@ class PostgresLog:
         self._pool = Pool(connect)
         self._appending: Session | None = None
         self._append_lock = trio.Lock()
+        self._token, self._claims = str(uuid4()), False  # by which we are known as who appends alone, if we claim to
+        self.told = 0  # see RevisionLog
         self._listener = Listener(self._append_session, self._append_lock, self._pool)
         self._short: tuple[str, ...] | None = None  # the resources of the class 'short'; never changes under a server
 
@@ -114,16 +119,38 @@ class PostgresLog:
         is one too many."""
         if self._appending is None or self._appending.closed:
             opened = await self._connect()
+            if self._claims:
+                await opened.fetch(sql.CLAIMANT, self._token)
             if self._appending is None or self._appending.closed:
                 self._appending = opened
             else:
                 opened.terminate()
         return self._appending
 
+    # Appending alone
+
+    async def claim(self) -> Claim | None:
+        async with self._append_lock:
+            self._claims = True
+            session = await self._append_session()
+            answer = (await session.fetch(sql.CLAIM, self._token))[0]
+        return Claim(self._head(answer), session.connected) if answer["claimed"] else None
+
+    async def wait_claim_shaken(self) -> None:
+        await self._listener.wait_shaken()
+
+    async def check_may_append(self) -> None:
+        """SetupError: a server that runs this database itself alone appends to it."""
+        if (await self._pool.fetch(sql.CLAIMED))[0][0]:
+            raise SetupError(
+                "this database is embedded in another server, which alone appends to it: "
+                "give that one --workers N, or this one a --database-url of its own"
+            )
+
     # Reading
 
     async def head(self) -> Head:
-        return rows.head((await self._pool.fetch(sql.HEAD))[0])
+        return self._head((await self._pool.fetch(sql.HEAD))[0])
 
     async def read(self, *, after: int, limit: int) -> list[Record]:
         head, found = await self._found(sql.READ, after, limit)
@@ -191,7 +218,7 @@ class PostgresLog:
         statement = sql.count_at(await self._class_of(resource), namespace=bool(namespace))
         scope = [namespace] if namespace else []
         answer = (await self._pool.fetch(statement, resource, revision, *(after or ("", "")), *scope))[0]
-        self._check_within(resource, revision, rows.head(answer))
+        self._check_within(resource, revision, self._head(answer))
         return int(answer["objects"])
 
     async def revision_at(self, when: datetime | timedelta) -> Moment:
@@ -201,11 +228,12 @@ class PostgresLog:
             raise FutureMoment(moment, clock)
         if revision is None:
             raise BeforeHistory(await self._oldest())
+        self.told = max(self.told, revision)
         return Moment(revision, moment)
 
     async def moment_of(self, revision: int) -> Moment:
         answer = (await self._pool.fetch(sql.MOMENT_OF, revision))[0]
-        head = rows.head(answer)
+        head = self._head(answer)
         if revision > head.revision:
             raise FutureRevision(revision, head.revision)
         if revision < max(head.oldest, 1):
@@ -220,7 +248,7 @@ class PostgresLog:
         short = await self._short_resources()
         async with self._pool.session() as session, session.snapshot():
             await session.execute(sql.LOCK_LOG)
-            head = rows.head((await session.fetch(sql.HEAD))[0])
+            head = self._head((await session.fetch(sql.HEAD))[0])
             empty = True
             for statement in sql.LOAD.values():
                 async with aclosing(session.rows(statement, list(short), chunk=LOAD_CHUNK)) as chunks:
@@ -271,7 +299,12 @@ class PostgresLog:
     async def _found(self, statement: str, *arguments: object) -> tuple[Head, list[Row]]:
         """The head and the rows found in one snapshot with it."""
         answer = await self._pool.fetch(statement, *arguments)
-        return rows.head(answer[0]), [row for row in answer if row[_AFTER_HEAD] is not None]
+        return self._head(answer[0]), [row for row in answer if row[_AFTER_HEAD] is not None]
+
+    def _head(self, row: Row) -> Head:
+        head = rows.head(row)
+        self.told = max(self.told, head.revision)
+        return head
 
     async def _short_resources(self) -> tuple[str, ...]:
         if self._short is None:

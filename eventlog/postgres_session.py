@@ -36,6 +36,11 @@ class Session(Protocol):
     @property
     def backend_pid(self) -> int: ...
 
+    def connected(self) -> bool:
+        """A look at the socket, which takes a microsecond: False once the server has closed it, even if what it said
+        before has not been read yet. Certain only of a server on this machine, whose end closes it at once."""
+        ...
+
     async def fetch(self, sql: str, *arguments: object) -> Sequence[Row]:
         """One statement, prepared once per connection. A cancelled fetch leaves the session closed."""
         ...

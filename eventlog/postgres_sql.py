@@ -30,6 +30,15 @@ APPEND_ONE = (
     " $18, $19)"
 )
 
+# $1 who claims to append alone (sole.py).
+CLAIM = "select head, compacted_long, compacted_of, claimed from kubechronicle.claim_sole($1)"
+
+# $1 the same, on another connection of theirs.
+CLAIMANT = "select set_config('kubechronicle.sole', $1, false)"
+
+# Whether somebody has claimed it, under the postmaster there is now.
+CLAIMED = "select h.sole <> '' and h.sole_under = pg_postmaster_start_time() from kubechronicle.head h"
+
 # $1 batch id. Answers a row if the fence was set. Waits for a transaction that has inserted the id and not ended.
 FENCE = (
     "insert into kubechronicle.batches (id, committed_at) values ($1, clock_timestamp())"

@@ -41,7 +41,9 @@ from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Who
+from kubechronicle.eventlog.reign import Reign
 from kubechronicle.eventlog.retention import DEFAULT_POLICIES, RetentionPolicy
+from kubechronicle.eventlog.sole import SoleAppender
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views import Views
 from kubechronicle.http.app import HttpApplication, HttpSettings, build_application
@@ -82,7 +84,8 @@ class Plan:
     knows a bearer token: ``static_tokens``, service accounts, bootstrap tokens, ``jwt`` (issuers outside),
     ``token_webhook``; then ``anonymous``. ``trust``: what the cluster is told of that. ``server``: the
     name of this server among those that share the cluster. ``leading``: set when this process of several is to run the
-    control loops, None if it is the only one; ``worker``: its number among them, for its metrics."""
+    control loops, None if it is the only one; ``worker``: its number among them, for its metrics. ``sole``: given if it
+    runs the database itself and is the only one to append (eventlog/sole.py)."""
 
     listen: ServeConfig
     advertised: Advertised
@@ -108,6 +111,7 @@ class Plan:
     server: str = ""
     leading: trio.Event | None = None
     worker: int | None = None
+    sole: Reign | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +183,7 @@ class Assembly:
     application: HttpApplication
     tree: Supervisor
     jwt: JwtAuthenticators | None = None
+    sole: SoleAppender | None = None
     listening: trio.Event = field(default_factory=trio.Event)
     server: Server | None = None
     draining: bool = False
@@ -226,7 +231,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         return entry.revision if entry is not None else 0
 
     actors = ResourceActors(current_revision=revision_of, submit=appender.submit)
-    consistency = ConsistentRead(revision_log, tail)
+    sole = SoleAppender(revision_log, tail, plan.sole) if plan.sole is not None else None
+    consistency = ConsistentRead(revision_log, tail, sole)
     reads = Reads(log=revision_log, views=views, consistency=consistency, describe=describe)
     outgoing = Outgoing()
     webhooks = WebhookMaker(outgoing)
@@ -262,7 +268,7 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         tail=tail, appender=appender, actors=actors, outside=outside, loops=loops,
         http=ChildSpec(name="http", run=run_http),
     )  # fmt: skip
-    assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt)
+    assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt, sole)
     application.metrics.worker = plan.worker
     application.metrics.add_readings(lambda: _readings(assembly))
     for figures in (*authorization.figures(), webhooks.figures):
@@ -354,6 +360,8 @@ def _readings(assembly: Assembly) -> Iterable[Reading]:
         "kubechronicle_applied_revision", "The revision up to which the log is applied to the views.", False, "",
         {"": float(assembly.views.applied)},
     )  # fmt: skip
+    alone = assembly.sole is not None and assembly.sole.told() is not None
+    yield Reading("kubechronicle_sole_appender", "Whether reads spare the log.", False, "", {"": float(alone)})
     statistics = {view.resource: view.statistics() for view in views}
     yield Reading(
         "kubechronicle_view_events", "Recent events held in memory by resource.", False, "resource",

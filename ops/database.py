@@ -26,7 +26,7 @@ async def server_database(settings: Settings) -> AsyncGenerator[Running]:
         async def given() -> str:
             return url
 
-        yield given
+        yield Running(given)
         return
     async with starting_postgres(settings.data_dir) as running:
         yield running

@@ -10,7 +10,8 @@ Four ways it can go wrong, and what happens:
     machine lost            the next start finds a stale pid file of nobody and removes it (postgres_processes)
     two servers on one dir  the second fails to take the lock and says so
 
-Invariant: a postmaster is launched only by the holder of the lock, and only when no process works in the cluster.
+Invariant: a postmaster is launched only by the holder of the lock, only when no process works in the cluster, and only
+after another reign has begun, which tells who relied on the one before (eventlog/sole.py).
 The database is launched from the main thread: the signal at its parent's death follows that thread, not the process.
 """
 
@@ -23,11 +24,12 @@ import subprocess
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import trio
 
+from kubechronicle.eventlog.reign import Reign
 from kubechronicle.ops.errors import OperatorError, PostgresFailed
 from kubechronicle.ops.locks import Held, locked
 from kubechronicle.ops.postgres_cluster import Cluster, environment, launch_command, prepare, socket_url
@@ -44,8 +46,17 @@ HEALTHY_AFTER = 60.0  # seconds of life after which the back-off begins anew
 STATUS_LINE = 7  # of postmaster.pid (LOCK_FILE_LINE_PM_STATUS in miscadmin.h, from 0)
 
 
-Running: TypeAlias = Callable[[], Awaitable[str]]
-"""Waits until the database accepts connections, and answers its URL. To be called once. OperatorError."""
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A database that is there or has been told to start. ``reign``: which of its postmasters may be there, if they are
+    ours."""
+
+    url: Callable[[], Awaitable[str]]
+    reign: Reign | None = None
+
+    async def __call__(self) -> str:
+        """Wait until it accepts connections; its URL. To be called once. OperatorError."""
+        return await self.url()
 
 
 @asynccontextmanager
@@ -79,7 +90,7 @@ async def starting_postgres(data_dir: Path) -> AsyncGenerator[Running]:
 
                 try:
                     server.launch()
-                    yield running
+                    yield Running(running, server.reign)
                 finally:
                     with trio.CancelScope(shield=True):
                         await server.stop()
@@ -108,6 +119,7 @@ class _Server:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.reign = Reign()
         self._process: subprocess.Popen[bytes] | None = None
         self._launched = 0.0  # when, by the monotonic clock
         self._said_before = 0  # bytes of the log file by then
@@ -136,6 +148,7 @@ class _Server:
 
     def launch(self) -> None:
         """To be called in the main thread (see the head), which it holds for a few milliseconds."""
+        self.reign.begin()
         cluster = self.cluster
         command = launch_command(cluster.directory, cluster.account, cluster.programs.postgres, "-D", "{cluster}")
         self._said_before = cluster.log_file.stat().st_size if cluster.log_file.exists() else 0

@@ -17,6 +17,7 @@ from kubechronicle.actors.loops.server_endpoints import Advertised
 from kubechronicle.api import runtime_config
 from kubechronicle.api.registry import Registry
 from kubechronicle.eventlog.postgres import migrate
+from kubechronicle.eventlog.reign import Reign
 from kubechronicle.eventlog.retention import RetentionPolicy
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
@@ -51,11 +52,13 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """All that is there once, however many processes serve. ``embedded``: the database is one of our own."""
+    """All that is there once, however many processes serve. ``embedded``: the database is one of our own, and then
+    ``reign`` tells which of its postmasters may be there."""
 
     inputs: Inputs
     database_url: str
     embedded: bool
+    reign: Reign | None
     pki: Pki
     names: Names
     issuer: ServiceAccountIssuer
@@ -80,6 +83,7 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
         inputs=inputs,
         database_url=url,
         embedded=settings.database_url is None,
+        reign=database.reign,
         pki=pki,
         names=names,
         issuer=issuer,

@@ -37,7 +37,11 @@ async def run_server(
     """Serve over the database until stopped. ``tell`` is called when the server is ready, ``beside`` runs meanwhile."""
     instance = f"{socket.gethostname()}-{os.getpid()}"
     async with open_postgres_log(database_url, instance=instance) as revision_log, trio.open_nursery() as nursery:
+        if plan.sole is None:
+            await revision_log.check_may_append()
         assembly = assemble(revision_log, plan)
+        if assembly.sole is not None:
+            nursery.start_soon(assembly.sole.run)
         nursery.start_soon(_retain, revision_log, plan)
         for task in beside:
             nursery.start_soon(task)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ async def serve(settings: Settings) -> None:
                 from kubechronicle.ops.replica import renew_certificates, run_server
 
                 plan = make_plan(settings, ready.inputs, ready.pki, ready.issuer)
+                plan = replace(plan, sole=ready.reign)  # nobody else is to append: not with workers
                 renewing = partial(renew_certificates, ready.pki, ready.names)
                 await run_server(plan, ready.database_url, stop, ready.tell, beside=[renewing])
         signals.cancel_scope.cancel()
