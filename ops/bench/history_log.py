@@ -23,10 +23,12 @@ import orjson
 
 from kubechronicle.eventlog import postgres_rows as rows
 from kubechronicle.eventlog import postgres_sql as sql
+from kubechronicle.eventlog import retention
 from kubechronicle.eventlog.postgres_session import Session
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 
 TURN = 1000  # revisions in one batch
+LOOK_AHEAD = 50_000  # revisions between looks at the partitions; a server does so every five minutes
 STRIDE = 7919  # prime, so that neighbours in the log are no neighbours in the keys
 
 
@@ -187,11 +189,16 @@ async def _namespaces(session: Session, count: int) -> None:
 
 
 async def _turns(session: Session, *, begin: int, until: int, slots: int) -> None:
+    classes = await retention.resource_classes(session)
+    ages = {each: retention.class_age(retention.DEFAULT_POLICIES, each, classes) for each in retention.CLASSES}
     started = time.monotonic()
     for first in range(begin, until, TURN):
         span = min(TURN, until - first, slots)
         await session.fetch("select kubechronicle_bench.turn($1, $2, $3, $4)", first, span, slots, STRIDE)
         done = first + span
+        if done % LOOK_AHEAD == 0:
+            for retention_class, age in ages.items():
+                await retention.make_ahead(session, retention_class, age)
         if sys.stderr.isatty() or done % 100_000 == 0:
             rate = (done - begin) / (time.monotonic() - started)
             print(f"\r{done:,} revisions, {rate:,.0f} a second", end="", file=sys.stderr, flush=True)
