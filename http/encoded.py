@@ -156,7 +156,9 @@ class _List(NamedTuple):
     held: int
 
     def is_of(self, entries: tuple[Entry, ...]) -> bool:
-        return self.entries == entries if self.made else self.mark == hash(entries)
+        if self.made:
+            return self.entries is entries or self.entries == entries
+        return self.mark == hash(entries)
 
 
 def _scope(entries: Sequence[Entry]) -> tuple[Key, Key] | None:
