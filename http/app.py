@@ -12,7 +12,7 @@ from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.compression import Compression
-from kubechronicle.http.encoded import Encodings
+from kubechronicle.http.encoded import MOST_BYTES, Encodings
 from kubechronicle.http.encoders import Encoders
 from kubechronicle.http.handlers import openid
 from kubechronicle.http.handlers.discovery import Discovery
@@ -30,7 +30,7 @@ from kubechronicle.http.request_info import RequestInfo
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
     """Times in seconds; limits of 0 mean none. ``server_address``: host:port as clients are told in discovery.
-    ``ui``: whether there is a web page."""
+    ``encoding_cache``: bytes of encoded objects and lists that are kept. ``ui``: whether there is a web page."""
 
     server_address: str
     server_version: str
@@ -38,6 +38,7 @@ class HttpSettings:
     min_request_timeout: float = 1800.0
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
+    encoding_cache: int = MOST_BYTES
     ui: bool = False
 
 
@@ -79,8 +80,9 @@ def build_application(
         openid_pages=openid.pages(issuer, settings.server_address) if issuer is not None else {},
     )
     openapi = OpenApi(store.registry, version=version["gitVersion"], pages=documents.paths())
-    encodings = Encodings()
+    encodings = Encodings(settings.encoding_cache)
     store.reads.views.on_erased(encodings.forget)
+    metrics.add_readings(encodings.readings)
     resources = Resources(
         store=store, reads=store.reads, authentication=authentication, authorization=authorization, metrics=metrics,
         min_watch=settings.min_request_timeout, drain=drain, issuer=issuer,

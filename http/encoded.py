@@ -16,11 +16,12 @@ known. So these count, too: when all objects have been replaced, nobody else hol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
+from kubechronicle.http.metrics import Reading
 
 MOST_BYTES = 64 * 1024 * 1024
 """With the JSON of the entries, which lives on with them here when they have been replaced."""
@@ -68,6 +69,23 @@ class Encodings:
         """Bytes of one entry kept, on the average."""
         count, size = self._young_items
         return size // max(count, 1)
+
+    def readings(self) -> Iterator[Reading]:
+        """What it holds, and what it is good for."""
+        looks = {"object": self.objects, "list": self.lists}
+        yield Reading(
+            "kubechronicle_encoding_cache_bytes",
+            "Bytes held of encoded objects and lists, with the objects that lists are of.",
+            False, "", {"": float(self.bytes_held)},
+        )  # fmt: skip
+        yield Reading(
+            "kubechronicle_encoding_cache_hits", "Encoded objects and lists that were there when asked for.", True,
+            "kind", {kind: float(of.hits) for kind, of in looks.items()},
+        )  # fmt: skip
+        yield Reading(
+            "kubechronicle_encoding_cache_misses", "Encoded objects and lists that were made anew.", True,
+            "kind", {kind: float(of.misses) for kind, of in looks.items()},
+        )  # fmt: skip
 
     def forget(self) -> None:
         """History was erased, and what was encoded may be of it."""

@@ -129,6 +129,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             min_request_timeout=settings.min_request_timeout,
             max_requests_inflight=settings.max_requests_inflight,
             max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
+            encoding_cache=settings.encoding_cache_mib * 1024 * 1024,
             ui=bool(settings.enable_ui),
         ),
         authenticators=let_in.authenticators,

@@ -86,6 +86,7 @@ class Settings:
     min_request_timeout: types.Count
     max_requests_inflight: types.Count
     max_mutating_requests_inflight: types.Count
+    encoding_cache_mib: types.Count
     shutdown_delay_duration: types.Seconds
     v: types.Count
 

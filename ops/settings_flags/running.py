@@ -64,6 +64,12 @@ FLAGS = (
         help="Writes at once, likewise.",
     ),
     Flag(
+        name="encoding-cache-mib", placeholder="MIB", default="64",
+        help="Memory for answers that are kept for who asks next: objects in protobuf, as rows of tables and as "
+        "metadata, lists and pages as they are sent; 0: none. /metrics tells what it is good for "
+        "(kubechronicle_encoding_cache_…).",
+    ),
+    Flag(
         name="shutdown-delay-duration", placeholder="DURATION", default="0s",
         help="How long to go on serving after SIGTERM with /readyz failing, so that load balancers look elsewhere.",
     ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import string
 
-from in_process import MAPS, PODS, InProcess, configmap, open_server, pod
+import pytest
+from in_process import MAPS, PODS, PROTOBUF, InProcess, configmap, open_server, pod
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
@@ -87,6 +88,38 @@ async def test_watches_are_counted_while_they_last_and_when_they_end(autojump_cl
         labels = {"group": "", "version": "v1", "resource": "pods", "subresource": "", "dry_run": ""}
         total = await server.figure("apiserver_request_total", verb="WATCH", scope="namespace", code="200", **labels)
         assert total == 1
+
+
+async def test_a_series_begins_with_what_is_counted_first(autojump_clock: MockClock) -> None:
+    async with open_server(namespaces=()) as server:
+        first, second = await series(server), await series(server)
+        assert not first.get("apiserver_request_total")
+        assert not first.get("apiserver_request_duration_seconds_count")
+        assert len(second["apiserver_request_total"]) == len(second["apiserver_request_duration_seconds_count"]) == 1
+        assert len(second["apiserver_response_sizes_count"]) == 1
+
+
+@pytest.mark.parametrize("size", [0, 1 << 20])
+async def test_what_is_kept_of_answers_is_told(size: int, autojump_clock: MockClock) -> None:
+    async with open_server(encoding_cache=size) as server:
+        for number in range(70):
+            await server.post(MAPS, configmap(f"m-{number}"))
+        answers = [
+            await server.ask("GET", target, headers={"accept": accept})
+            for target, accept in ((MAPS, PROTOBUF), (MAPS, "application/json"))
+            for _ in range(4)
+        ]
+        assert len({answer.body for answer in answers}) == 2
+        kept = await server.figure("kubechronicle_encoding_cache_bytes")
+        assert kept is not None
+        assert (0 < kept <= size) if size else not kept
+        figures = [
+            await server.figure(f"kubechronicle_encoding_cache_{what}_total", kind=kind)
+            for kind in ("object", "list")
+            for what in ("hits", "misses")
+        ]
+        # Objects are asked for until the list is kept, which it is when it has been asked for twice.
+        assert figures == ([70, 70, 4, 4] if size else [0, 280, 0, 8])
 
 
 async def test_garbage_makes_no_series(autojump_clock: MockClock) -> None:
