@@ -166,8 +166,8 @@ async def prepare(data_dir: Path, options: argparse.Namespace) -> Facts:
         async with open_session(url) as session:
             if not (await session.fetch("select revision from kubechronicle.head"))[0][0]:
                 await history_log.fill(session, revisions=options.revisions, objects=options.objects, days=options.days)
+                await session.execute("vacuum analyze kubechronicle.log")  # as autovacuum does when it comes by
             await session.execute("set statement_timeout = 0")
-            await session.execute("vacuum analyze kubechronicle.log")  # as autovacuum does when it comes by
             found = (await session.fetch(_FACTS, options.revisions))[0]
     revisions, objects, begins, ends, row_bytes, index_bytes = found
     return Facts(revisions, objects, begins, ends, row_bytes, index_bytes, slots=options.objects)
