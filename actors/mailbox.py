@@ -50,6 +50,11 @@ class Mailbox(Generic[M]):
             trio.lowlevel.reschedule(self._reader)
             self._reader = None
 
+    @property
+    def idle(self) -> bool:
+        """Whether the reader sleeps because nothing is there: what it would do now, it would do next of all."""
+        return self._reader is not None
+
     async def wait_not_empty(self) -> None:
         """Return once a message waits. One reader only."""
         if self._messages:

@@ -19,14 +19,14 @@ a new batch) only when the log has promised that the lost one can never commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from uuid import uuid4
 
 import trio
 
 from kubechronicle.eventlog.backoff import delays
+from kubechronicle.eventlog.batch_ids import BatchIds
 from kubechronicle.eventlog.errors import (
     LogCorrupt,
     LogError,
@@ -77,8 +77,10 @@ class Pending:
             self.tell(outcome)
 
 
-def gather(waiting: Iterable[Pending]) -> list[Pending]:
+def gather(waiting: Collection[Pending]) -> list[Pending]:
     """Of those in line, in order: what the next batch may hold."""
+    if len(waiting) == 1:
+        return list(waiting)
     taken: list[Pending] = []
     keys: set[Key] = set()  # of those taken and of those passed over
     size = 0
@@ -102,7 +104,8 @@ class Appender:
         self._waiting: dict[Pending, None] = {}  # in order; a dict, because some leave from the middle
         self._under_way: list[Pending] = []
         self._room = trio.Semaphore(WAITING_TRANSACTIONS)
-        self._kicked = trio.Event()
+        self._asleep: trio.lowlevel.Task | None = None
+        self._ids = BatchIds()
         self._closing = True
 
     async def append(self, transaction: Transaction, *, deadline: float) -> tuple[Record, ...]:
@@ -153,13 +156,13 @@ class Appender:
             done(outcome.refused if isinstance(outcome, RefusedError) else outcome)
 
         self._waiting[Pending(transaction, deadline, _size(transaction), tell)] = None
-        self._kicked.set()
+        self._kick()
 
     async def _stand_in_line(self, pending: Pending, done: trio.Event) -> None:
         if self._closing:  # while waiting for room
             raise LogUnavailable("the server is not taking changes")
         self._waiting[pending] = None
-        self._kicked.set()
+        self._kick()
         try:
             await done.wait()
         finally:
@@ -178,19 +181,34 @@ class Appender:
                     nursery.start_soon(self._close_when_cancelled, shielded)
                     task_status.started()
                     while not self._closing:
-                        await self._kicked.wait()
-                        self._kicked = trio.Event()
+                        await self._wait_for_work()
                         await self._send_waiting()
         finally:
             self._closing = True
             self._abandon()
+
+    async def _wait_for_work(self) -> None:
+        if self._waiting or self._closing:
+            return
+        self._asleep = trio.lowlevel.current_task()
+
+        def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            self._asleep = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def _kick(self) -> None:
+        if self._asleep is not None:
+            trio.lowlevel.reschedule(self._asleep)
+            self._asleep = None
 
     async def _close_when_cancelled(self, shielded: trio.CancelScope) -> None:
         try:
             await trio.sleep_forever()
         finally:
             self._closing = True
-            self._kicked.set()
+            self._kick()
             shielded.deadline = trio.current_time() + SHUTDOWN_GRACE
 
     def _abandon(self) -> None:
@@ -213,13 +231,14 @@ class Appender:
 
     async def _send(self) -> None:
         """Send what is under way until its outcome is known; attempts are only made while callers wait for them."""
-        for pause in self._pauses():
+        pauses: Iterator[float] | None = None  # few need any
+        while True:
             self._under_way = _in_time(self._under_way)
             if not self._under_way:
                 return
             for pending in self._under_way:
                 pending.sent = True
-            batch = Batch(id=uuid4(), transactions=tuple(each.transaction for each in self._under_way))
+            batch = Batch(id=self._ids.next(), transactions=tuple([each.transaction for each in self._under_way]))
             result = await self._outcome(batch)
             if isinstance(result, BatchResult):
                 await self._tail.apply(result)
@@ -230,6 +249,8 @@ class Appender:
                 return
             for pending in self._under_way:
                 pending.sent = False
+            pauses = pauses or islice(delays(), ATTEMPTS - 1)
+            pause = next(pauses, None)
             if pause is None or self._closing or not _in_time(self._under_way):
                 break
             await trio.sleep(pause)
@@ -247,11 +268,6 @@ class Appender:
             if self._under_way:
                 await self._send()
         self._under_way = []
-
-    def _pauses(self) -> Iterator[float | None]:
-        """The pause after each attempt; None after the last."""
-        yield from islice(delays(), ATTEMPTS - 1)
-        yield None
 
     async def _outcome(self, batch: Batch) -> BatchResult | LogError:
         """What became of the batch, for certain: its result, or why it never committed and never will. Anything but
