@@ -1,4 +1,4 @@
-"""The recent events of one resource: one list shared by all of its watchers, bounded by count and by bytes.
+"""The recent events of one resource: one list shared by all of its watchers, bounded by count, by bytes and by age.
 
 No waiting and no log here. A watcher holds a revision, not a place in the list, so old events may go at any time:
 
@@ -11,6 +11,8 @@ Invariant: ``events`` is in revision order and holds every change of the resourc
 from __future__ import annotations
 
 from bisect import bisect_right
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 from kubechronicle.eventlog.entries import Entry, Event
 
@@ -25,26 +27,37 @@ forms encoded for watchers (``Event.cache``) come on top: as much again for each
 EVENT_OVERHEAD = 1024
 """Bytes charged to each event beside its JSON: the records, labels and fields around it."""
 
+RECENT_AGE = timedelta(minutes=5)
+"""Who comes back later reads the log. Without it the memory of a cluster where nothing happens but heartbeats grows for
+hours, until the other bounds hold it."""
+
 SLACK = 16
 """Old events go in lots of 1/SLACK of the bound, so that the list is moved once per lot and not once per event."""
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Window:
     """See the head of this file."""
 
-    __slots__ = ("_bytes", "_revisions", "events", "held_since")
+    __slots__ = ("_ageing", "_bytes", "_revisions", "events", "held_since")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.held_since = 0
         self._revisions: list[int] = []
         self._bytes = 0
+        self._ageing = _NEVER  # when there is a lot to go for its age
 
     @property
     def bytes(self) -> int:
         return self._bytes
 
     def add(self, event: Event) -> None:
+        if event.committed_at > self._ageing:
+            self._forget_before(event.committed_at - RECENT_AGE)
+        if not self.events:
+            self._ageing = event.committed_at + RECENT_AGE + RECENT_AGE / SLACK
         self.events.append(event)
         self._revisions.append(event.revision)
         self._bytes += _cost(event)
@@ -88,10 +101,17 @@ class Window:
             count += 1
         self.forget(self._revisions[count - 1])
 
+    def _forget_before(self, moment: datetime) -> None:
+        count = bisect_right(self.events, moment, key=attrgetter("committed_at"))
+        if count:
+            self.forget(self._revisions[count - 1])
+
     def _drop(self, count: int) -> None:
         self._bytes -= sum(map(_cost, self.events[:count]))
         del self.events[:count]
         del self._revisions[:count]
+        if self.events:
+            self._ageing = self.events[0].committed_at + RECENT_AGE + RECENT_AGE / SLACK
 
 
 def _cost(event: Event) -> int:
