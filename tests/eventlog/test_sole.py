@@ -155,7 +155,9 @@ async def test_what_history_has_told_of_is_waited_for(autojump_clock: trio.testi
             assert await alone.reads.wait() == 1
 
 
-STEPS = ["read", "write", "lose", "another postmaster", "guest", "guest leaves", "fail", "unknown", "wait"]
+STEPS = [
+    "read", "write", "lose", "another postmaster", "one by hand", "guest", "guest leaves", "fail", "unknown", "wait",
+]  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)
@@ -199,6 +201,9 @@ def test_no_read_misses_what_was_acknowledged(steps: list[str]) -> None:
                     alone.reign.begin()
                     log.store.sole = None
                     log.shake()
+                elif step == "one by hand":
+                    log.disconnect()
+                    log.store.sole = None
                 elif step == "guest":
                     log.guests += 1
                     log.shake()

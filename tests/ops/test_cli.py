@@ -15,6 +15,7 @@ import pytest
 from kubechronicle.ops import cli
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance import parse_anchors
+from kubechronicle.ops.postgres_cluster import socket_url
 
 COMMAND = str(Path(sys.executable).with_name("kubechronicle"))
 PATIENCE = 60.0
@@ -131,6 +132,11 @@ def test_a_servers_life(tmp_path: Path) -> None:
         second = run("serve", "--data-dir", str(data), "--secure-port", "0")
         assert (second.returncode, second.stderr.count("\n")) == (2, 1)
         assert f"is in use by process {process.pid}" in second.stderr
+        url, elsewhere = socket_url(data / "postgres"), str(tmp_path / "elsewhere")
+        second = run("serve", "--database-url", url, "--data-dir", elsewhere, "--secure-port", "0")
+        assert second.returncode == 2
+        told = "kubechronicle: this database is embedded in another server, which alone appends to it: "
+        assert second.stderr.splitlines()[-1].startswith(told)
 
         verified = run("verify", "--data-dir", str(data))
         assert verified.returncode == 0, verified.stderr
