@@ -95,8 +95,9 @@ def within(entries: Sequence[Entry], namespace: str, after: tuple[str, str] | No
     """Those of a namespace ("": of all) that follow the key; ``entries`` are in key order."""
     if not namespace and after is None:
         return entries
-    start = bisect_right(entries, after or (namespace, ""), key=sort_key)
-    end = bisect_left(entries, (namespace + "\0", ""), key=sort_key) if namespace else len(entries)
+    start, end = bisect_right(entries, after or (namespace, ""), key=sort_key), len(entries)
+    if namespace and entries and entries[-1].key.namespace != namespace:
+        end = bisect_left(entries, (namespace + "\0", ""), key=sort_key)
     return entries if (start, end) == (0, len(entries)) else Span(entries, start, end)
 
 
