@@ -36,6 +36,7 @@ from kubechronicle.eventlog.errors import (
 )
 from kubechronicle.eventlog.memory_claims import MemoryClaims
 from kubechronicle.eventlog.memory_seams import Fault as Fault
+from kubechronicle.eventlog.memory_seams import Gate as Gate
 from kubechronicle.eventlog.records import (
     Batch,
     BatchResult,
