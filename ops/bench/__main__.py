@@ -21,6 +21,7 @@ import os
 import secrets
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -242,4 +243,6 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # A time limit ends it as Ctrl-C does, so that no server is left behind, running or stopped.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())
