@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kubechronicle.ops.bench.measure import Load, Target
-from kubechronicle.ops.bench.processes import ServerProcess, descendants, running
+from kubechronicle.ops.bench.processes import ServerProcess, Stat, descendants, running
 from kubechronicle.ops.bench.usage import Sampler, Usage, between, ourselves
 
 # A server's memory is read after what start-up left behind has settled.
@@ -54,7 +54,7 @@ class Running:
         others = [self.server.pid] + ([] if postmaster is None else [postmaster])
         self.sampler = Sampler(
             groups={
-                "server": self.server.processes,
+                "server": self.processes,
                 "postgres": list if postmaster is None else partial(descendants, postmaster),
                 "load": partial(ourselves, without=lambda: others),
             },
@@ -68,6 +68,10 @@ class Running:
         _, seen = self.load.run(target, flags)
         before, after = self.sampler.samples[-2:]
         return Measured(usage=between(before, after), memory=after.memory, seen=seen)
+
+    def processes(self) -> list[Stat]:
+        """Of the server, or all servers."""
+        return self.server.processes()
 
     def where(self) -> list[str]:
         """The load generator's flags that say where it is."""

@@ -15,8 +15,11 @@ from kubechronicle.ops.bench.curves import points
 from kubechronicle.ops.bench.curves.points import Point
 from kubechronicle.ops.bench.measure import Load, LoadError
 from kubechronicle.ops.bench.own_server import Measured, Place, Running
+from kubechronicle.ops.bench.processes import cpu_seconds
 
 EVENTS_A_SECOND = 50
+QUIET = 0.05  # seconds of CPU in a second
+LONGEST_REST = 30.0  # seconds of waiting for it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,6 +89,13 @@ def memory(of: Mapping[str, float]) -> tuple[float, float]:
 
 
 def at_rest(running: Running, curve: str, x: int) -> Point:
+    """When what a start leaves for afterwards is done, such as telling the garbage collector of all objects."""
+    end = time.monotonic() + LONGEST_REST
+    busy, now = True, cpu_seconds(running.processes())
+    while busy and time.monotonic() < end:
+        time.sleep(1)
+        before, now = now, cpu_seconds(running.processes())
+        busy = now - before > QUIET
     used = memory(running.memory())
     return Point(curve=curve, x=x, work=points.AT_REST, memory=used, ready=running.server.ready_after)
 
