@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from kubechronicle.http.wire_config import Wire
 
 
+RECORDS = 32
+"""Of TLS, read together from a connection of HTTP/2 on which several requests are under way."""
+
+
 class ServerFace(Protocol):
     """What connections need of their server."""
 
@@ -106,7 +110,7 @@ class Connection:
         if self._stream.alpn_protocol() == "h2":
             from kubechronicle.http.http2 import Http2Protocol  # imported when the server is ready (ops/replica.py)
 
-            self._protocol = self._http2 = Http2Protocol(self, self._server.wire())
+            self._protocol = self._http2 = Http2Protocol(self, self._server.dates)
             self.deadline = trio.current_time() + self.limits.idle
         else:
             self._protocol = Http1Protocol(self, self._server.dates, self._server.wire)
@@ -132,6 +136,8 @@ class Connection:
         while not (self._closing or self.overdue):
             try:
                 data = await self._stream.receive_some()
+                if data and self._http2 is not None and self._http2.several:
+                    data = self._receive_more(data)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self.lost()
                 return
@@ -143,6 +149,13 @@ class Connection:
             elif not awaiting:
                 awaiting = True
                 self.deadline = trio.current_time() + self.limits.header_wait
+
+    def _receive_more(self, data: bytes) -> bytes:
+        """What several requests at once have sent, each its record: to wait for each takes longer than to look."""
+        pieces = [data]
+        while len(pieces) < RECORDS and (data := self._stream.receive_nowait() or b""):
+            pieces.append(data)
+        return b"".join(pieces)
 
     async def _farewell(self) -> None:
         """close_notify, then throw away what the client still sends: closing meanwhile would reset our last answer."""
@@ -172,6 +185,8 @@ class Connection:
 
     def reap(self, now: float) -> None:
         """Called by the server's reaper: ends the connection if one of its bounds has passed."""
+        if self._http2 is not None:
+            self._http2.reap(now)
         blocked = self._stream.blocked_since
         if blocked is not None and self._send_lock.locked() and now - blocked >= self.limits.send_wait:
             self._server.cut_off_slow += 1
@@ -290,8 +305,6 @@ class Connection:
     def finish_exchange(self, exchange: Exchange) -> None:
         self._exchanges.discard(exchange)
         self._server.running_requests -= 1
-        if self._http2 is not None:
-            self._http2.exchange_finished()
 
     def report(self, where: str, error: BaseException) -> None:
         self._server.report(where, error)

@@ -1,7 +1,7 @@
 """Drives an application for one HTTP request, whichever protocol carries it.
 
 Lives here: the body's way in (bounded, waited for, discarded), the answer's way out as a few named steps, and the end
-of a request whose client left. Not here: how a step looks on the wire (http1.py; asgi.py for Hypercorn's streams),
+of a request whose client left. Not here: how a step looks on the wire (http1_exchange.py, http2_exchange.py),
 WebSocket (websocket.py), the connection's own life (connection.py).
 
 Invariant: only `buffer_full` asks a connection's reader to wait, and it is false as soon as the application has

@@ -1,381 +1,363 @@
-"""HTTP/2 on one connection: Hypercorn's h2 protocol with its own flow control and one write for each answer.
+"""HTTP/2 on one connection (RFC 9113): what each frame means.
 
-Lives here: what differs from Hypercorn's `H2Protocol`. Each stream's task sends for itself, as far as the windows
-reach, instead of handing bytes to a scheduling task (priorities are deprecated, RFC 9113 §5.3). Received body bytes are
-credited to the client when the application took them, so that one stream nobody reads cannot stop the others. Server
-push and CONNECT (and with it WebSocket over HTTP/2) are not offered, as kube-apiserver does not.
+    bytes → http2_frames → here → http2_headers → Http2Exchange, in one of the http2_workers
+    frames ← http2_output ← Http2Exchange frames its answer
 
-Invariant: between `data_to_send` and the connection's write queue there is no checkpoint, so that frames leave in the
-order in which h2 made them (HPACK depends on it).
+Lives here: receiving. Which streams there are, http2_streams.py knows. Received body bytes are credited to the client
+when the application took them, so that one stream nobody reads cannot stop the others. Priorities are deprecated
+(§5.3) and ignored. Server push and CONNECT (and with it WebSocket over HTTP/2) are not offered, as kube-apiserver does
+not.
+
+Invariant: only the writing of what answers the client's own frames has the reader wait.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, cast
-
-import h2.config
-import h2.events
-import h2.exceptions
-import h2.settings
-import trio
-from h2.errors import ErrorCodes
-from hypercorn.protocol.events import Body, Data, EndBody, EndData, Request, Response, StreamClosed
-from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.h2 import H2Protocol
-from hypercorn.protocol.http_stream import HTTPStream
-from hypercorn.typing import ConnectionState
-from hypercorn.utils import filter_pseudo_headers
-from hyperframe.frame import GoAwayFrame
-
-from kubechronicle.http.asgi import AsgiExchange
+from kubechronicle.http import http2_frames as frames
 from kubechronicle.http.connection_host import ConnectionHost
-from kubechronicle.http.exchange import split_target
-from kubechronicle.http.http2_wire import LeanConnection
-from kubechronicle.http.wire_config import Wire, sender
+from kubechronicle.http.dates import Dates
+from kubechronicle.http.http2_exchange import Http2Exchange
+from kubechronicle.http.http2_frames import ConnectionFailed, ErrorCode, FrameReader, Setting
+from kubechronicle.http.http2_headers import BlockDecoder, Head, HeadersTooLarge, Malformed, is_trailer
+from kubechronicle.http.http2_output import WRITE, Output
+from kubechronicle.http.http2_streams import StreamTable
+from kubechronicle.http.http2_workers import Workers
+from kubechronicle.http.messages import Request
 
-DEFAULT_WINDOW = 65_535  # RFC 9113 §6.9.2
-FRAME_HEADER = 9
-WRITE = 64 * 1024
-"""DATA gathered for one write: four frames, so that large answers are not one system call per 16 KiB frame."""
-# Fields that belong to one HTTP/1.1 connection and are malformed in HTTP/2 (RFC 9113 §8.2.2).
-CONNECTION_FIELDS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
-RUNAWAY = 2
-"""Times the allowed streams: requests still running, those reset by the client included, before it counts as abuse."""
-
-
-class _Stream:
-    """One stream's state beside Hypercorn's HTTPStream."""
-
-    __slots__ = ("answered", "held", "received", "reset", "window")
-
-    def __init__(self) -> None:
-        self.received = False  # the request's end was seen
-        self.answered = False  # our END_STREAM is out
-        self.reset: ErrorCodes | None = None  # what to say if the answer stays incomplete
-        self.held = False  # frames of a short answer wait for its end
-        self.window = trio.Event()
+CONTINUATIONS = 64
+"""Frames of one header block (CVE-2024-27316)."""
 
 
-class Http2Protocol(H2Protocol):
-    def __init__(self, host: ConnectionHost, wire: Wire) -> None:
-        super().__init__(
-            cast(Any, None), wire.config, wire.context, cast(Any, None), ConnectionState({}), True, host.client,
-            host.server, sender(host),
-        )  # fmt: skip
-        limits = host.limits
+class Http2Protocol:
+    def __init__(self, host: ConnectionHost, dates: Dates) -> None:
         self._host = host
-        self._states: dict[int, _Stream] = {}
-        self._running = 0
-        self._last_stream = 0
-        self._refuse_after: int | None = None
-        self._blocked: dict[_Stream, int] = {}  # who waits for a window to open
-        self.connection: LeanConnection = LeanConnection(
-            h2.config.H2Configuration(
-                client_side=False,
-                header_encoding=None,
-                # Ours come from encode_headers, in lower case and checked, without connection fields.
-                validate_outbound_headers=False,
-                normalize_outbound_headers=False,
-            )
-        )
-        codes = h2.settings.SettingCodes
-        self.connection.local_settings = h2.settings.Settings(
-            client=False,
-            initial_values={
-                codes.MAX_CONCURRENT_STREAMS: limits.streams,
-                codes.MAX_HEADER_LIST_SIZE: limits.header_bytes,
-                codes.INITIAL_WINDOW_SIZE: limits.body_buffer,
-            },
-        )
+        self._reader = FrameReader()
+        self._decoder = BlockDecoder(host.limits.header_bytes)
+        self._workers = Workers(host.start_task)
+        self._output = Output(host, dates, self._workers)
+        self._streams = StreamTable(host, self._output)
+        self._refusing = False
+        self._closed = False
+        self._send_window = frames.DEFAULT_WINDOW  # what the client takes, of each stream
+        # A header block that is not complete: its stream, whether that ends with it, and its parts.
+        self._block: list[bytes] | None = None
+        self._block_of = (0, False)
 
-    async def initiate(self, headers: Any = None, settings: bytes | None = None) -> None:
-        self.connection.initiate_connection()
-        extra = self._host.limits.connection_buffer - DEFAULT_WINDOW
+    async def initiate(self) -> None:
+        limits = self._host.limits
+        values = {
+            Setting.MAX_CONCURRENT_STREAMS: limits.streams,
+            Setting.INITIAL_WINDOW_SIZE: limits.body_buffer,
+            Setting.MAX_HEADER_LIST_SIZE: limits.header_bytes,
+        }
+        self._output.add(frames.settings_frame(values))
+        extra = limits.connection_buffer - frames.DEFAULT_WINDOW
         if extra > 0:
-            self.connection.increment_flow_control_window(extra)
-        await self._flush()
-
-    async def _flush(self) -> None:
-        data = self.connection.data_to_send()
-        if data:
-            await self._host.write(data)
-
-    @property
-    def idle(self) -> bool:
-        return not self.streams
+            self._output.add(frames.number_frame(frames.WINDOW_UPDATE, 0, extra))
+        await self._output.flush()
 
     @property
     def awaits_header(self) -> bool:
-        return False
+        return self._block is not None or not self._reader.begun
+
+    @property
+    def several(self) -> bool:
+        """Several requests are under way: more may have come than what was read."""
+        return len(self._streams.running) > 1
 
     def disconnected(self) -> None:
-        self.closed = True
-        self._open_window(0)
-
-    async def drain(self) -> None:
-        """GOAWAY (RFC 9113 §6.8): streams so far are answered, later ones refused, then the connection ends.
-
-        Not by h2's `close_connection`, after which it would let no stream finish.
-        """
-        self._refuse_after = self._last_stream
-        frame = GoAwayFrame(stream_id=0, last_stream_id=self._last_stream, error_code=ErrorCodes.NO_ERROR)
-        await self._flush()
-        await self._host.write(frame.serialize())
-        if self.idle:
-            self._host.end()
-
-    # --- receiving ---
-
-    async def received(self, data: bytes) -> None:
-        wider = self.connection.receive_window_updates(data)
-        if wider is not None:
-            for stream_id in wider:
-                self._open_window(stream_id)
-            return
-        try:
-            events = self.connection.receive_data(data)
-            self._check_buffer()
-        except h2.exceptions.ProtocolError:
-            self._host.count_protocol_error()
-            await self._flush()  # h2 has queued a GOAWAY that names the error
-            self._host.end()
-        else:
-            await self._handle_events(events)
+        self._closed = self._output.closed = True
+        self._streams.close()
+        self._workers.close()
 
     async def ended(self) -> None:
+        await self._output.close()
         self.disconnected()
-        for stream_id in list(self.streams):
-            await self._close_stream(stream_id)
 
-    def _check_buffer(self) -> None:
-        """h2 looks at a frame's length only when it has all of the frame: up to 16 MiB that nobody may send."""
-        connection = self.connection
-        if len(connection.incoming_buffer._data) > connection.max_inbound_frame_size + FRAME_HEADER:
-            connection.close_connection(ErrorCodes.FRAME_SIZE_ERROR)
-            raise h2.exceptions.FrameTooLargeError
+    async def drain(self) -> None:
+        """GOAWAY (RFC 9113 §6.8): streams so far are answered, later ones refused, then the connection ends."""
+        if not self._refusing and not self._closed:
+            self._refusing = True
+            self._output.add(frames.goaway_frame(self._streams.last, ErrorCode.NO_ERROR))
+            await self._output.flush()
+        self._streams.leave()
 
-    async def _handle_events(self, events: list[h2.events.Event]) -> None:
-        for event in events:
-            if isinstance(event, h2.events.RequestReceived):
-                await self._begin(event)
-            elif isinstance(event, h2.events.DataReceived):
-                await self._receive_body(event)
-            elif isinstance(event, h2.events.StreamEnded):
-                await self._end_body(event.stream_id)
-            elif isinstance(event, h2.events.StreamReset):
-                await self._close_stream(event.stream_id)
-            elif isinstance(event, h2.events.WindowUpdated):
-                self._open_window(event.stream_id or 0)
-            elif isinstance(event, h2.events.RemoteSettingsChanged):
-                self._open_window(0)
-            elif isinstance(event, h2.events.ConnectionTerminated):
-                self._host.end()
-        await self._flush()
+    def reap(self, now: float) -> None:
+        self._streams.reap(now)
+        self._workers.shed()
 
-    async def _begin(self, event: h2.events.RequestReceived) -> None:
-        stream_id = event.stream_id
-        if self._refuse_after is not None and stream_id > self._refuse_after:
-            self._reset(stream_id, ErrorCodes.REFUSED_STREAM)
+    async def received(self, data: bytes) -> None:
+        awaited = self.awaits_header
+        try:
+            for kind, flags, stream_id, payload in self._reader.feed(data):
+                if self._closed:
+                    return
+                if self._block is not None and kind != frames.CONTINUATION:
+                    raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+                if kind < len(_HANDLERS):
+                    _HANDLERS[kind](self, flags, stream_id, payload)
+                else:
+                    self._streams.spend()
+        except ConnectionFailed as failure:
+            await self._fail(failure.code)
             return
-        if self._running >= RUNAWAY * self._host.limits.streams:
+        if awaited and not self.awaits_header:
+            self._streams.settle()
+        await self._output.flush()
+
+    async def _fail(self, code: ErrorCode) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._streams.close()
+        self._host.count_protocol_error()
+        self._output.add(frames.goaway_frame(self._streams.last, code))
+        await self._output.close()
+        self._host.end()
+
+    # --- requests ---
+
+    def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if not stream_id & 1:
+            raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+        payload = frames.without_padding(flags, payload)
+        if flags & frames.WITH_PRIORITY:
+            _check_priority(stream_id, payload[:5])
+            payload = payload[5:]
+        self._block_of = stream_id, bool(flags & frames.END_STREAM)
+        if flags & frames.END_HEADERS:
+            self._headers(payload)
+        else:
+            self._block = [payload]
+
+    def _on_continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
+        block = self._block
+        if block is None or stream_id != self._block_of[0]:
+            raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+        block.append(payload)
+        if len(block) > CONTINUATIONS or sum(map(len, block)) > self._host.limits.header_bytes:
+            raise ConnectionFailed(ErrorCode.ENHANCE_YOUR_CALM)
+        if flags & frames.END_HEADERS:
+            self._block = None
+            self._headers(b"".join(block))
+
+    def _headers(self, block: bytes) -> None:
+        """A whole block: of a request, or of what follows its body."""
+        streams, (stream_id, ends) = self._streams, self._block_of
+        if stream_id > streams.last:
+            streams.last = stream_id
+            self._begin(stream_id, block, ends)
+            return
+        try:
+            trailer = is_trailer(self._decoder.fields(block))
+        except HeadersTooLarge:
+            trailer = False
+        exchange = streams.open.get(stream_id)
+        if exchange is None:
+            streams.stray(stream_id, ErrorCode.PROTOCOL_ERROR)
+        elif exchange.received_whole:
+            streams.fail(exchange, ErrorCode.STREAM_CLOSED)
+        elif not (ends and trailer) or exchange.left:
+            streams.fail(exchange, ErrorCode.PROTOCOL_ERROR)
+        else:
+            exchange.feed_end()
+            streams.half_closed(exchange)
+
+    def _begin(self, stream_id: int, block: bytes, ends: bool) -> None:
+        streams, refusal = self._streams, ErrorCode.PROTOCOL_ERROR
+        try:
+            head = self._decoder.request(block)
+            if ends and head.length:
+                raise Malformed
+        except HeadersTooLarge:
             self._host.count_protocol_error()
-            self.connection.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
-            await self._flush()
-            self._host.end()
-            return
-        pseudo = {name: value for name, value in event.headers or () if name[:1] == b":"}
-        try:
-            method = pseudo[b":method"].decode("ascii")
-            target = pseudo[b":path"]
-            split_target(target)
-        except (KeyError, ValueError):
-            # CONNECT has no path; a path that is not ASCII is no path.
+            self._output.add(b"".join(self._output.answer(stream_id, 431, [], end=True)))
+            refusal = ErrorCode.NO_ERROR
+        except Malformed:
             self._host.count_protocol_error()
-            self._reset(stream_id, ErrorCodes.PROTOCOL_ERROR)
-            return
-        self._last_stream = max(self._last_stream, stream_id)
-        self._host.busy()
-        await self._start_stream(stream_id, method, target, cast(Any, event.headers))
-
-    async def _start_stream(
-        self, stream_id: int, method: str, target: bytes, headers: list[tuple[bytes, bytes]]
-    ) -> None:
-        async def consumed(size: int) -> None:
-            await self._credit(stream_id, size)
-
-        exchange = AsgiExchange(self._host, consumed, partial(self._push, stream_id))
-        stream = HTTPStream(
-            self.app, self.config, self.context, cast(Any, exchange), True, self.client, self.server,
-            self.stream_send, stream_id,
-        )  # fmt: skip
-        self.streams[stream_id] = stream
-        self._states[stream_id] = _Stream()
-        self._running += 1
-        await stream.handle(
-            Request(
-                stream_id=stream_id,
-                headers=join_cookies(filter_pseudo_headers(headers)),
-                http_version="2",
-                method=method,
-                raw_path=target,
-                state=self.connection_state,
-            )
-        )
-
-    async def _receive_body(self, event: h2.events.DataReceived) -> None:
-        stream_id, data = event.stream_id, event.data or b""
-        stream = self.streams.get(stream_id)
-        padding = event.flow_controlled_length - (len(data) if stream is not None else 0)
-        if padding:
-            self.connection.acknowledge_received_data(padding, stream_id)
-        if stream is not None:
-            await stream.handle(Body(stream_id=stream_id, data=data))
-
-    async def _end_body(self, stream_id: int) -> None:
-        state = self._states.get(stream_id)
-        if state is not None:
-            state.received = True
-            await self.streams[stream_id].handle(EndBody(stream_id=stream_id))
-
-    async def _credit(self, stream_id: int, size: int) -> None:
-        if self.closed:
-            return
-        try:
-            self.connection.acknowledge_received_data(size, stream_id)
-        except h2.exceptions.ProtocolError:
-            return  # the connection has ended meanwhile
-        await self._flush()
-
-    def _open_window(self, stream_id: int) -> None:
-        """Let who waits for this stream's window, or for any (0), look again."""
-        for state, of_stream in self._blocked.items():
-            if stream_id in (0, of_stream):
-                state.window.set()
-
-    def _reset(self, stream_id: int, code: ErrorCodes) -> None:
-        try:
-            self.connection.reset_stream(stream_id, code)
-        except h2.exceptions.ProtocolError:
-            return  # the client was faster
-
-    # --- sending ---
-
-    async def stream_send(self, event: StreamEvent) -> None:
-        stream_id = event.stream_id
-        if isinstance(event, StreamClosed):
-            await self._finish_stream(stream_id)
-            return
-        state = self._states.get(stream_id)
-        if state is None or self.closed:
-            return
-        try:
-            if isinstance(event, Response):
-                await self._send_head(stream_id, state, event)
-            elif isinstance(event, (Body, Data)):
-                await self._send_body(stream_id, state, event.data)
-            elif isinstance(event, (EndBody, EndData)):
-                self.connection.end_stream(stream_id)
-                state.answered = True
-                await self._flush()
-        except h2.exceptions.ProtocolError:
-            # The client has reset the stream or closed the connection, and we hear of it here first.
-            await self._close_stream(stream_id)
-
-    async def _send_head(self, stream_id: int, state: _Stream, event: Response) -> None:
-        headers = [(b":status", b"%d" % event.status_code)]
-        headers += [item for item in event.headers if item[0] not in CONNECTION_FIELDS]
-        headers += self.config.response_headers("h2")
-        self.connection.send_headers(stream_id, headers)
-        state.held = any(name == b"content-length" for name, _ in event.headers)
-        if not state.held:
-            await self._flush()
-
-    async def _send_body(self, stream_id: int, state: _Stream, data: bytes) -> None:
-        """Frames as large as windows and the client's settings allow, up to WRITE bytes in one write."""
-        connection, rest, gathered = self.connection, memoryview(data), 0
-        while rest:
-            size = min(connection.local_flow_control_window(stream_id), connection.max_outbound_frame_size, len(rest))
-            if size > 0 and gathered < WRITE:
-                connection.send_data(stream_id, bytes(rest[:size]))
-                rest = rest[size:]
-                gathered += size
-                continue
-            await self._flush()
-            gathered = 0
-            if size <= 0 and not await self._wait_window(stream_id, state):
+        else:
+            if not self._refusing and len(streams.open) < self._host.limits.streams:
+                streams.check_running()
+                self._start(stream_id, head, ends)
                 return
-        if not state.held or gathered > WRITE // 2:
-            await self._flush()
+            if streams.acknowledged and not self._refusing:
+                raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)  # it knows how many there may be
+            refusal = ErrorCode.REFUSED_STREAM
+        streams.spend()
+        if refusal or not ends:
+            streams.send_reset(stream_id, refusal)
 
-    def _push(self, stream_id: int, data: bytes) -> bool:
-        """A part of an answer at once, in whole frames; False if the client or the connection has no room for it."""
-        connection, host = self.connection, self._host
-        if self.closed or stream_id not in self.streams or not host.ready:
-            return False
-        try:
-            if connection.local_flow_control_window(stream_id) < len(data):
-                return False
-            for start in range(0, len(data), size := connection.max_outbound_frame_size):
-                connection.send_data(stream_id, data[start : start + size])
-        except h2.exceptions.ProtocolError:
-            return False  # the stream is over; its task learns it from its own next step
-        host.push(connection.data_to_send())
-        return True
+    def _start(self, stream_id: int, head: Head, ends: bool) -> None:
+        host, streams = self._host, self._streams
+        exchange = Http2Exchange(streams, self._output, host, stream_id, head.length)
+        exchange.window, exchange.receive_window = self._send_window, streams.stream_window
+        exchange.request = Request(
+            method=head.method,
+            raw_path=head.raw_path,
+            query_string=head.query_string,
+            headers=head.headers.copy(),
+            exchange=exchange,
+            client=host.client,
+            peer_certificate=host.peer_certificate,
+            peer_intermediates=host.peer_intermediates,
+            http_version="2",
+            scheme=head.scheme,
+            draining=host.draining,
+        )
+        streams.open[stream_id] = exchange
+        streams.running.add(exchange)
+        host.busy()
+        host.begin_exchange(exchange)
+        if ends:
+            exchange.feed_end()
+        self._workers.run(exchange)
 
-    async def _wait_window(self, stream_id: int, state: _Stream) -> bool:
-        """Whether the client made room in time; otherwise the stream is over."""
-        state.window = trio.Event()
-        if self.connection.local_flow_control_window(stream_id) > 0:
-            return True
-        self._blocked[state] = stream_id
-        try:
-            with trio.move_on_after(self._host.limits.send_wait):
-                await state.window.wait()
-                return not self.closed and stream_id in self._states
-        finally:
-            del self._blocked[state]
-        self._host.count_cut_off()
-        state.reset = ErrorCodes.CANCEL
-        await self._close_stream(stream_id)
-        return False
+    # --- bodies ---
 
-    async def _close_stream(self, stream_id: int) -> None:
-        """The stream is over for its exchange, whose task ends it for us with StreamClosed."""
-        stream = self.streams.pop(stream_id, None)
-        if stream is not None:
-            await stream.handle(StreamClosed(stream_id=stream_id))
-        state = self._states.get(stream_id)
-        if state is not None:
-            state.window.set()
-            if state.reset is not None:
-                self._reset(stream_id, state.reset)
-                await self._flush()
-
-    async def _finish_stream(self, stream_id: int) -> None:
-        state = self._states.pop(stream_id, None)
-        if state is None:
+    def _on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
+        size, ends = len(payload), flags & frames.END_STREAM
+        data = frames.without_padding(flags, payload)
+        streams = self._streams
+        streams.window -= size
+        if streams.window < 0:
+            raise ConnectionFailed(ErrorCode.FLOW_CONTROL_ERROR)
+        exchange = streams.open.get(stream_id)
+        if exchange is None:
+            streams.stray(stream_id, ErrorCode.STREAM_CLOSED)
+            streams.credit(size)
             return
-        self.streams.pop(stream_id, None)
-        if not self.closed:
-            if not state.answered:
-                self._reset(stream_id, state.reset or ErrorCodes.INTERNAL_ERROR)
-            elif not state.received:
-                self._reset(stream_id, ErrorCodes.NO_ERROR)  # answered early, RFC 9113 §8.1
-            await self._flush()
-        if not self.streams:
-            if self._refuse_after is not None:
-                self._host.end()
-            else:
-                self._host.idle()
+        wrong = self._wrong_with(exchange, size, len(data), bool(ends))
+        if wrong is not None:
+            streams.credit(size)
+            streams.fail(exchange, wrong)
+            return
+        if not data and not ends:
+            streams.spend()
+        taken = len(data) if data and exchange.feed(data) else 0
+        if size > taken:
+            streams.consumed(exchange, size - taken)
+        if ends:
+            exchange.feed_end()
+            streams.half_closed(exchange)
 
-    def exchange_finished(self) -> None:
-        self._running -= 1
+    @staticmethod
+    def _wrong_with(exchange: Http2Exchange, size: int, length: int, ends: bool) -> ErrorCode | None:
+        """``size`` counts padding, ``length`` does not."""
+        if exchange.received_whole:
+            return ErrorCode.STREAM_CLOSED
+        exchange.receive_window -= size
+        if exchange.receive_window < 0:
+            return ErrorCode.FLOW_CONTROL_ERROR
+        if exchange.left is not None:
+            exchange.left -= length
+            if exchange.left < 0 or (ends and exchange.left):  # RFC 9113 §8.1.1
+                return ErrorCode.PROTOCOL_ERROR
+        return None
+
+    # --- the rest ---
+
+    def _on_priority(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if not stream_id:
+            raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+        if len(payload) != 5:
+            raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+        _check_priority(stream_id, payload)
+        self._streams.spend()
+
+    def _on_reset(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if len(payload) != 4:
+            raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+        self._streams.was_reset(stream_id)
+
+    def _on_settings(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id:
+            raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+        self._streams.spend()
+        if flags & frames.ACK:
+            if payload:
+                raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+            self._streams.acknowledge()
+            return
+        for name, value in frames.read_settings(payload):
+            if name == Setting.INITIAL_WINDOW_SIZE:
+                self._set_window(value)
+            elif name == Setting.MAX_FRAME_SIZE:
+                if not frames.FRAME_SIZE <= value <= frames.MAX_FRAME_SIZE:
+                    raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+                self._output.frame_size = min(value, WRITE)
+            elif name == Setting.ENABLE_PUSH and value > 1:
+                raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+        self._output.add(frames.frame(frames.SETTINGS, frames.ACK, 0))
+
+    def _set_window(self, value: int) -> None:
+        if value > frames.MAX_WINDOW:
+            raise ConnectionFailed(ErrorCode.FLOW_CONTROL_ERROR)
+        change, self._send_window = value - self._send_window, value
+        for exchange in self._streams.open.values():
+            exchange.window += change
+            if exchange.window > frames.MAX_WINDOW:
+                raise ConnectionFailed(ErrorCode.FLOW_CONTROL_ERROR)
+            exchange.wake()
+
+    def _on_push_promise(self, flags: int, stream_id: int, payload: bytes) -> None:
+        raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+
+    def _on_ping(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id:
+            raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+        if len(payload) != 8:
+            raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+        if not flags & frames.ACK:
+            self._output.add(frames.frame(frames.PING, frames.ACK, 0, payload))
+
+    def _on_goaway(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id:
+            raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+        if len(payload) < 8:
+            raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+        if int.from_bytes(payload[4:8], "big"):
+            self._host.end()
+        else:
+            self._streams.leave()  # with what it has asked for
+
+    def _on_window_update(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if len(payload) != 4:
+            raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+        increment = int.from_bytes(payload, "big") & frames.MAX_WINDOW
+        if stream_id == 0:
+            self._output.widen(increment)
+            return
+        exchange = self._streams.open.get(stream_id)
+        if exchange is None:
+            if stream_id > self._streams.last:
+                raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+            return
+        exchange.window += increment
+        if not increment:
+            self._streams.fail(exchange, ErrorCode.PROTOCOL_ERROR)
+        elif exchange.window > frames.MAX_WINDOW:
+            self._streams.fail(exchange, ErrorCode.FLOW_CONTROL_ERROR)
+        else:
+            exchange.wake()
 
 
-def join_cookies(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """HTTP/2 may split the cookie field; applications see one (RFC 9113 §8.2.3)."""
-    cookies = [value for name, value in headers if name == b"cookie"]
-    if len(cookies) < 2:
-        return headers
-    return [*(item for item in headers if item[0] != b"cookie"), (b"cookie", b"; ".join(cookies))]
+def _check_priority(stream_id: int, payload: bytes) -> None:
+    if len(payload) < 5:
+        raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+    if int.from_bytes(payload[:4], "big") & frames.MAX_WINDOW == stream_id:
+        raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)  # its own parent (RFC 7540 §5.3.1)
+
+
+_HANDLERS = (
+    Http2Protocol._on_data,
+    Http2Protocol._on_headers,
+    Http2Protocol._on_priority,
+    Http2Protocol._on_reset,
+    Http2Protocol._on_settings,
+    Http2Protocol._on_push_promise,
+    Http2Protocol._on_ping,
+    Http2Protocol._on_goaway,
+    Http2Protocol._on_window_update,
+    Http2Protocol._on_continuation,
+)
+"""By the type of the frame."""

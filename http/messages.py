@@ -1,7 +1,7 @@
 """Requests and responses: what an application sees of HTTP, whichever protocol carried it.
 
 Lives here: `Request`, `Response`, `Headers`, the `WebSocket` face and the errors an application may meet while it reads
-a body. Not here: sockets, TLS, Hypercorn, ASGI (see connection.py and asgi.py), and nothing of Kubernetes.
+a body. Not here: sockets, TLS, framing (see connection.py, http1.py and http2.py), and nothing of Kubernetes.
 
 An application is `async (Request) -> Response`. It is called once for each request, in a task of the connection's, and:
 

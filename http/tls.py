@@ -187,6 +187,17 @@ class TLSStream(trio.abc.Stream):
             except (OSError, ValueError) as error:
                 raise self._failure(error) from error
 
+    def receive_nowait(self) -> bytes | None:
+        """What has come already, up to a record; None when that is nothing."""
+        if self.closed:
+            raise trio.ClosedResourceError
+        try:
+            return self._socket.recv(RECORD)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+        except (OSError, ValueError) as error:
+            raise self._failure(error) from error
+
     def send_nowait(self, data: bytes | memoryview) -> int:
         """Sends what the kernel takes at once and returns how many bytes that was; fewer than all: use `send_all`
         with the rest before anything else is sent."""

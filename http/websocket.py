@@ -22,7 +22,6 @@ from wsproto.events import CloseConnection, Message, Ping
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from kubechronicle.http.asgi import AppPut, AppSend
 from kubechronicle.http.exchange import Host, close_iterator, encode_headers, split_target
 from kubechronicle.http.messages import (
     ClientDisconnected,
@@ -33,6 +32,9 @@ from kubechronicle.http.messages import (
     Response,
     WebSocketClosed,
 )
+
+AppSend = Callable[[Any], Awaitable[None]]
+AppPut = Callable[[Any], Awaitable[None]]
 
 EARLY_BYTES = 64 * 1024
 """Of frames sent before the handshake is answered: kept for a client in a hurry, more is refused."""

@@ -1,4 +1,4 @@
-"""What Hypercorn's protocols (http2.py, websocket_protocol.py) need of this server: its settings, and whether it ends.
+"""What Hypercorn's protocol (websocket_protocol.py) needs of this server: its settings, and whether it ends.
 
 Importing Hypercorn takes as long as a quarter of all other imports, so it waits for the first connection it is needed
 for, or for the server to be ready. Nothing that every connection needs imports this.

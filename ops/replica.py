@@ -48,8 +48,9 @@ async def run_server(
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
         stop.assembly = assembly
         tell()
-        # What HTTP/2 takes is not needed before; a thread lets the first requests be answered meanwhile.
-        await trio.to_thread.run_sync(importlib.import_module, "kubechronicle.http.http2")
+        # What HTTP/2 and WebSockets take is not needed before; a thread lets the first requests be answered meanwhile.
+        for module in ("http2", "websocket_protocol"):
+            await trio.to_thread.run_sync(importlib.import_module, f"kubechronicle.http.{module}")
         # The collector of cycles was off until now (cli.py, worker.py). What was loaded stays: looking through it for
         # cycles took a second, every so often.
         gc.freeze()

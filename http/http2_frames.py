@@ -1,0 +1,166 @@
+"""Frames of HTTP/2 (RFC 9113 §4, §6): their layout, both ways, and what is wrong with a connection's bytes.
+
+Lives here: bytes to frames and frames to bytes. Not here: what a frame means (http2.py), what a header block says
+(http2_headers.py).
+
+Invariant: no more of a frame is kept than one may be long, because its length is looked at before the rest has come.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+FRAME_SIZE: Final = 16_384
+"""The least a SETTINGS_MAX_FRAME_SIZE may be, and what this server takes."""
+MAX_FRAME_SIZE: Final = (1 << 24) - 1
+DEFAULT_WINDOW: Final = 65_535
+MAX_WINDOW: Final = (1 << 31) - 1
+
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+END_STREAM: Final = 0x1
+ACK: Final = 0x1
+END_HEADERS: Final = 0x4
+PADDED: Final = 0x8
+WITH_PRIORITY: Final = 0x20
+
+_HEAD: Final = struct.Struct(">HBBBL")
+_HEAD_SIZE: Final = _HEAD.size
+_SETTING: Final = struct.Struct(">HL")
+_ID: Final = 0x7FFFFFFF
+
+
+class ErrorCode(IntEnum):
+    """RFC 9113 §7."""
+
+    NO_ERROR = 0x0
+    PROTOCOL_ERROR = 0x1
+    INTERNAL_ERROR = 0x2
+    FLOW_CONTROL_ERROR = 0x3
+    STREAM_CLOSED = 0x5
+    FRAME_SIZE_ERROR = 0x6
+    REFUSED_STREAM = 0x7
+    CANCEL = 0x8
+    COMPRESSION_ERROR = 0x9
+    ENHANCE_YOUR_CALM = 0xB
+
+
+class Setting(IntEnum):
+    """RFC 9113 §6.5.2."""
+
+    ENABLE_PUSH = 0x2
+    MAX_CONCURRENT_STREAMS = 0x3
+    INITIAL_WINDOW_SIZE = 0x4
+    MAX_FRAME_SIZE = 0x5
+    MAX_HEADER_LIST_SIZE = 0x6
+
+
+class ConnectionFailed(Exception):
+    """The client has done what ends a connection (RFC 9113 §5.4.1)."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+class FrameReader:
+    """Bytes of a connection in, frames out: (type, flags, stream, payload). Raises ConnectionFailed."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._needed = len(PREFACE)
+        self._begun = False
+
+    @property
+    def begun(self) -> bool:
+        """The preface has come."""
+        return self._begun
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+        if self._pieces:
+            self._pieces.append(data)
+            self._size += len(data)
+            if self._size < self._needed:
+                return
+            data = b"".join(self._pieces)
+            self._pieces = []
+        at, size = 0, len(data)
+        if not self._begun:
+            if data[: len(PREFACE)] != PREFACE[:size]:
+                raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+            if size < len(PREFACE):
+                self._keep(data, len(PREFACE))
+                return
+            self._begun, at = True, len(PREFACE)
+        while size - at >= _HEAD_SIZE:
+            long, short, kind, flags, stream_id = _HEAD.unpack_from(data, at)
+            length = long << 8 | short
+            if length > FRAME_SIZE:
+                raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+            start = at + _HEAD_SIZE
+            end = start + length
+            if end > size:
+                self._keep(data[at:], _HEAD_SIZE + length)
+                return
+            at = end
+            yield kind, flags, stream_id & _ID, data[start:end]
+        if at < size:
+            self._keep(data[at:], _HEAD_SIZE)
+
+    def _keep(self, data: bytes, needed: int) -> None:
+        self._pieces, self._size, self._needed = [data], len(data), needed
+
+
+def head(length: int, kind: int, flags: int, stream_id: int) -> bytes:
+    return _HEAD.pack(length >> 8, length & 0xFF, kind, flags, stream_id)
+
+
+def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
+    return head(len(payload), kind, flags, stream_id) + payload
+
+
+def header_frames(stream_id: int, block: bytes, size: int, *, end: bool) -> list[bytes]:
+    """One HEADERS, and CONTINUATION for what is longer than a frame may be. ``end``: of the stream."""
+    flags = END_STREAM if end else 0
+    if len(block) <= size:
+        return [head(len(block), HEADERS, flags | END_HEADERS, stream_id), block]
+    parts = [frame(HEADERS, flags, stream_id, block[:size])]
+    for start in range(size, len(block), size):
+        part = block[start : start + size]
+        last = END_HEADERS if start + size >= len(block) else 0
+        parts.append(frame(CONTINUATION, last, stream_id, part))
+    return parts
+
+
+def settings_frame(values: dict[Setting, int]) -> bytes:
+    return frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(*item) for item in values.items()))
+
+
+def read_settings(payload: bytes) -> list[tuple[int, int]]:
+    if len(payload) % _SETTING.size:
+        raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+    return list(_SETTING.iter_unpack(payload))
+
+
+def number_frame(kind: int, stream_id: int, value: int) -> bytes:
+    """RST_STREAM with its code, WINDOW_UPDATE with its increment."""
+    return frame(kind, 0, stream_id, value.to_bytes(4, "big"))
+
+
+def goaway_frame(last_stream: int, code: ErrorCode) -> bytes:
+    return frame(GOAWAY, 0, 0, last_stream.to_bytes(4, "big") + code.to_bytes(4, "big"))
+
+
+def without_padding(flags: int, payload: bytes) -> bytes:
+    if not flags & PADDED:
+        return payload
+    if not payload:
+        raise ConnectionFailed(ErrorCode.FRAME_SIZE_ERROR)
+    padding = payload[0]
+    if padding >= len(payload):
+        raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
+    return payload[1 : len(payload) - padding]
