@@ -241,7 +241,8 @@ class HttpExchange:
         finally:
             self._answered = True
             self._host.finish_exchange(self)
-        await self._discard_buffered()
+        if self._buffered or not self._ended:
+            await self._discard_buffered()
         await self._finish()
         del self.request  # which knows its exchange: without this each request would be the garbage collector's
 

@@ -138,7 +138,7 @@ class Http1Protocol:
         if known is not None:
             exchange = Http1Exchange(self, self._host)
             exchange.feed_end()
-            raw_path, query_string = split_target(line[2])
+            raw_path, _, query_string = line[2].decode("ascii").partition("?")
             self._begin_request(exchange, line[1], raw_path, query_string, known.copy(), "1.1")
             return
         self._parse(data)

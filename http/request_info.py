@@ -35,11 +35,12 @@ SPECIAL_VERBS = frozenset({"proxy", "watch"})
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class RequestInfo:
     """``resource`` is the plural as in the path; empty ``verb`` parts are empty strings. ``parts`` is what follows the
     namespace (resource, name, subresource, …). The selectors are as the client wrote them, for authorization.
-    Nobody changes one: it is not frozen because that takes 2 µs of each request.
+    Nobody changes one: it is not frozen because that takes 2 µs of each request. ``resolve`` names no fields because
+    that takes two thirds of making one.
     ``deprecated_watch``: the path has the old /watch/ prefix."""
 
     path: str
@@ -109,7 +110,7 @@ def split_moment(path: str) -> tuple[str, str]:
 def resolve(method: str, path: str, query: Query) -> RequestInfo:
     """The request's info; never fails: what does not look like a resource request is a non-resource one."""
     verb = method.lower()
-    parts = path.split("/")
+    parts = path.strip("/").split("/")
     if "" in parts:
         parts = [part for part in parts if part]
     if len(parts) < 3 or parts[0] not in ("api", "apis"):
@@ -136,22 +137,12 @@ def resolve(method: str, path: str, query: Query) -> RequestInfo:
     subresource = rest[2] if len(rest) > 2 else ""
     verb = "watch" if deprecated_watch else _collection_verb(verb, name, query)
     selects = verb in SELECTING_VERBS and not deprecated_watch
+    field_selector = query.get("fieldSelector") if selects else ""
+    label_selector = query.get("labelSelector") if selects else ""
     return RequestInfo(
-        path=path,
-        verb=verb,
-        is_resource=True,
-        prefix=prefix,
-        group=group,
-        version=version,
-        namespace=namespace,
-        resource=resource,
-        subresource=subresource,
-        name=name,
-        parts=tuple(rest),
-        field_selector=query.get("fieldSelector") if selects else "",
-        label_selector=query.get("labelSelector") if selects else "",
-        deprecated_watch=deprecated_watch,
-    )
+        path, verb, True, prefix, group, version, namespace, resource, subresource, name, tuple(rest), field_selector,
+        label_selector, deprecated_watch,
+    )  # fmt: skip
 
 
 def _collection_verb(verb: str, name: str, query: Query) -> str:
