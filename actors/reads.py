@@ -213,10 +213,16 @@ class Reads:
         return page_of(selection, entries, self._views.applied, limit)
 
     def _chosen(self, rt: ResourceType, selection: Selection) -> Sequence[Entry]:
-        """All that the selection is about. One object by name (kubelets watch their ConfigMaps so) is not searched."""
+        """All that the selection is about. What kubelets ask for is not searched: one object by name (they watch their
+        ConfigMaps so), and the pods of a node."""
         view = self._views[rt.resource]
-        name = selection.fields.required("metadata.name") if selection.fields is not None else None
+        if selection.fields is None:
+            return selection.chosen(view.entries(selection.namespace))
+        name = selection.fields.required("metadata.name")
         if name is None or (rt.namespaced and not selection.namespace):
+            node = selection.fields.required("spec.nodeName")
+            if node and not selection.namespace:
+                return selection.chosen(view.having("spec.nodeName", node))
             return selection.chosen(view.entries(selection.namespace))
         one = view.get(selection.namespace, name)
         return selection.chosen((one,)) if one is not None else ()

@@ -127,6 +127,32 @@ class Shelves:
         return found
 
 
+class Shelving:
+    """The same objects by the value of one of their fields; those that have none are left out."""
+
+    __slots__ = ("_by_value", "_field")
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+        self._by_value: dict[str, dict[tuple[str, str], Entry]] = {}
+
+    def put(self, entry: Entry) -> None:
+        value = entry.fields.get(self._field)
+        if value:
+            self._by_value.setdefault(value, {})[sort_key(entry)] = entry
+
+    def remove(self, entry: Entry) -> None:
+        """Nothing if it is not there."""
+        value = entry.fields.get(self._field, "")
+        there = self._by_value.get(value)
+        if there is not None and there.pop(sort_key(entry), None) is not None and not there:
+            del self._by_value[value]
+
+    def having(self, value: str) -> list[Entry]:
+        there = self._by_value.get(value, {})
+        return [there[key] for key in sorted(there)]
+
+
 def page_of(entries: Sequence[Entry], after: tuple[str, str] | None, limit: int) -> Sequence[Entry]:
     """A page of entries that are in order, such as a snapshot."""
     start = bisect_right(entries, after, key=sort_key) if after is not None else 0

@@ -239,3 +239,24 @@ def test_loading_is_the_same_as_applying() -> None:
         ]
         assert loaded[resource].held_since == loaded.applied
         assert loaded[resource].snapshot(loaded.applied) is not None
+
+
+def test_the_entries_with_a_value_are_those_a_search_finds() -> None:
+    choice, world = random.Random(7), World()
+    view = world.views["pods"]
+
+    def compare() -> None:
+        for node in "abcd":
+            wanted = [entry for entry in view.entries() if entry.fields.get("spec.nodeName") == node]
+            assert list(view.having("spec.nodeName", node)) == wanted
+
+    for turn in range(400):
+        key = pod(f"p{choice.randrange(40)}", choice.choice("xyz"))
+        if choice.random() < 0.3 and world.store.current(key) is not None:
+            world.delete(key)
+        else:
+            world.put(key, node=choice.choice(("", "a", "b", "c")))
+        if turn > 100:  # made by the first who asks, and followed from there
+            compare()
+    world.load(world.views)
+    compare()
