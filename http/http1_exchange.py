@@ -147,7 +147,7 @@ class Http1Exchange(HttpExchange):
             return
         data = b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked else chunk
         if self._opening:
-            data, self._opening = self._opening + data, b""
+            data, self._opening = self._opening + data, b""  # the first is short (pieces.py)
         await self._wire.write(data)
 
     async def _send_end(self) -> None:

@@ -16,6 +16,9 @@ from kubechronicle.eventlog.entries import Entry
 
 CHUNK = 128 * 1024
 """Bytes of a chunk, about."""
+FIRST = 15 * 1024
+"""Of the first chunk. What is put before it, the head of the answer as well, makes another copy of it, which together
+is to be no more than a record of TLS; and the client has something to do at once."""
 WHOLE = 128 * 1024
 """A body up to this size is sent as one."""
 
@@ -66,15 +69,15 @@ class Pieces:
 def encoded_items(items: Sequence[bytes], *, separator: bytes = b"") -> Items:
     """Items that are encoded, with the separator between them."""
     length = sum(map(len, items)) + len(separator) * max(len(items) - 1, 0)
-    return Items(length, partial(_joined, items, _step(length, len(items)), separator))
+    return Items(length, partial(_joined, items, length, separator))
 
 
-def _joined(items: Sequence[bytes], step: int, separator: bytes, opening: bytes, closing: bytes) -> Iterator[bytes]:
+def _joined(items: Sequence[bytes], length: int, separator: bytes, opening: bytes, closing: bytes) -> Iterator[bytes]:
     count = len(items)
-    for start in range(0, count, step):
-        parts = list(items[start : start + step])
+    for start, end in _chunks(length, count):
+        parts = list(items[start:end])
         parts[0] = opening + parts[0]
-        if start + step >= count:
+        if end == count:
             parts[-1] += closing
         yield separator.join(parts)
         opening = separator
@@ -92,16 +95,16 @@ def stored_items(entries: Sequence[Entry], cut: int, size: int) -> Items:
     ``size``: of all of it (``stored_bytes``)."""
     # Of each entry a brace is put back, and between each two a comma.
     length = size + len(entries) * (2 - cut) - 1 if entries else 0
-    return Items(length, partial(_spliced, entries, _step(length, len(entries)), cut))
+    return Items(length, partial(_spliced, entries, length, cut))
 
 
-def _spliced(entries: Sequence[Entry], step: int, cut: int, opening: bytes, closing: bytes) -> Iterator[bytes]:
+def _spliced(entries: Sequence[Entry], length: int, cut: int, opening: bytes, closing: bytes) -> Iterator[bytes]:
     count, lead = len(entries), opening + b"{"
-    for start in range(0, count, step):
+    for start, end in _chunks(length, count):
         # Views are joined by one copy; slices of bytes would be copies themselves.
-        parts: list[bytes | memoryview] = [memoryview(entry.json)[cut:] for entry in entries[start : start + step]]
+        parts: list[bytes | memoryview] = [memoryview(entry.json)[cut:] for entry in entries[start:end]]
         parts[0] = b"".join((lead, parts[0]))
-        if start + step >= count:
+        if end == count:
             parts[-1] = b"".join((parts[-1], closing))
         yield b",{".join(parts)
         lead = b",{"
@@ -123,6 +126,10 @@ def _between(chunks: Sequence[bytes], opening: bytes, closing: bytes) -> Iterato
         yield opening + closing
 
 
-def _step(length: int, count: int) -> int:
-    """How many items make a chunk."""
-    return max(1, CHUNK * count // max(length, 1))
+def _chunks(length: int, count: int) -> Iterator[tuple[int, int]]:
+    """Which items make a chunk, from and to, of so many that are so long together."""
+    first, step = (max(1, size * count // max(length, 1)) for size in (FIRST, CHUNK))
+    start, end = 0, min(first, count)
+    while start < count:
+        yield start, end
+        start, end = end, min(end + step, count)
