@@ -7,6 +7,7 @@ server must not run meanwhile.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from kubechronicle.eventlog.postgres import open_postgres_log
@@ -15,6 +16,33 @@ from kubechronicle.ops.embedded_postgres import embedded_postgres
 
 AT_ONCE = 1000  # changes in a batch
 WHO = Who(user="bench", uid="bench", groups=("system:masters",), verb="create", user_agent="kubechronicle-bench")
+
+
+async def fill_nodes(data_dir: Path, *, named: str, count: int) -> None:
+    """Nodes 1 to ``count - 1`` as copies of node 0, which is there, with its Lease and its pods; named as the load
+    generator names them."""
+    first = f"node-{named}-00000"
+    async with embedded_postgres(data_dir) as url, open_postgres_log(url, instance="bench") as log:
+        head = (await log.head()).revision
+        originals: list[Record] = []
+        for resource in ("nodes", "leases.coordination.k8s.io", "pods"):  # the Node's uid is in its Lease
+            found = await log.list_at(resource, revision=head, limit=AT_ONCE)
+            originals += [record for record in found if record.key.name.startswith(first)]
+        assert originals, f"there is no {first}"
+        for number in range(1, count):
+            names = (first.encode(), f"node-{named}-{number:05d}".encode())
+            uids = {record.uid.encode(): str(uuid.uuid4()).encode() for record in originals}
+            changes = tuple(_renamed(record, names, uids) for record in originals)
+            await log.append(Batch(id=uuid.uuid4(), transactions=(Transaction(changes=changes, who=WHO),)))
+
+
+def _renamed(of: Record, names: tuple[bytes, bytes], uids: Mapping[bytes, bytes]) -> Change:
+    body = of.body.replace(*names)
+    for old, new in uids.items():
+        if old in body:
+            body = body.replace(old, new)
+    key = Key(of.key.resource, of.key.namespace, of.key.name.encode().replace(*names).decode())
+    return Change(key=key, uid=uids[of.uid.encode()].decode(), expected=0, operation=Operation.CREATE, body=body)
 
 
 async def fill(data_dir: Path, *, namespace: str, count: int) -> None:

@@ -2,6 +2,7 @@
 
     make bench-nodes                                                            1,000 nodes at 3 times their pace
     python -m kubechronicle.ops.bench.nodes --nodes 5000 --compress 1 --seconds 60
+    python -m kubechronicle.ops.bench.nodes --nodes 5000 --compress 0.4 --kept DIR    with objects made once
 
 Every node is a client with one connection (HTTP/2, as kubelets have it), its Lease renewed every 10 s, its Node's
 status patched every 5 min, watches of its pods, its Node and the services; pods live --pod-life seconds, and each is
@@ -19,15 +20,19 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kubechronicle.ops.bench import own_server, report
+import trio
+
+from kubechronicle.ops.bench import copies, own_server, report
 from kubechronicle.ops.bench.own_server import Measured, Running, load_generator
 from kubechronicle.ops.bench.usage import Sample
 
 LARGE_NODES, LARGE_PODS = 5_000, 150_000  # the size Kubernetes promises to work at (its scalability thresholds)
 RENEW_SECONDS = 10
+NAMED = "kept"  # part of the names of nodes that are kept
 ROOM = 0.7  # share of a core that may be in use for latency to stay what was measured
 DAY = 86_400
 
@@ -93,9 +98,12 @@ class Result:
         }
 
 
-def measure(running: Running, options: argparse.Namespace) -> Result:
-    """On a server where nothing has happened yet. LoadError."""
-    empty = running.memory()
+def measure(running: Running, options: argparse.Namespace, empty: Mapping[str, float] | None = None) -> Result:
+    """On a server where nothing has happened yet; or with the objects there, where ``empty`` is what another needed
+    that had none. LoadError."""
+    there: dict[str, str | int] = {"there": "true", "named": NAMED} if empty is not None else {}
+    at_rest = running.memory()
+    empty = empty or at_rest
     measured = running.put(
         mode="nodes",
         namespace="bench-nodes",
@@ -105,6 +113,7 @@ def measure(running: Running, options: argparse.Namespace) -> Result:
         seconds=options.seconds,
         warm=options.warm,
         http1=options.http1,
+        **there,
     )
     filled, connected, _ = running.sampler.samples
     return Result(
@@ -117,6 +126,14 @@ def measure(running: Running, options: argparse.Namespace) -> Result:
         connected=connected,
         measured=measured,
     )
+
+
+def fill(place: own_server.Place, options: argparse.Namespace) -> None:
+    """All objects, as copies of one node's that the server has made. LoadError."""
+    with place.serving() as running:
+        one = {"nodes": 1, "pods-per-node": options.pods_per_node, "named": NAMED, "seconds": 0.1, "warm": 0}
+        running.put(mode="nodes", namespace="bench-nodes", compress=0.001, **one)
+    trio.run(partial(copies.fill_nodes, place.data_dir, named=NAMED, count=options.nodes))
 
 
 def table(result: Result) -> str:
@@ -199,6 +216,9 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--warm", type=float, default=2.0, help="seconds of rest before it (default 2)")
     parser.add_argument("--compress", type=float, default=3.0, help="times as often as in life (default 3)")
     parser.add_argument("--pod-life", type=float, default=7200.0, help="seconds a pod lives (default 7200)")
+    parser.add_argument(
+        "--kept", type=Path, metavar="DIR", help="a data directory with the nodes, made if it is not there"
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes of the server (default 1)")
     parser.add_argument("--http1", action="store_true", help="clients use HTTP/1.1, a connection for each watch")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures, a document on a line")
@@ -210,11 +230,18 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
 def main(given: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if given is None else given
     options = arguments(given)
+    load, empty = load_generator(options.load_binary), None
+    if options.kept is not None:
+        with own_server.place(load, directory=options.directory) as place, place.serving() as running:
+            empty = running.memory()
+        if not options.kept.exists():
+            with own_server.place(load, kept=options.kept) as place:
+                fill(place, options)
     with (
-        own_server.place(load_generator(options.load_binary), directory=options.directory) as place,
+        own_server.place(load, directory=options.directory, kept=options.kept) as place,
         place.serving(workers=options.workers) as running,
     ):
-        result = measure(running, options)
+        result = measure(running, options, empty)
     command = shlex.join(["python", "-m", "kubechronicle.ops.bench.nodes", *given])
     print(report.preamble(command, note="Load from other processes on the same machine."))
     print("", table(result), "", summary(result), "", forecast(result), sep="\n")

@@ -32,6 +32,8 @@ var nodesOptions struct {
 	observers int
 	compress  float64
 	podLife   float64
+	named     string
+	there     bool
 }
 
 func init() {
@@ -40,6 +42,8 @@ func init() {
 	flag.IntVar(&nodesOptions.observers, "observers", 2, "nodes: clients that watch all pods, nodes and leases")
 	flag.Float64Var(&nodesOptions.compress, "compress", 1, "nodes: everything happens this many times as often")
 	flag.Float64Var(&nodesOptions.podLife, "pod-life", 7200, "nodes: seconds from a pod's creation to its deletion")
+	flag.StringVar(&nodesOptions.named, "named", runID, "nodes: part of the names of nodes and their first pods")
+	flag.BoolVar(&nodesOptions.there, "there", false, "nodes: the objects of these names are there already")
 	modes["nodes"] = runNodes
 }
 
@@ -294,6 +298,7 @@ func (k *cluster) churn(ctx context.Context) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, 64)
 	defer group.Wait()
+	begin := rand.IntN(len(k.nodes)) // kept pods may have been replaced by another run
 	for i := 0; ; i++ {
 		select {
 		case <-ctx.Done():
@@ -304,7 +309,7 @@ func (k *cluster) churn(ctx context.Context) {
 		group.Add(1)
 		go func() {
 			defer func() { <-slots; group.Done() }()
-			k.replace(c, k.nodes[i*7919%len(k.nodes)], fmt.Sprintf("pod-%s-%d", runID, i))
+			k.replace(c, k.nodes[(begin+i)*7919%len(k.nodes)], fmt.Sprintf("pod-%s-%d", runID, i))
 		}()
 	}
 }

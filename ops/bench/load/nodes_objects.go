@@ -42,7 +42,15 @@ func inParallel(count, atOnce int, part func(i int) error) error {
 // fill creates nodes, their Leases, and pods that run on them.
 func (k *cluster) fill() error {
 	for i := range nodesOptions.nodes {
-		k.nodes = append(k.nodes, &node{cluster: k, name: fmt.Sprintf("node-%s-%05d", runID, i), bound: map[string]time.Time{}, leaving: map[string]bool{}})
+		k.nodes = append(k.nodes, &node{cluster: k, name: fmt.Sprintf("node-%s-%05d", nodesOptions.named, i), bound: map[string]time.Time{}, leaving: map[string]bool{}})
+	}
+	if nodesOptions.there {
+		for _, n := range k.nodes {
+			for i := range nodesOptions.pods {
+				n.pods = append(n.pods, n.pod(i))
+			}
+		}
+		return nil
 	}
 	if err := k.awaitServiceAccount(); err != nil {
 		return err
@@ -108,7 +116,7 @@ func (n *node) fill(c *conn) error {
 		return err
 	}
 	for i := range nodesOptions.pods {
-		name := fmt.Sprintf("%s-%03d", n.name, i)
+		name := n.pod(i)
 		path := n.cluster.podPath(name)
 		if answer, err = send("POST", strings.TrimSuffix(path, "/"+name), asJSON, podBody(n.cluster.o.namespace, name, n.name)); err != nil {
 			return err
@@ -123,6 +131,9 @@ func (n *node) fill(c *conn) error {
 	}
 	return nil
 }
+
+// pod is the name of one of those it begins with.
+func (n *node) pod(i int) string { return fmt.Sprintf("%s-%03d", n.name, i) }
 
 // renderAs is render for a body that is not JSON.
 func (t *target) renderAs(method, path, content string, body []byte) []byte {
