@@ -11,7 +11,7 @@ from hpack.hpack import encode_integer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubechronicle.http.http2_frames import ConnectionFailed, ErrorCode
+from kubechronicle.http.http2_frames import ConnectionFailed
 from kubechronicle.http.http2_headers import NO_TABLE, BlockDecoder, HeadersTooLarge, Malformed, encode_answer
 
 LIMIT = 65_536
@@ -25,9 +25,7 @@ def pairs(decoder: BlockDecoder, block: bytes) -> list[tuple[bytes, bytes]]:
 
 def plain(fields: list[tuple[bytes, bytes]]) -> bytes:
     """Without Huffman coding and table."""
-    return b"".join(
-        b"\0" + b"".join(bytes(encode_integer(len(part), 7)) + part for part in field) for field in fields
-    )
+    return b"".join(b"\0" + b"".join(bytes(encode_integer(len(part), 7)) + part for part in field) for field in fields)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -77,8 +75,7 @@ def test_bytes_of_any_kind_are_judged_as_the_library_judges_them(blocks: list[by
             expected = None
         try:
             found: Any = pairs(ours, block)
-        except ConnectionFailed as failure:
-            assert failure.code is ErrorCode.COMPRESSION_ERROR
+        except ConnectionFailed:
             found = None
         if found != expected:
             assert found is None  # stricter in what an integer may be
