@@ -50,6 +50,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--kept", type=Path, metavar="DIR", help="measure objects and log on what was filled there before"
     )
+    parser.add_argument("--verify-to", type=int, metavar="N", help="of log: verify none with more revisions")
     parser.add_argument("--fill", action="store_true", help="fill, and measure nothing; needs --kept")
     parser.add_argument("--directory", type=Path, help="where data directories are made (default: /tmp)")
     parser.add_argument("--load-binary", type=Path, help="the load generator (default: built into .cache/bin)")
@@ -97,6 +98,7 @@ def main(given: Sequence[str] | None = None) -> int:
         budget=options.budget,
         directory=options.directory,
         kept=options.kept,
+        verify_to=options.verify_to,
     )
     if options.fill:
         for name in options.curves or filling.MAKERS:

@@ -25,7 +25,7 @@ LONGEST_REST = 30.0  # seconds of waiting for it
 @dataclass(slots=True, kw_only=True)
 class Bench:
     """How long to measure, and until when. ``seconds``: of each load; ``budget``: of a whole curve; ``kept``: where
-    data directories are that were filled before (filling.py)."""
+    data directories are that were filled before (filling.py); ``verify_to``: the longest log that is verified."""
 
     load: Load
     seconds: float
@@ -33,6 +33,7 @@ class Bench:
     budget: float
     directory: Path | None = None
     kept: Path | None = None
+    verify_to: int | None = None
     settle: float = own_server.SETTLE_SECONDS
     left_out: list[str] = field(default_factory=list)
 
