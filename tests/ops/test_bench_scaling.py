@@ -179,7 +179,7 @@ def test_every_load_runs_with_tiny_numbers(place: Place) -> None:
         assert result.grown >= 0
 
         options = idle.arguments(["--informers", "2", "--seconds", "0.3", "--warm", "0", "--rounds", "1"])
-        options.objects, options.nodes, options.minutes = 16, 2, 0.03
+        options.objects, options.nodes, options.hours, options.minutes = 16, 2, 0.2, 0.03
         quiet = idle.idle(running, options)
         assert (quiet.watches, quiet.ended) == (60, 0)
         lived = idle.hours(running, options)
