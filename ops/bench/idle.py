@@ -187,7 +187,8 @@ def hours_lines(found: Hours) -> str:
         f"{seen['events']:,} events heard. In the cluster's time that is {share['server']:.1%} of a core for the",
         f"server and {share['postgres']:.1%} for Postgres. MiB of the server at the begin and after each minute:",
         f"{', '.join(f'{one:.1f}' for one in server)}: {_verdict(found.later)}, in its last third by",
-        f"{found.growth:+.1f} MiB an hour of the cluster. Of Postgres: {found.memory[0][1]:.0f}, at the end {found.memory[-1][1]:.0f}.",
+        f"{found.growth:+.1f} MiB an hour of the cluster. Of Postgres: "
+        f"{found.memory[0][1]:.0f}, at the end {found.memory[-1][1]:.0f}.",
     ]
     if seen["errors"]:
         lines.append(f"**{seen['errors']} errors: {seen['problem'][:300]}**")
