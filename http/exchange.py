@@ -10,6 +10,7 @@ answered or the client left; so a reader is never stuck behind an application th
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Protocol
@@ -27,8 +28,6 @@ FORBIDDEN = frozenset("\r\n\0")
 COMMON_FIELDS = frozenset({"content-type", "cache-control", "vary", "x-content-type-options"})
 """Those of answers whose values come again and again."""
 MAX_ENCODED = 256
-AT_HAND = (bytes, Pieces)
-"""Bodies of which nothing has to be waited for, but for the client to read."""
 
 _encoded: dict[tuple[str, str], tuple[bytes, bytes]] = {}
 
@@ -225,10 +224,13 @@ class HttpExchange:
         except BaseException:
             self._host.finish_exchange(self)
             raise
-        if self.inline and response is not None and not isinstance(response.body, AT_HAND):
-            self._host.start_task(self._complete, response)
-        else:
+        if not self.inline or response is None or isinstance(response.body, bytes):
             await self._complete(response)
+        elif isinstance(response.body, Pieces) and not self.overdue:
+            self.limit(math.inf)  # that was the request's; for its answer there is nothing to wait for but the client
+            await self._complete(response)
+        else:
+            self._host.start_task(self._complete, response)
 
     async def _complete(self, response: Response | None) -> None:
         try:

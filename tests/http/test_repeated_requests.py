@@ -14,6 +14,7 @@ from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authorization.decision import AlwaysAllow, AuthorizationChain
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.pieces import Pieces, encoded_items
 
 TAIL = b" HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nX-Twice: a\r\nAuthorization: Bearer t\r\nX-Twice: b\r\n\r\n"
 
@@ -151,6 +152,39 @@ async def test_a_request_whose_time_is_over_is_answered_and_the_connection_goes_
     answers = await second.answers(set(streams))
     assert all(answers[each].status == (504 if path == "/slow" else 200) for each, path in streams.items())
     await served.check_alive()
+    assert served.server.statistics().guarded_errors == 0
+
+
+async def test_a_list_is_whole_though_its_requests_time_is_over(wire: Any) -> None:
+    items = [b"%07d" % number * 1000 for number in range(1000)]
+    over = []
+
+    async def app(request: Request) -> Response:
+        limited = request.exchange.limit(trio.current_time())
+        with trio.CancelScope(shield=True):  # as who waits for a thread
+            while request.path == "/overdue" and limited and not request.exchange.overdue:
+                await trio.lowlevel.checkpoint()
+        over.append(request.exchange.overdue)
+        body = Pieces(b"[", encoded_items(items, separator=b","), b"]")
+        return Response(200, [("content-length", str(body.length))], body)
+
+    served = await wire(app)
+    whole = b"HTTP/1.1 200 OK [" + b",".join(items) + b"]"
+    client = Raw(await served.connect())
+    for path in (b"/overdue", b"/", b"/", b"/overdue"):
+        assert await client.ask(b"GET " + path + TAIL) == whole
+    assert over == [True, False, False, True]
+    await client.stream.send_all((b"GET /" + TAIL) * 3)
+    for _ in range(3):
+        assert await client.answer() == whole
+    # Whose client leaves meanwhile is over, and so is its connection.
+    await client.stream.send_all(b"GET /" + TAIL)
+    await client.more()
+    await client.stream.aclose()
+    await served.check_alive()
+    with trio.fail_after(60):
+        while served.server.statistics().running_requests:
+            await trio.lowlevel.checkpoint()
     assert served.server.statistics().guarded_errors == 0
 
 
