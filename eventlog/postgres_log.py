@@ -76,8 +76,11 @@ class PostgresLog:
 
     async def append(self, batch: Batch) -> BatchResult:
         alone = len(batch.transactions) == 1 and len(batch.transactions[0].changes) == 1
-        arguments = rows.change_arguments(batch) if alone else rows.batch_arguments(batch)
-        statement = sql.APPEND_ONE if alone else sql.APPEND
+        if alone:
+            retention_class = await self._class_of(batch.transactions[0].changes[0].key.resource)
+            statement, arguments = sql.APPEND_CHANGE, rows.change_arguments(batch, retention_class)
+        else:
+            statement, arguments = sql.APPEND, rows.batch_arguments(batch)
         await acquire(self._append_lock)
         try:
             session = await self._append_session()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +12,7 @@ import orjson
 
 from kubechronicle.eventlog.records import Batch, BatchResult, Change, Head, Key, Operation, Record, Refused, Who
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OPERATIONS = {int(operation): operation for operation in Operation}
 
 
@@ -69,14 +70,15 @@ def batch_arguments(batch: Batch) -> tuple[object, ...]:
     )
 
 
-def change_arguments(batch: Batch) -> tuple[object, ...]:
-    """The arguments of append_one(), for a batch of one change."""
+def change_arguments(batch: Batch, retention_class: str) -> tuple[object, ...]:
+    """The arguments of append_change(), for a batch of one change of a resource of this class."""
     ((change,), who) = batch.transactions[0].changes, batch.transactions[0].who
     user, user_uid, _, *rest = _who_columns(who)
     return (
         batch.id,
         change.expected,
         int(change.operation),
+        retention_class,
         *change.key,
         change.uid,
         user,
@@ -88,10 +90,10 @@ def change_arguments(batch: Batch) -> tuple[object, ...]:
 
 
 def change_result(batch: Batch, row: Any) -> BatchResult:
-    """From the answer of append_one()."""
+    """From the answer of append_change()."""
     (transaction,) = batch.transactions
     (change,) = transaction.changes
-    head, committed_at, actual, create_revision, version = row
+    head, microseconds, actual, create_revision, version = row[0]
     if actual != change.expected:
         refused = Refused(key=change.key, expected=change.expected, actual=actual)
         return BatchResult(outcomes=(refused,), first=head + 1, head=head)
@@ -101,7 +103,7 @@ def change_result(batch: Batch, row: Any) -> BatchResult:
         revision=head,
         create_revision=create_revision,
         version=version,
-        committed_at=committed_at,
+        committed_at=_EPOCH + timedelta(microseconds=microseconds),
     )
     return BatchResult(outcomes=((record,),), first=head, head=head)
 

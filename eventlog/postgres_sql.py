@@ -25,9 +25,9 @@ APPEND = (
 )
 
 # For a batch of one change, see postgres_rows.change_arguments.
-APPEND_ONE = (
-    "select * from kubechronicle.append_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
-    " $18, $19)"
+APPEND_CHANGE = (
+    "select kubechronicle.append_change($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
+    " $18, $19, $20)"
 )
 
 # $1 who claims to append alone (sole.py).

@@ -90,11 +90,16 @@ select c.relname::text as name, i.inhdetachpending as detaching,
 from pg_inherits i join pg_class c on c.oid = i.inhrelid
 where i.inhparent = to_regclass('kubechronicle.log_' || $1) order by 3
 """
-# $1 table. A partition is made with its bounds as a constraint, which stays when it is detached.
+# $1 table. What is being detached, and has been, has its bounds as a constraint (DETACH PARTITION CONCURRENTLY).
 _BOUNDS = """
-select max((regexp_match(pg_get_constraintdef(oid), 'revision >= (\\d+)'))[1]::bigint) as first,
-    max((regexp_match(pg_get_constraintdef(oid), 'revision < (\\d+)'))[1]::bigint) as until
-from pg_constraint where conrelid = to_regclass($1) and contype = 'c'
+select coalesce((regexp_match(p.bounds, 'FROM \\(''(\\d+)'))[1],
+        (regexp_match(p.checks, 'revision >= ''?(\\d+)'))[1])::bigint as first,
+    coalesce((regexp_match(p.bounds, 'TO \\(''(\\d+)'))[1],
+        (regexp_match(p.checks, 'revision < ''?(\\d+)'))[1])::bigint as until
+from (select pg_get_expr(c.relpartbound, c.oid) as bounds, (
+        select string_agg(pg_get_constraintdef(k.oid), ' ') from pg_constraint k
+        where k.conrelid = c.oid and k.contype = 'c') as checks
+    from pg_class c where c.oid = to_regclass($1)) p
 """
 _DETACHED = """
 select c.relname::text as name from pg_class c

@@ -13,9 +13,10 @@ involved, so pauses of the process or of the machine change nothing. Why it is r
 2.  A write whose outcome is unknown may be in the database and not in the views. Nobody was told that it happened, so
     it may as well happen later, when it is applied. Unless somebody was told of it: by an answer from the log itself,
     about history. So a read waits for the newest revision that any answer of the log has told here (``told``).
-3.  Nobody else appends. A trigger lets the head move only for who has named the claim's token on its connection, until
-    the claim has ended. It ends with the postmaster, whose start is in the claim: it means nothing to one that was
-    started later, nor in a copy, and never has to be cleaned up. Or it is given up here, after it has ceased to count.
+3.  Nobody else appends. The functions that append (append, append_change) refuse who has not named the claim's token on
+    its connection, until the claim has ended. It ends with the postmaster, whose start is in the claim: it means
+    nothing to one that was started later, nor in a copy, and never has to be cleaned up. Or it is given up here, after
+    it has ceased to count.
 4.  There is no later postmaster while the claim counts. The next is launched by this process, which begins another
     reign before (ops/embedded_postgres.py). One that somebody starts by hand has to wait until the last process of the
     old one has gone; then the connection that the claim was made on is closed, which each look sees. (That it is seen
@@ -31,7 +32,7 @@ What else changes the head row, or what is kept, and why it does no harm:
     `erase`               appends, and the next read has to show it: it asks for room (``room``). The claim ceases to
                           count and is given up, `erase` appends; the claim is made again when that has ended
     `migrate`             has nothing to apply beside a server of its own version
-    another server        is refused when it starts (``check_may_append``), and by the trigger if it was there before
+    another server        is refused when it starts (``check_may_append``), and by those functions if it was there
     statements by hand    append() is refused; who updates the head row in another's name has asked for it
 
 Whoever reads the database itself (SQL, `verify`) may see a commit moments before the views have it.

@@ -83,8 +83,7 @@ create table kubechronicle.log (
     digest            bytea not null,
     hash              bytea not null,
     object            json not null,     -- json, not jsonb: the bytes come back as they were written
-    primary key (revision, class),
-    check ((operation = 1) = (previous_revision = 0))
+    primary key (revision, class)
 ) partition by list (class);
 
 do $$ begin
@@ -144,8 +143,7 @@ begin
     select * into strict c from kubechronicle.retention_classes where class = retention_class;
     child := format('%s_%s', parent, c.partitioned_until);
     execute format('create table kubechronicle.%I (like kubechronicle.%I including defaults including constraints '
-        'including compression, check (class = %L and revision >= %s and revision < %s))',
-        child, parent, retention_class, c.partitioned_until, c.partitioned_until + c.span);
+        'including compression)', child, parent);
     execute format('alter table kubechronicle.%I attach partition kubechronicle.%I for values from (%s) to (%s)',
         parent, child, c.partitioned_until, c.partitioned_until + c.span);
     update kubechronicle.retention_classes set partitioned_until = c.partitioned_until + c.span
@@ -195,6 +193,8 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off 
 declare
     h kubechronicle.head;
     n constant int := cardinality(resources);
+    alone boolean;
+    fitting boolean;
     refused int[] := '{}';
     last_hash bytea;
 begin
@@ -202,15 +202,23 @@ begin
         perform set_config('synchronous_commit', 'on', true);
     end if;
     select * into strict h from kubechronicle.head for update;
+    alone := h.sole <> '' and h.sole_under = pg_postmaster_start_time();
+    if alone and h.sole <> coalesce(current_setting('kubechronicle.sole', true), '') then
+        raise exception 'another server runs this database and alone appends to it' using errcode = 'KC001';
+    end if;
     committed_at := greatest(h.committed_at, clock_timestamp());
 
     select array_agg(coalesce(l.revision, 0)), array_agg(coalesce(l.create_revision, 0)),
-           array_agg(coalesce(l.version, 0))
-      into actual, create_revisions, versions
-      from unnest(resources, namespaces, names) as u (resource, namespace, name)
+           array_agg(coalesce(l.version, 0)), bool_and((u.operation = 1) = (u.expected = 0))
+      into actual, create_revisions, versions, fitting
+      from unnest(resources, namespaces, names, operations, append.expected)
+          as u (resource, namespace, name, operation, expected)
       left join lateral (
           select * from kubechronicle.live l
           where l.resource = u.resource and l.namespace = u.namespace and l.name = u.name limit 1) l on true;
+    if not fitting then
+        raise exception 'what is created must be absent, and nothing else' using errcode = 'check_violation';
+    end if;
 
     head := h.revision;
     if actual = expected then
@@ -280,74 +288,99 @@ begin
     on conflict (resource, namespace, name) do update set revision = excluded.revision, version = l.version + 1;
 
     update kubechronicle.head set revision = append.head, hash = last_hash, committed_at = append.committed_at;
-    perform pg_notify('kubechronicle', append.head::text); -- once per batch: per row it halves the throughput
+    if not alone then -- else nobody has to hear of it
+        perform pg_notify('kubechronicle', append.head::text); -- once per batch: per row it halves the throughput
+    end if;
 end $$;
 
--- Append one change: as append() with arrays of one element, for half the work. A lone change is most of what a server
--- that is not busy appends, and its client waits for it. Answers one row: the revision found before (refused, unless it is
--- what was expected), and of what was appended the revision (as ``head``), create_revision and version.
-create function kubechronicle.append_one(
-    batch uuid, expected bigint, operation smallint, resource text, namespace text, name text, uid text,
+-- Append one change: as append() with arrays of one element, for a third of the work. A lone change is most of what a
+-- server that is not busy appends, and its client waits for it. ``class``: of retention, as resource_classes says. Answers
+-- [head, committed_at in microseconds since 1970, the revision found before (refused, unless it is what was expected),
+-- create_revision, version]: an array, because a row would be described anew by each call.
+create function kubechronicle.append_change(
+    batch uuid, expected bigint, operation smallint, class text, resource text, namespace text, name text, uid text,
     user_name text, user_uid text, user_groups text[], user_extra json, impersonator text, verb text,
-    request_uri text, user_agent text, source_address text, field_manager text, audit_id text, object json,
-    out head bigint, out committed_at timestamptz, out actual bigint, out create_revision bigint, out version bigint
-) language plpgsql
+    request_uri text, user_agent text, source_address text, field_manager text, audit_id text, object json
+) returns bigint[] language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 #variable_conflict use_variable
 declare
-    h kubechronicle.head;
+    last_revision bigint;
+    last_hash bytea;
+    last_at timestamptz;
+    partitioned_until bigint;
+    sole text;
+    sole_under timestamptz;
+    alone boolean;
+    head bigint;
+    committed_at timestamptz;
+    create_revision bigint;
+    version bigint := 1;
     row_digest bytea;
     row_hash bytea;
 begin
     if current_setting('synchronous_commit') = 'off' then -- an answer means durable, whatever the session says
         perform set_config('synchronous_commit', 'on', true);
     end if;
-    select * into strict h from kubechronicle.head for update;
-    committed_at := greatest(h.committed_at, clock_timestamp());
-
-    select l.revision, l.create_revision, l.version into actual, create_revision, version from kubechronicle.live l
-    where l.resource = append_one.resource and l.namespace = append_one.namespace and l.name = append_one.name;
-    actual := coalesce(actual, 0);
-    if actual <> expected then
-        head := h.revision;
-        insert into kubechronicle.batches values (batch, committed_at, head + 1, head, array[actual]);
-        return;
+    if (operation = 1) <> (expected = 0) then
+        raise exception 'what is created must be absent, and nothing else' using errcode = 'check_violation';
     end if;
-    head := h.revision + 1;
-    insert into kubechronicle.batches values (batch, committed_at, head, head, null);
-    if head >= h.partitioned_until then perform kubechronicle.make_partitions_until(head); end if;
+    select h.revision, h.hash, h.committed_at, h.partitioned_until, h.sole, h.sole_under
+      into strict last_revision, last_hash, last_at, partitioned_until, sole, sole_under
+      from kubechronicle.head h for update;
+    alone := sole <> '' and sole_under = pg_postmaster_start_time();
+    if alone and sole <> coalesce(current_setting('kubechronicle.sole', true), '') then
+        raise exception 'another server runs this database and alone appends to it' using errcode = 'KC001';
+    end if;
+    committed_at := greatest(last_at, clock_timestamp());
+    head := last_revision + 1;
+    create_revision := head;
 
-    if operation = 1 then create_revision := head; end if;
-    version := case when operation = 1 then 1 else version + 1 end;
+    if operation = 1 then
+        insert into kubechronicle.live values (resource, namespace, name, head, head, 1) on conflict do nothing;
+    elsif operation = 2 then
+        update kubechronicle.live l set revision = head, version = l.version + 1
+        where l.resource = append_change.resource and l.namespace = append_change.namespace
+            and l.name = append_change.name and l.revision = expected
+        returning l.create_revision, l.version into create_revision, version;
+    else
+        delete from kubechronicle.live l
+        where l.resource = append_change.resource and l.namespace = append_change.namespace
+            and l.name = append_change.name and l.revision = expected
+        returning l.create_revision, l.version + 1 into create_revision, version;
+    end if;
+    if not found then
+        select l.revision into expected from kubechronicle.live l
+        where l.resource = append_change.resource and l.namespace = append_change.namespace
+            and l.name = append_change.name;
+        expected := coalesce(expected, 0); -- from here on what was found
+        insert into kubechronicle.batches values (batch, committed_at, head, last_revision, array[expected]);
+        return array[last_revision, 0, expected, 0, 0];
+    end if;
+    insert into kubechronicle.batches values (batch, committed_at, head, head, null);
+    if head >= partitioned_until then perform kubechronicle.make_partitions_until(head); end if;
+
     row_digest := sha256(record_send(row(
-        head, create_revision, version, actual, committed_at, operation,
+        head, create_revision, version, expected, committed_at, operation,
         resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
         request_uri, user_agent, source_address, field_manager, audit_id, object)));
-    row_hash := sha256(h.hash || row_digest);
+    row_hash := sha256(last_hash || row_digest);
     insert into kubechronicle.log (revision, create_revision, version, previous_revision, committed_at, operation,
         class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
         request_uri, user_agent, source_address, field_manager, audit_id, digest, hash, object)
-    values (head, create_revision, version, actual, committed_at, operation,
-        coalesce((select c.class from kubechronicle.resource_classes c where c.resource = append_one.resource), 'long'),
-        resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
+    values (head, create_revision, version, expected, committed_at, operation,
+        class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
         request_uri, user_agent, source_address, field_manager, audit_id, row_digest, row_hash, object);
-
-    if operation = 1 then
-        insert into kubechronicle.live values (resource, namespace, name, head, head, 1);
-    elsif operation = 2 then
-        update kubechronicle.live l set revision = head, version = append_one.version
-        where l.resource = append_one.resource and l.namespace = append_one.namespace and l.name = append_one.name;
-    else
-        delete from kubechronicle.live l
-        where l.resource = append_one.resource and l.namespace = append_one.namespace and l.name = append_one.name;
+    update kubechronicle.head set revision = head, hash = row_hash, committed_at = committed_at;
+    if not alone then -- else nobody has to hear of it
+        perform pg_notify('kubechronicle', head::text);
     end if;
-    update kubechronicle.head set revision = append_one.head, hash = row_hash, committed_at = append_one.committed_at;
-    perform pg_notify('kubechronicle', append_one.head::text);
+    return array[head, (extract(epoch from committed_at) * 1000000)::bigint, expected, create_revision, version];
 end $$;
 
 -- The sole appender: a server that runs this database itself may claim to be the only one that appends, and then need not
 -- ask for the head before each read (eventlog/sole.py). A claim holds under the postmaster it was made under, and no other:
--- after a restart, and wherever this is copied to, it says nothing.
+-- after a restart, and wherever this is copied to, it says nothing. What appends looks after it: append, append_change.
 
 -- Claim it, or keep it claimed. Not while another has it, nor while somebody is to append beside, who holds the lock: then
 -- it is given up. Answers the head as of the claim, which nobody else moves from then on.
@@ -369,17 +402,6 @@ begin
     compacted_long := h.compacted_long;
     compacted_of := h.compacted_of;
 end $$;
-
-create function kubechronicle.refuse_append() returns trigger language plpgsql as $$
-begin
-    raise exception 'another server runs this database and alone appends to it' using errcode = 'KC001';
-end $$;
-
--- Here, and not in what appends, so that nothing that moves the head gets by. Its function is only called to refuse.
-create trigger sole_appender before update of revision on kubechronicle.head for each row
-when (new.sole <> '' and new.sole_under = pg_postmaster_start_time()
-    and new.sole <> coalesce(current_setting('kubechronicle.sole', true), ''))
-execute function kubechronicle.refuse_append();
 
 -- Retention: what stays of history when partitions go.
 
