@@ -136,8 +136,8 @@ class Connection:
         while not (self._closing or self.overdue):
             try:
                 data = await self._stream.receive_some()
-                if data and self._http2 is not None and self._http2.several:
-                    data = self._receive_more(data)
+                if self._http2 is not None:
+                    data = self._receive_more(self._http2, data)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self.lost()
                 return
@@ -150,10 +150,15 @@ class Connection:
                 awaiting = True
                 self.deadline = trio.current_time() + self.limits.header_wait
 
-    def _receive_more(self, data: bytes) -> bytes:
-        """What several requests at once have sent, each its record: to wait for each takes longer than to look."""
+    def _receive_more(self, protocol: Http2Protocol, data: bytes) -> bytes:
+        """What has come besides, each request its record: to wait for each takes longer than to look."""
+        if not (data and protocol.expects_more(data)):
+            return data
         pieces = [data]
-        while len(pieces) < RECORDS and (data := self._stream.receive_nowait() or b""):
+        while len(pieces) < RECORDS and protocol.expects_more(data):
+            data = self._stream.receive_nowait() or b""
+            if not data:
+                break
             pieces.append(data)
         return b"".join(pieces)
 

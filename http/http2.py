@@ -60,10 +60,9 @@ class Http2Protocol:
     def awaits_header(self) -> bool:
         return self._block is not None or not self._reader.begun
 
-    @property
-    def several(self) -> bool:
-        """Several requests are under way: more may have come than what was read."""
-        return len(self._streams.running) > 1
+    def expects_more(self, data: bytes) -> bool:
+        """Likely more has come than this, which was read: others' requests, or one behind the thanks for an answer."""
+        return len(self._streams.running) > 1 or data[3:4] == b"\x08"
 
     def disconnected(self) -> None:
         self._closed = self._output.closed = True
