@@ -7,7 +7,7 @@ from other processes, fdatasync 0.1 to 0.2 ms. CPU is per operation (for a watch
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kubechronicle.ops.bench import rules
@@ -51,6 +51,15 @@ def _get(connections: int, cpu: tuple[float, float], wall: str) -> Case:
         reference_cpu=cpu,
         reference_wall=wall,
     )
+
+
+def _http2(case: Case, connections: int) -> Case:
+    """The same as client-go does it: many requests share a connection."""
+    title = case.title.replace(" conn.", " tasks")
+    return replace(
+        case, name=f"{case.name}-http2", title=f"{title}, HTTP/2, {connections} conn.",
+        load={**case.load, "http2": connections}, reference_cpu=None, reference_wall="",
+    )  # fmt: skip
 
 
 def _write(verb: str, connections: int, cpu: tuple[float, float] | None = None, wall: str = "") -> Case:
@@ -145,6 +154,8 @@ CASES: tuple[Case, ...] = (
     _get(1, (475, 217), "1,570/s, p50 0.57, p99 1.8 ms"),
     _get(16, (269, 67), "4,095/s, p50 3.4, p99 12 ms"),
     _get(64, (286, 58), "3,850/s, p50 15, p99 46 ms"),
+    _http2(_get(1, (0, 0), ""), 1),
+    replace(_http2(_get(16, (0, 0), ""), 1), reference_cpu=(297, 71)),
     _list(1000, "JSON", 7.8, "p50 10.1 ms"),
     _list(1000, "protobuf", None, "", format="protobuf"),
     _list(1000, "table", None, "", format="table"),
@@ -169,6 +180,7 @@ CASES: tuple[Case, ...] = (
         setup=json.dumps(NODE),
     ),
     _watch(100, (28, 8), "p50 2.2, p99 7.3 ms"),  # 0.14 + 0.04 cores at 5,000 events/s
+    _http2(_watch(100, (0, 0), ""), 10),
     _watch(1000, (16.4, 0.8), "p50 20.7, p99 61.6 ms"),  # 0.82 + 0.04 cores at 50,000 events/s
     _list(10000, "JSON", 94, "p50 95 ms"),
     _list(10000, "rv=0", 80, "p50 77 ms", query="resourceVersion=0"),

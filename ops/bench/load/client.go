@@ -37,6 +37,15 @@ func (t *target) client(http1 bool) *client {
 	return &client{base: "https://" + t.address(), token: t.token, http: &http.Client{Transport: transport}}
 }
 
+// shared is the clients of -http2: each has one connection.
+func (o options) shared() []*client {
+	clients := make([]*client, o.http2)
+	for n := range clients {
+		clients[n] = o.target.client(false)
+	}
+	return clients
+}
+
 func (c *client) close() { c.http.CloseIdleConnections() }
 
 func (c *client) open(ctx context.Context, method, path, accept, content string, body []byte) (*http.Response, error) {

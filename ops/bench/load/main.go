@@ -35,6 +35,7 @@ type options struct {
 	limit     int
 	format    string
 	watchers  int
+	http2     int
 	rate      float64
 	target    *target
 }
@@ -63,6 +64,7 @@ func main() {
 	flag.IntVar(&o.limit, "limit", 0, "list: page size, pages are followed (0: one page)")
 	flag.StringVar(&o.format, "format", "json", "list and get: json, protobuf or table")
 	flag.IntVar(&o.watchers, "watchers", 100, "watch: how many, one connection each")
+	flag.IntVar(&o.http2, "http2", 0, "get and watch: connections of HTTP/2 that all requests share (0: HTTP/1.1, one each)")
 	flag.Float64Var(&o.rate, "rate", 50, "watch: creates a second of the one writer")
 	flag.Parse()
 

@@ -7,8 +7,10 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"sync"
@@ -91,7 +93,7 @@ func (f *fanOut) resourceVersion() (string, error) {
 func (f *fanOut) open(version string) error {
 	path := configMapPath(f.o.namespace) + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion=" + version
 	request := f.o.target.render(nil, "GET", path, "", nil)
-	slots := make(chan struct{}, dialsAtOnce)
+	slots, clients := make(chan struct{}, dialsAtOnce), f.o.shared()
 	problems := make(chan error, f.o.watchers)
 	var group sync.WaitGroup
 	for i := range f.o.watchers {
@@ -103,6 +105,10 @@ func (f *fanOut) open(version string) error {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			var err error
+			if len(clients) > 0 {
+				go f.followShared(clients[i%len(clients)], path, w)
+				return
+			}
 			if w.c, err = f.o.target.dialTo(f.o.target.apart(i)); err == nil {
 				// A server may hold back the head of a watch until there is an event: send now, read in follow.
 				_, err = w.c.tls.Write(request)
@@ -129,6 +135,19 @@ func (f *fanOut) follow(w *watcher) {
 		fmt.Fprintln(os.Stderr, "load: a watch was refused:", err)
 		return
 	}
+	f.read(body, w)
+}
+
+func (f *fanOut) followShared(c *client, path string, w *watcher) {
+	answer, err := c.open(context.Background(), "GET", path, "application/json", "", nil)
+	if err != nil || answer.StatusCode != 200 {
+		fmt.Fprintln(os.Stderr, "load: a watch was refused:", err)
+		return
+	}
+	f.read(answer.Body, w)
+}
+
+func (f *fanOut) read(body io.Reader, w *watcher) {
 	lines := bufio.NewReaderSize(body, 16<<10)
 	for {
 		line, err := lines.ReadSlice('\n')
