@@ -6,9 +6,10 @@ A transaction's first change is the write itself, and its actor decides; whateve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import trio
 
 from kubechronicle.actors.admission.chain import AdmissionChain
@@ -25,8 +26,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Change, Key, Operation, Record, Refused, Transaction
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(msgspec.Struct, frozen=True):
     """A write that passed rules and admission, with what is to commit beside it."""
 
     prepared: Prepared

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from kubechronicle.actors.beside import Beside
 from kubechronicle.actors.commits import Proposal, prepare_delete
 from kubechronicle.actors.store import Store
@@ -39,11 +41,11 @@ async def evict(store: Store, caller: Caller, target: Target, sent: Object, opti
     """Evict ``target``, a pod, as the Eviction ``sent`` asks. StatusError: 404; 409 for failed preconditions; 429 if
     its budget has no disruption to give; 500 for a pod of several budgets."""
     if options.dry_run:
-        target = replace(target, dry_run=True)
+        target = structs.replace(target, dry_run=True)
     await store.writes.admit(caller, target, sent)
     # A budget this replica has not seen yet would let go what must stay.
     await store.reads.wait_consistent()
-    work = _Eviction(store, caller, replace(target, subresource=""), options)
+    work = _Eviction(store, caller, structs.replace(target, subresource=""), options)
     for _ in range(MAX_ATTEMPTS):
         try:
             return await work.run()

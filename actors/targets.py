@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kubechronicle.actors.admission.chain import NOBODY, Attributes
 from kubechronicle.api.metadata import NAME_ALPHABET
@@ -17,8 +19,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """For whom a write is made, and until when (trio time) its outcome is waited for. ``limited``: whoever waits is
     cancelled then, or soon after, by whoever set the deadline."""
 
@@ -27,8 +28,7 @@ class Caller:
     limited: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Which object, for whom, and how the client wants the write done. ``warnings`` gathers what admission tells the
     client; ``who`` is filled in by the writer (``asked_by``) where it has not been."""
 
@@ -39,7 +39,7 @@ class Target:
     manager: str = ""
     dry_run: bool = False
     field_validation: str = ""
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
     who: Who = NOBODY
 
 

@@ -13,9 +13,12 @@ A client that names a resourceVersion gets its 409 by the rules of the preparati
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import msgspec
+from msgspec import structs
 
 from kubechronicle.actors.admission import namespace_lifecycle
 from kubechronicle.actors.admission.chain import AdmissionChain
@@ -48,8 +51,7 @@ MAX_NAME_ATTEMPTS = 8
 COLLECTION_CHUNK = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(msgspec.Struct, frozen=True, kw_only=True):
     """What a write left: ``entry`` as stored, or ``object`` where nothing is stored that could be answered (dry runs,
     the last state of an object that is gone), in the storage version. ``created``: the object is new."""
 
@@ -227,7 +229,7 @@ class Writes:
         """Prepare in order, hand all to the actor in order, then wait for all: one batch, events in key order."""
         begun: list[tuple[Target, Commit, bool]] = []
         for entry in entries:
-            one = replace(target, namespace=entry.key.namespace, name=entry.key.name)
+            one = structs.replace(target, namespace=entry.key.namespace, name=entry.key.name)
             prepared, marked = await decided(partial(self._preparing.delete, one, entry, options))
             if not target.dry_run and prepared.outcome is not pipeline.Outcome.UNCHANGED:
                 begun.append((one, self._commits.begin(caller, one, Proposal(prepared), entry), marked))
@@ -296,7 +298,7 @@ class Writes:
                 raise _already_exists(target.rt, key.name, existing)
             if names == MAX_NAME_ATTEMPTS:
                 raise status.generate_name_conflict(target.rt, key.name)
-            context = replace(context, name_suffix=name_suffix(), uid=new_uid())
+            context = structs.replace(context, name_suffix=name_suffix(), uid=new_uid())
         raise status.conflict(target.rt, key.name)
 
     async def _take_back_if_late(self, caller: Caller, rt: ResourceType, record: Record) -> None:
@@ -387,7 +389,7 @@ def _telling(written: Written, warnings: Sequence[str], target: Target) -> Writt
     more than once."""
     if not warnings and not target.warnings:
         return written
-    return replace(written, warnings=[*warnings, *dict.fromkeys(target.warnings)])
+    return structs.replace(written, warnings=[*warnings, *dict.fromkeys(target.warnings)])
 
 
 def _with_revision(obj: dict[str, Any], revision: int) -> dict[str, Any]:

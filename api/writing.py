@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 Object = dict[str, Any]
 
 
@@ -39,8 +41,7 @@ class Nobody:
 NOBODY = Nobody()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteContext:
+class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a write needs to know besides the object.
 
     ``now`` is whole seconds in UTC ("2026-11-21T02:30:00Z"); ``uid`` and ``name_suffix`` (five characters of

@@ -1,6 +1,7 @@
 """The records of the revision log: what is appended, what is read back, what an append answers.
 
-Frozen data only. No I/O, no Postgres, no Kubernetes kinds: to the log an object is a key and its JSON bytes.
+Frozen data only; what no write does without is a Struct of msgspec, made in a twentieth of the time of a frozen
+dataclass. No I/O, no Postgres, no Kubernetes kinds: to the log an object is a key and its JSON bytes.
 
 Vocabulary (etcd's where it has a word): *revision* is one number for the whole server, +1 per change, gapless, in
 commit order; a key's *revision* (etcd: mod_revision) is that of its last change, its *create_revision* that of the
@@ -20,6 +21,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
+
+import msgspec
 
 ERASED_BODY: Final = b'{"erased":'
 """What the body of a change begins with whose contents were erased (erasures.py); no other does."""
@@ -77,16 +80,14 @@ class Change:
     decoded: dict[str, Any] | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     """Changes that commit together or not at all. No key occurs twice."""
 
     changes: tuple[Change, ...]
     who: Who
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Transactions sent in one round trip; each is accepted or refused on its own. No key occurs twice in a batch."""
 
     id: UUID
@@ -124,8 +125,7 @@ class Refused:
     actual: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchResult:
+class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome per transaction of the batch, in order: the Records it became, or why it was refused.
 
     ``head`` is the newest revision after the batch, ``first`` the first revision it took (head + 1 if it took none).

@@ -14,9 +14,10 @@ Plugins are indexed by resource and operation when first met, so that one costs 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
+import msgspec
 import trio
 
 from kubechronicle.actors.beside import Beside
@@ -38,8 +39,7 @@ PATIENCE_INTERVAL = 0.1
 NOBODY: Final = Who(user="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attributes:
+class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be admitted. ``operation``: CREATE, UPDATE or DELETE; ``object`` is None for DELETE; it is in the
     version of the request for ``admit`` and claims, in the stored one for ``validate``. ``warnings`` go to the client,
     ``beside`` commits with the write. ``who`` asks for it."""
@@ -52,8 +52,8 @@ class Attributes:
     object: dict[str, Any] | None = None
     old: Entry | None = None
     dry_run: bool = False
-    warnings: list[str] = field(default_factory=list)
-    beside: list[Beside] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
+    beside: list[Beside] = msgspec.field(default_factory=list)
     who: Who = NOBODY
 
     def storing(self, obj: dict[str, Any]) -> Attributes:

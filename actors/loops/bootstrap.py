@@ -8,10 +8,10 @@ overwritten.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any
 
 import trio
+from msgspec.structs import replace
 
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.errors import ActorError
