@@ -35,7 +35,8 @@ def test_names_are_unique_and_quick_ones_exist() -> None:
 
 def test_a_full_name_chooses_one_case_and_a_beginning_many() -> None:
     assert [case.name for case in command.chosen(command.arguments(["get-1"]))] == ["get-1"]
-    assert [case.name for case in command.chosen(command.arguments(["get"]))] == ["get-1", "get-16", "get-64"]
+    both = ["get-1", "get-16", "get-64", "get-1-http2", "get-16-http2"]
+    assert [case.name for case in command.chosen(command.arguments(["get"]))] == both
     assert command.chosen(command.arguments([])) == list(CASES)
     with pytest.raises(SystemExit, match="no such case: nothing"):
         command.chosen(command.arguments(["nothing"]))
