@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 RETENTION_INTERVAL = 300.0
 FIRST_RETENTION = 30.0  # seconds after the start, when clients have finished coming back
 # Of objects that may be in cycles: how many more make the collector look through those of the last moment, and how many
-# times what. All of the connections of 5,000 nodes are 1.5 million, which takes two seconds in which nothing else happens;
-# by default (700, 10, 10) that was every few seconds while they came. Few cycles are left behind.
+# times what. The connections of 5,000 nodes are 1.5 million, which takes two seconds in which nothing else happens; by
+# default (700, 10, 10) that was every few seconds while they came. Few cycles are left behind.
 COLLECTED_AFTER = (2_000, 10, 50)
 CERTIFICATE_INTERVAL = 86400.0  # seconds between looks at the expiry of our certificates
 
