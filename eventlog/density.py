@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from msgspec import structs
+
 from kubechronicle.eventlog.changes import ChangeQuery, conditions_of, table_of
 from kubechronicle.eventlog.errors import TooMany
 from kubechronicle.eventlog.postgres_sql import log_table
@@ -76,7 +78,7 @@ def counted(rows: Iterable[Record], who: Mapping[int, Who], query: DensityQuery)
         check_limit(between[-1].revision - between[0].revision + 1, query)
     found: Counter[tuple[int, str]] = Counter()
     for row in between:
-        record = replace(row, who=who[row.revision])
+        record = structs.replace(row, who=who[row.revision])
         if query.changes.matches(record):
             found[bisect_right(query.edges, record.committed_at) - 1, value_of(record, query.by)] += 1
     return folded((Count(bucket, value, number) for (bucket, value), number in found.items()), query.most)

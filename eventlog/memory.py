@@ -17,12 +17,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from uuid import UUID
 
 import trio
+from msgspec import structs
 
 from kubechronicle.eventlog.changes import ChangeQuery
 from kubechronicle.eventlog.density import Count, DensityQuery, counted
@@ -115,7 +115,7 @@ class MemoryStore:
         self._rows.append(row)
         self._history.setdefault(change.key, []).append(row)
         self.who[self.revision] = who
-        return replace(row, who=who, decoded=change.decoded)
+        return structs.replace(row, who=who, decoded=change.decoded)
 
     def settle(self, batch: Batch) -> BatchResult | None:
         result = self._results.get(batch.id)
@@ -185,7 +185,7 @@ class MemoryStore:
     def changes(self, query: ChangeQuery, limit: int) -> list[tuple[Record, Record | None]]:
         """Those that match, each with the record it replaced."""
         ordered = reversed(self._rows) if query.newest_first else iter(self._rows)
-        rows = filter(query.matches, (replace(row, who=self.who[row.revision]) for row in ordered))
+        rows = filter(query.matches, (structs.replace(row, who=self.who[row.revision]) for row in ordered))
         return [
             (row, self.at(row.key, row.previous_revision) if row.previous_revision else None)
             for row in islice(rows, limit)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import uuid4
+
+from msgspec import structs
 
 from kubechronicle.eventlog import erasures
 from kubechronicle.eventlog.erasures import Erasure
@@ -43,4 +44,4 @@ def _tombstone(row: Record, erasure: str) -> Record:
         "object": row.body.decode(), "name": row.key.name, "namespace": row.key.namespace, "uid": row.uid,
         "request_uri": "",
     }  # fmt: skip
-    return replace(row, body=erasures.without(columns, "contents", erasure)["object"].encode())
+    return structs.replace(row, body=erasures.without(columns, "contents", erasure)["object"].encode())

@@ -17,6 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import trio
+from msgspec import structs
 
 from kubechronicle.eventlog import changes, density, retention, verify
 from kubechronicle.eventlog import postgres_rows as rows
@@ -181,7 +182,7 @@ class PostgresLog:
         before = _AFTER_HEAD + _RECORD_WIDTH
         return [
             (
-                replace(rows.record(row, _AFTER_HEAD), who=changes.who_of(row, before)),
+                structs.replace(rows.record(row, _AFTER_HEAD), who=changes.who_of(row, before)),
                 rows.record(row, before + changes.WHO_WIDTH) if row[before + changes.WHO_WIDTH] is not None else None,
             )
             for row in found

@@ -62,8 +62,12 @@ class Who:
     audit_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+def _told(each: Change | Record) -> list[Any]:
+    """What two of them are compared by: ``decoded`` says nothing that the body does not."""
+    return [getattr(each, name) for name in each.__struct_fields__ if name != "decoded"]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One proposed change.
 
     ``expected``: the revision the key must have at commit; 0 means the key must be absent.
@@ -77,7 +81,12 @@ class Change:
     expected: int
     operation: Operation
     body: bytes
-    decoded: dict[str, Any] | None = field(default=None, compare=False)
+    decoded: dict[str, Any] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _told(self) == _told(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,8 +103,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     transactions: tuple[Transaction, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One change as the log holds it. ``body`` as in Change (no resourceVersion)."""
 
     revision: int
@@ -108,7 +116,12 @@ class Record:
     body: bytes
     committed_at: datetime  # UTC, never decreasing along revisions
     who: Who | None = None  # None where the query did not ask for it
-    decoded: dict[str, Any] | None = field(default=None, compare=False)
+    decoded: dict[str, Any] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _told(self) == _told(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def erased(self) -> bool:

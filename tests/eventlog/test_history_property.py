@@ -13,6 +13,7 @@ from typing import Any
 import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from kubechronicle.actors.past_reads import PastReads
 from kubechronicle.actors.reads import Reads, Selection
@@ -75,7 +76,7 @@ class Run:
             elif entry is None:
                 continue
             else:
-                change = replace(put(key, expected=expected), operation=Operation.DELETE)
+                change = structs.replace(put(key, expected=expected), operation=Operation.DELETE)
             self.rows += await self.stack.appender.append(transaction(change), deadline=trio.current_time() + 30)
 
     def state(self, revision: int) -> State:

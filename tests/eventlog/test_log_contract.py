@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import UTC
 from typing import Any
 
 import pytest
 import trio
+from msgspec import structs
 
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable
 from kubechronicle.eventlog.records import (
@@ -63,7 +63,7 @@ def committed(result: BatchResult) -> list[Record]:
 
 def bare(record: Record | None) -> Record | None:
     """Without what readings leave out."""
-    return None if record is None else replace(record, who=None, decoded=None)
+    return None if record is None else structs.replace(record, who=None, decoded=None)
 
 
 class LogContract:

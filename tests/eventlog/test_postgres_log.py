@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from log_changes import batch, create, open_session_of, put, update
+from msgspec import structs
 from postgres_fixture import PostgresServer
 
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, OutcomeUnknown, SetupError
@@ -314,7 +315,7 @@ async def test_a_change_appended_alone_is_as_one_among_several(replicas: Opener)
         for result in (created, updated, deleted):
             (record,) = result.outcomes[0]
             stored = next(row for row in await log.read(after=0, limit=100) if row.revision == record.revision)
-            assert replace(record, who=None, decoded=None) == stored
+            assert structs.replace(record, who=None, decoded=None) == stored
             told.append(
                 (record.version, record.create_revision - old.revision, record.operation, record.key, record.uid)
             )
