@@ -228,6 +228,8 @@ class Appender:
             self._under_way = taken
             await self._send()
             self._under_way = []
+            if len(taken) > 1:  # whose callers come back now: what they bring next goes into one batch, not several
+                await trio.lowlevel.checkpoint()
 
     async def _send(self) -> None:
         """Send what is under way until its outcome is known; attempts are only made while callers wait for them."""
