@@ -82,10 +82,10 @@ class Plan:
 
     Who is let in, in the order asked: ``authenticators`` (the authenticating proxy, client certificates), then whoever
     knows a bearer token: ``static_tokens``, service accounts, bootstrap tokens, ``jwt`` (issuers outside),
-    ``token_webhook``; then ``anonymous``. ``trust``: what the cluster is told of that. ``server``: the
-    name of this server among those that share the cluster. ``leading``: set when this process of several is to run the
-    control loops, None if it is the only one; ``worker``: its number among them, for its metrics. ``sole``: given if it
-    runs the database itself and is the only one to append (eventlog/sole.py)."""
+    ``token_webhook``; then ``anonymous``. ``trust``: what the cluster is told of that. ``event_ttl``: seconds an Event
+    is kept, 0 for ever. ``server``: its name among those that share the cluster. ``leading``: set when this process of
+    several is to run the control loops, None if it is the only one; ``worker``: its number among them, for its metrics.
+    ``sole``: given if it runs the database itself and is the only one to append (eventlog/sole.py)."""
 
     listen: ServeConfig
     advertised: Advertised
@@ -107,6 +107,7 @@ class Plan:
     registry: Registry = field(default_factory=builtin_registry)
     retention: tuple[RetentionPolicy, ...] = DEFAULT_POLICIES
     history_archive: Path | None = None
+    event_ttl: int = 3600
     drain_grace: float = 10.0
     server: str = ""
     leading: trio.Event | None = None
@@ -258,9 +259,8 @@ def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
         await assembly._serve(task_status=task_status)
 
     sign = plan.issuer.signing.sign if plan.issuer is not None else None
-    loops = own.children()
-    loops += led(plan.leading, control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign))
-    loops += authorization.children()
+    controllers = control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign, event_ttl=plan.event_ttl)
+    loops = [*own.children(), *led(plan.leading, controllers), *authorization.children()]
     outside = [ChildSpec(name="outgoing", run=outgoing.run)]
     if jwt is not None:
         outside.append(ChildSpec(name="jwt-issuers", run=jwt.run))

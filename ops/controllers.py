@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol
 
 import trio
 
 from kubechronicle.actors.loops.account_tokens import AccountTokens
+from kubechronicle.actors.loops.event_ttl import EventExpiry
 from kubechronicle.actors.loops.garbage_collector import GarbageCollector
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
 from kubechronicle.actors.loops.rbac_bootstrap import ClusterRoleAggregation
@@ -57,14 +59,19 @@ CONTROLLER_ALIASES: Final = {
 """What kube-controller-manager calls them, where that is something else."""
 
 
-def control_loops(names: Collection[str], store: Store, *, root_ca: bytes, sign: Sign | None = None) -> list[ChildSpec]:
+def control_loops(
+    names: Collection[str], store: Store, *, root_ca: bytes, sign: Sign | None = None, event_ttl: int = 0
+) -> list[ChildSpec]:
     """The loops of these names as children of the tree; nothing is published of an empty ``root_ca``, and no Secret
-    gets a token without somebody to ``sign`` it."""
+    gets a token without somebody to ``sign`` it. And whatever the names, Events end after ``event_ttl`` seconds, unless
+    it is 0."""
     loops = [ChildSpec(name=name, run=make(store).run) for name, make in LOOPS.items() if name in names]
     if ROOT_CA in names and root_ca:
         loops.append(ChildSpec(name=ROOT_CA, run=RootCAPublisher(store, root_ca).run))
     if ACCOUNT_TOKENS in names and sign is not None:
         loops.append(ChildSpec(name=ACCOUNT_TOKENS, run=AccountTokens(store, root_ca, sign).run))
+    if event_ttl:
+        loops.append(ChildSpec(name="event-ttl", run=EventExpiry(store, timedelta(seconds=event_ttl)).run))
     return loops
 
 

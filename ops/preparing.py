@@ -147,6 +147,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         admission_plugins=inputs.admission_plugins,
         registry=inputs.registry,
         retention=inputs.retention,
+        event_ttl=int(settings.event_ttl),  # kube-apiserver cuts off the rest, too
         history_archive=settings.history_archive,
         server=f"apiserver-{socket.gethostname()}",
     )

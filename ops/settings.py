@@ -80,6 +80,7 @@ class Settings:
     history_retention_file: types.ReadableFile | None
     history_archive: types.Directory | None
     controllers: types.Controllers
+    event_ttl: types.Seconds
     enable_admission_plugins: types.Names | None
     disable_admission_plugins: types.Names | None
     request_timeout: types.Seconds
@@ -93,6 +94,7 @@ class Settings:
 
 BY_NAME = {flag.name: flag for flag in FLAGS}
 MOST_WORKERS = 64
+LONGEST_EVENT_TTL = 290 * 365 * 86400.0  # a Go duration holds little more
 CONTROLLERS_EMPTY = "controllers"  # the one flag whose empty value means something other than its default
 
 
@@ -178,6 +180,8 @@ def _check_together(settings: Settings) -> None:
         raise OperatorError("--tls-cert-file and --tls-private-key-file: give both or neither")
     if not 1 <= settings.workers <= MOST_WORKERS:
         raise OperatorError(f"--workers: must be 1 to {MOST_WORKERS}, got {settings.workers}")
+    if settings.event_ttl > LONGEST_EVENT_TTL:
+        raise OperatorError("--event-ttl: must be less than 290 years; 0s keeps Events for ever")
     if settings.advertise_address is not None and settings.advertise_address.is_unspecified:
         raise OperatorError("--advertise-address: must be one address, not all; leave it out to have it chosen")
 

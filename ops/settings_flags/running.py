@@ -37,6 +37,10 @@ FLAGS = (
         help="Control loops to run, comma-separated: * means all, NAME adds one, -NAME leaves one out; empty: none.",
     ),
     Flag(
+        name="event-ttl", placeholder="DURATION", default="1h0m0s",
+        help="How long an Event is kept after it was last written, in whole seconds; 0s: for ever.",
+    ),
+    Flag(
         name="enable-admission-plugins", placeholder="LIST", default="",
         help="Admission plugins to run beside those that run by default, comma-separated: DenyServiceExternalIPs.",
     ),

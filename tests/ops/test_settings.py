@@ -24,6 +24,15 @@ def test_defaults() -> None:
     assert loaded.controllers.chosen_from(["a", "b"]) == ["a", "b"]
 
 
+def test_how_long_events_are_kept() -> None:
+    for flag, seconds in (({}, 3600.0), ({"event-ttl": "0s"}, 0.0), ({"event-ttl": "3h"}, 10800.0)):
+        assert load(flag).event_ttl == seconds
+    with pytest.raises(OperatorError, match="--event-ttl: must be less than 290 years"):
+        load({"event-ttl": "99999999h"})
+    with pytest.raises(OperatorError, match="--event-ttl: must be a duration"):
+        load({"event-ttl": "-1h"})
+
+
 def test_pairs_come_from_a_list_or_a_mapping(tmp_path: Path) -> None:
     expected = Pairs((("batch/v1beta1", "true"), ("v1", "")))
     assert load({"runtime-config": "batch/v1beta1=true,v1"}).runtime_config == expected
