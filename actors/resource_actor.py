@@ -269,10 +269,12 @@ class ResourceActor:
         waiting = self._in_flight.pop(key, None)
         if waiting is None:
             return  # begun by an earlier incarnation
-        while waiting and key not in self._in_flight:
-            self._receive(waiting.popleft())
-        if waiting:
-            self._in_flight[key].extend(waiting)
+        try:
+            while waiting and key not in self._in_flight:
+                self._receive(waiting.popleft())
+        finally:  # should that fail, they are still held, and told of it (_fail_undecided)
+            if waiting:
+                self._in_flight.setdefault(key, deque()).extend(waiting)
 
     def _fail_undecided(self) -> None:
         """The incarnation ends: whoever it held undecided learns that nothing happened. The mailbox stays."""

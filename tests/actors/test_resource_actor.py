@@ -196,3 +196,28 @@ async def test_a_crash_between_decide_and_append_loses_nothing(autojump_clock: t
         assert await in_mailbox.wait() == ()
         assert actors.crashes_total == 1
         nursery.cancel_scope.cancel()
+
+
+async def test_who_waits_behind_a_key_is_told_of_a_crash_when_its_turn_comes(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    appender = Appender()
+    crashes = False
+
+    def current(resource: str, namespace: str, name: str) -> int:
+        if crashes:
+            raise RuntimeError("injected")
+        return appender.current(namespace, name)
+
+    actors = ResourceActors(current_revision=current, submit=appender.submit)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actors.run)
+        first, *behind = [actors.begin(transaction("a"), deadline=1e9) for _ in range(3)]
+        await trio.testing.wait_all_tasks_blocked()
+        crashes = True
+        appender.commit_next()
+        assert await first.wait() == ()
+        with trio.fail_after(10):
+            for commit in behind:
+                assert isinstance(await commit.wait(), ActorCrashed)
+        nursery.cancel_scope.cancel()
