@@ -112,7 +112,8 @@ class Looks:
     def between(self, choice: random.Random) -> str:
         """The filled part was committed at an even pace."""
         step = (self._facts.ends - self._facts.begins) / self._length
-        begins = self._facts.begins + step * choice.randrange(self._length // 2, max(1, self._length - WINDOW))
+        half = self._length // 2
+        begins = self._facts.begins + step * choice.randrange(half, max(half + 1, self._length - WINDOW))
         selector = f"time.from={begins.isoformat()},time.to={(begins + step * WINDOW).isoformat()}"
         return f"{history.CHANGES}?limit=500&fieldSelector={quote(selector)}"
 
