@@ -232,4 +232,6 @@ class Http2Exchange(HttpExchange):
 
     async def _finish(self) -> None:
         self._finished = True
+        if self._buffered:  # nobody has looked at it: reset before it was begun, or its time was over
+            await self._discard_buffered()
         await self._streams.finished(self)

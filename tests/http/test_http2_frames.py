@@ -419,6 +419,14 @@ async def test_body_bytes_behind_an_early_answer_are_credited_and_forgotten(talk
     assert whole.goaway is None
 
 
+async def test_body_bytes_of_requests_reset_at_once_are_credited(talk: Conversation) -> None:
+    whole = await talk(ACKNOWLEDGED, connection_buffer=100_000)
+    for number in range(1, 61, 2):
+        upload = headers(number, POST, WHOLE) + data(number, b"x" * 16_000)
+        await whole.say(upload + number_frame(frames.RST_STREAM, number, 8))
+    assert (whole.goaway, whole.asked, whole.open) == (None, [], 0)
+
+
 async def test_more_streams_than_allowed(talk: Conversation) -> None:
     """Who can't know yet is told to try again; who knows is not taken seriously any more."""
     openings = [headers(number, path(b"/wait")) for number in range(1, 13, 2)]
