@@ -19,6 +19,7 @@ a new batch) only when the log has promised that the lost one can never commit.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -31,14 +32,18 @@ from kubechronicle.eventlog.errors import (
     LogCorrupt,
     LogError,
     LogUnavailable,
+    NotSoleAppender,
     OutcomeUnknown,
     OutcomeUnknownForNow,
     QueueFull,
     RefusedError,
+    SetupError,
 )
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Refused, Transaction
 from kubechronicle.eventlog.tail import Tail
+
+logger = logging.getLogger(__name__)
 
 BATCH_TRANSACTIONS = 256
 """15,000 to 34,000 changes per second at this size; more gained little, and each waits for the slowest."""
@@ -106,6 +111,7 @@ class Appender:
         self._room = trio.Semaphore(WAITING_TRANSACTIONS)
         self._asleep: trio.lowlevel.Task | None = None
         self._ids = BatchIds()
+        self._warned = False  # of what only an operator can mend, since the last batch that went through
         self._closing = True
 
     async def append(self, transaction: Transaction, *, deadline: float) -> tuple[Record, ...]:
@@ -243,6 +249,7 @@ class Appender:
             batch = Batch(id=self._ids.next(), transactions=tuple([each.transaction for each in self._under_way]))
             result = await self._outcome(batch)
             if isinstance(result, BatchResult):
+                self._warned = False
                 await self._tail.apply(result)
                 _answer(self._under_way, result)
                 return
@@ -282,6 +289,9 @@ class Appender:
         except LogCorrupt:
             raise
         except LogError as error:
+            if isinstance(error, SetupError | NotSoleAppender) and not self._warned:  # clients are not told why
+                self._warned = True
+                logger.warning("Every change is refused: %s", error)
             return error
 
     async def _settled(self, batch: Batch) -> BatchResult | None:

@@ -82,6 +82,28 @@ async def test_others_are_refused() -> None:
             await MemoryLog(log.store).append(batch)
 
 
+async def test_who_is_refused_says_so_once(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = MemoryLog()
+    async with open_stack(MemoryLog(log.store)) as theirs:
+        deadline = trio.current_time() + 1000
+
+        async def append(name: str) -> None:
+            await theirs.appender.append(transaction(put(Key("pods", "a", name), expected=0)), deadline=deadline)
+
+        for warned in (1, 2):
+            assert await log.claim() is not None
+            for _ in range(2):
+                with pytest.raises(LogUnavailable):
+                    await append("x")
+            assert caplog.text.count("Every change is refused: another server alone appends") == warned
+            log.guests = 1
+            assert await log.claim() is None
+            await append(f"y{warned}")
+            log.guests = 0
+
+
 async def test_the_claim_counts_when_what_came_before_is_applied(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
