@@ -36,8 +36,10 @@ BOOKMARK_INTERVAL = 60.0
 LAST_BOOKMARK = 2.0
 # Frames are gathered into one write up to this size.
 CHUNK_BYTES = 64 * 1024
-# Initial events encoded at once; the next part waits until the client has taken this one.
+# Initial events encoded at once, and about how many bytes of them; the next part waits until the client has taken this
+# one, so that a thousand slow clients hold a thousand parts.
 INITIAL_PART = 500
+INITIAL_BYTES = 256 * 1024
 # How long an unreadable log may keep a watch waiting before the client is told to start over.
 LOG_RETRY = 1.0
 
@@ -152,11 +154,13 @@ class WatchStream:
         drain.add(self._cursor)
 
     def push_by(self, push: Push | None) -> None:
-        """Events may be sent this way while the iteration waits for one."""
+        """Events may be sent this way while the iteration waits for one. None: not any more."""
         # What a Table says depends on what was said before, so it must not be made for a push that fails.
-        if push is not None and not self._encoder.stateful and isinstance(self._cursor, WatchCursor):
+        if self._encoder.stateful or not isinstance(self._cursor, WatchCursor):
+            return
+        if push is not None or self._push is not None:
             self._push = push
-            self._cursor.deliver_to(self._take)
+            self._cursor.deliver_to(_nobody if push is None else self._take)
 
     def _take(self, batch: Batch) -> bool:
         if self._watching.matches is None:  # told in one way to all who are told in one representation
@@ -192,6 +196,10 @@ class WatchStream:
             self._open = False
             self._watchers.dec()
             self._drain.discard(self._cursor)
+            # A client that left has not taken all. It is let go of here: otherwise this and its cursor, which know each
+            # other, would keep it until the garbage collector comes by.
+            self._writes.clear()
+            self.push_by(None)
 
     async def next_frames(self) -> list[bytes] | None:
         """The next frames, at least one; None: the watch is over."""
@@ -207,8 +215,12 @@ class WatchStream:
         """What there was when the watch began, in parts of bounded size, and the bookmark that ends it."""
         initial, start = self._watching.initial, self._initial_told
         if start < len(initial):
-            self._initial_told = start + INITIAL_PART
-            return self._encoder.initial(initial[start : start + INITIAL_PART])
+            end, most, size = start, min(start + INITIAL_PART, len(initial)), 0
+            while end < most and size < INITIAL_BYTES:
+                size += len(initial[end].json)
+                end += 1
+            self._initial_told = end
+            return self._encoder.initial(initial[start:end])
         if self._bookmark_due:
             self._bookmark_due = False
             return [self._encoder.bookmark(self._watching.initial_revision, initial_end=True)]
@@ -254,6 +266,11 @@ class WatchStream:
             return []
         self._bookmarked = self._cursor.revision
         return [self._encoder.bookmark(self._bookmarked)]
+
+
+def _nobody(batch: Batch) -> bool:
+    """Takes nothing."""
+    return False
 
 
 def _bookmark_time(ends: float) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from typing import Any
+import weakref
+from typing import Any, cast
 
 import pytest
 import trio
@@ -13,7 +15,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.eventlog import window
 from kubechronicle.eventlog.memory import Fault, MemoryLog
-from kubechronicle.http.messages import BufferedExchange, WebSocketClosed
+from kubechronicle.http.handlers.watch import WatchStream
+from kubechronicle.http.messages import BufferedExchange, Push, WebSocketClosed
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -365,6 +368,36 @@ async def test_cancelled_watches_leave_nothing_behind(autojump_clock: MockClock)
         assert await server.figure("apiserver_registered_watchers", **labels) in (0, None)
         labels = {"verb": "WATCH", "group": "", "version": "v1", "resource": "configmaps"}
         assert await server.figure("apiserver_longrunning_requests", **labels) in (0, None)
+
+
+class Pushable(BufferedExchange):
+    """Takes nothing that is pushed."""
+
+    @property
+    def push(self) -> Push | None:
+        return lambda chunk: False
+
+
+async def test_a_client_that_leaves_early_costs_nothing_more(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        for number in range(12):
+            await server.post(MAPS, configmap(f"m{number:02}", x="y" * 100_000))
+        request = server.request("GET", WATCH)
+        request.exchange = Pushable()
+        stream = Stream(await server.assembly.application.application(request))
+        await stream.chunk()
+        gc.collect()
+        gc.disable()
+        try:
+            body = cast(WatchStream, cast(Any, stream.response.body)._body)  # which is counted
+            # Of what has to be told at the beginning only a part is made ahead of who reads slowly.
+            assert sum(map(len, body._writes)) < 400_000
+            await stream.chunks.aclose()
+            gone = weakref.ref(body)
+            del body, stream, request
+            assert gone() is None
+        finally:
+            gc.enable()
 
 
 # -- history that is gone, a log that does not answer -----------------------------------------------------------------
