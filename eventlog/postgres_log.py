@@ -77,14 +77,15 @@ class PostgresLog:
 
     async def append(self, batch: Batch) -> BatchResult:
         alone = len(batch.transactions) == 1 and len(batch.transactions[0].changes) == 1
-        if alone:
-            retention_class = await self._class_of(batch.transactions[0].changes[0].key.resource)
-            statement, arguments = sql.APPEND_CHANGE, rows.change_arguments(batch, retention_class)
-        else:
-            statement, arguments = sql.APPEND, rows.batch_arguments(batch)
         await acquire(self._append_lock)
         try:
             session = await self._append_session()
+            if alone:
+                # Over this connection, as there may be no other: Postgres has so many and no more.
+                retention_class = await self._class_of(batch.transactions[0].changes[0].key.resource, session)
+                statement, arguments = sql.APPEND_CHANGE, rows.change_arguments(batch, retention_class)
+            else:
+                statement, arguments = sql.APPEND, rows.batch_arguments(batch)
             try:
                 answer = await session.fetch_uninterrupted(
                     statement, *arguments, bound=APPEND_BOUND, grace=APPEND_GRACE
@@ -310,13 +311,13 @@ class PostgresLog:
         self.told = max(self.told, head.revision)
         return head
 
-    async def _short_resources(self) -> tuple[str, ...]:
+    async def _short_resources(self, session: Session | None = None) -> tuple[str, ...]:
         if self._short is None:
-            self._short = tuple(row[0] for row in await self._pool.fetch(sql.SHORT_RESOURCES))
+            self._short = tuple(row[0] for row in await (session or self._pool).fetch(sql.SHORT_RESOURCES))
         return self._short
 
-    async def _class_of(self, resource: str) -> str:
-        return "short" if resource in await self._short_resources() else "long"
+    async def _class_of(self, resource: str, session: Session | None = None) -> str:
+        return "short" if resource in await self._short_resources(session) else "long"
 
     @staticmethod
     def _check_retained(resource: str, revision: int, head: Head) -> None:
