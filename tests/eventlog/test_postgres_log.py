@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import trio
@@ -344,3 +345,26 @@ async def test_a_change_appended_alone_is_settled_as_any_other(replicas: Opener)
     assert await log.append(ours) == await log.settle(ours)
     refused = batch(create("a"))
     assert await log.append(refused) == await log.settle(refused)
+
+
+async def test_a_server_of_the_version_before_goes_on_when_the_database_is_migrated(replicas: Opener) -> None:
+    """It appends a lone change with append_one(), which answers as it always did."""
+    log = await replicas()
+    (key, body) = (created := create("a")).key, created.body.decode()
+    statement = f"select * from kubechronicle.append_one({', '.join(f'${number}' for number in range(1, 20))})"
+    async with open_session_of(log) as session:
+
+        async def appended(expected: int, operation: int) -> tuple[Any, ...]:
+            who = ["alice", "", ["a"], None, "", "put", "/x", "old", "::1", "m", "id"]
+            arguments = [uuid4(), expected, operation, *key, "uid", *who, body]
+            return tuple((await session.fetch(statement, *arguments))[0])
+
+        first, refused, second, third = [await appended(*each) for each in ((0, 1), (0, 1), (1, 2), (2, 3))]
+    assert (first[0], *first[2:]) == (1, 0, 1, 1)
+    assert (refused[0], refused[2]) == (1, 1)
+    assert (second[0], *second[2:]) == (2, 1, 1, 2)
+    assert (third[0], *third[2:]) == (3, 2, 1, 3)
+    assert [(row.revision, row.committed_at) for row in await log.read(after=0, limit=10)] == [
+        (row[0], row[1]) for row in (first, second, third)
+    ]
+    assert (await log.verify()).problem is None
