@@ -24,6 +24,7 @@ const (
 	statusEvery = 5 * time.Minute
 	asJSON      = "application/json"
 	asMerge     = "application/strategic-merge-patch+json"
+	listed      = "LISTED"
 )
 
 var nodesOptions struct {
@@ -142,13 +143,21 @@ func (k *cluster) connect() error {
 	})
 }
 
-// watch lists and follows from there; a watch that ends is begun again, and counted as a failure.
+// watch lists and follows from there; a watch that ends is begun again, and counted as a failure. heard is told of what
+// is listed, too, as of events of the kind listed.
 func (k *cluster) watch(c *client, path string, heard func(string, seen)) error {
 	list, err := c.do(k.ctx, "GET", path+"resourceVersion=0", protobuf, "", nil)
 	if err != nil {
 		return err
 	}
 	version := string(member(member(raw(list), 1), 2))
+	if heard != nil {
+		_ = walk(raw(list), func(number uint64, item []byte) {
+			if number == 2 {
+				heard(listed, identify(item))
+			}
+		})
+	}
 	k.watches.Add(1)
 	go func() {
 		defer k.watches.Done()
@@ -221,6 +230,9 @@ func (n *node) report() {
 // heard is told of every event of the node's pods and does what a kubelet does about it, for each pod by itself.
 func (n *node) heard(kind string, pod seen) {
 	n.lock.Lock()
+	if kind == listed && nodesOptions.there && !pod.deleting {
+		n.pods = append(n.pods, pod.name) // an earlier run has replaced some of those the node began with
+	}
 	since, awaited := n.bound[pod.name]
 	delete(n.bound, pod.name)
 	n.lock.Unlock()
@@ -298,7 +310,6 @@ func (k *cluster) churn(ctx context.Context) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, 64)
 	defer group.Wait()
-	begin := rand.IntN(len(k.nodes)) // kept pods may have been replaced by another run
 	for i := 0; ; i++ {
 		select {
 		case <-ctx.Done():
@@ -309,7 +320,7 @@ func (k *cluster) churn(ctx context.Context) {
 		group.Add(1)
 		go func() {
 			defer func() { <-slots; group.Done() }()
-			k.replace(c, k.nodes[(begin+i)*7919%len(k.nodes)], fmt.Sprintf("pod-%s-%d", runID, i))
+			k.replace(c, k.nodes[i*7919%len(k.nodes)], fmt.Sprintf("pod-%s-%d", runID, i))
 		}()
 	}
 }

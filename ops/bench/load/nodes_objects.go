@@ -45,12 +45,7 @@ func (k *cluster) fill() error {
 		k.nodes = append(k.nodes, &node{cluster: k, name: fmt.Sprintf("node-%s-%05d", nodesOptions.named, i), bound: map[string]time.Time{}, leaving: map[string]bool{}})
 	}
 	if nodesOptions.there {
-		for _, n := range k.nodes {
-			for i := range nodesOptions.pods {
-				n.pods = append(n.pods, n.pod(i))
-			}
-		}
-		return nil
+		return nil // each node learns of its pods when it lists them
 	}
 	if err := k.awaitServiceAccount(); err != nil {
 		return err
