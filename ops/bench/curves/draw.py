@@ -63,6 +63,12 @@ def picture(curve: str, points: Sequence[Point]) -> Figure:
         _panel(plot, panel, points, colours)
         plot.set_xlabel(axis.along, fontsize=8)
         plot.set_title(LABELS[panel], fontsize=9)
+    # One for all four, below them: within a panel it would lie on its lines.
+    named: dict[str, Any] = {}
+    for plot in figure.axes:
+        for line, work in zip(*plot.get_legend_handles_labels(), strict=True):
+            named.setdefault(work, line)
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3, fontsize=7)
     return figure
 
 
@@ -94,8 +100,6 @@ def _panel(plot: Any, panel: str, points: Sequence[Point], colours: Mapping[str,
     plot.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     plot.grid(visible=True, which="major", linewidth=0.4)
     plot.tick_params(labelsize=7, which="both")
-    if plot.get_legend_handles_labels()[0]:
-        plot.legend(fontsize=7)
 
 
 def main(given: Sequence[str] | None = None) -> int:
