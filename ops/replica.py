@@ -25,7 +25,7 @@ RETENTION_INTERVAL = 300.0
 FIRST_RETENTION = 30.0  # seconds after the start, when clients have finished coming back
 # Of objects that may be in cycles: how many more make the collector look through those of the last moment, and how many
 # times what. The connections of 5,000 nodes are 1.5 million, which takes two seconds in which nothing else happens; by
-# default (700, 10, 10) that was every few seconds while they came. Few cycles are left behind.
+# default (700, 10, 10) that was every few seconds while they came. The price: what a cycle holds may stay for long.
 COLLECTED_AFTER = (2_000, 10, 50)
 CERTIFICATE_INTERVAL = 86400.0  # seconds between looks at the expiry of our certificates
 
