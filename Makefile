@@ -27,7 +27,7 @@ lint: install-test
 	@.venv/bin/python -m tests.run --lint-only
 
 conformance: install-test
-	@.venv/bin/python -m kubechronicle.ops.conformance $(CONFORMANCE) $(AREAS)
+	@.venv/bin/python -m kubechronicle.ops.development.conformance $(CONFORMANCE) $(AREAS)
 
 bench: install-test
 	@.venv/bin/python -m kubechronicle.ops.bench $(ARGS)
@@ -51,9 +51,9 @@ bench-profile: install-test .cache/bench/made
 	@.cache/bench/bin/pip --disable-pip-version-check install -q --require-hashes --no-deps -r requirements-bench.lock
 	@touch $@
 
-# docs/settings.md from the table in ops/settings.py
+# docs/settings.md from the table in ops/settings/settings.py
 docs: install
-	@.venv/bin/python -m kubechronicle.ops.settings_page > docs/settings.md
+	@.venv/bin/python -m kubechronicle.ops.settings.page > docs/settings.md
 
 # The lock files from pyproject.toml, keeping what is pinned; `make lock UPGRADE=--upgrade` takes the newest.
 lock: install-test

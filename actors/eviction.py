@@ -4,7 +4,7 @@
       + update pods/default/web-1                    condition DisruptionTarget, deletionTimestamp
 
 So a budget is never used for a pod that stays, and two evictions, on whatever replicas, never share one disruption.
-What the budget allows is decided by api/eviction.py.
+What the budget allows is decided by api/subresources/eviction.py.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from typing import Any
 
 from msgspec import structs
 
-from kubechronicle.actors.beside import Beside
-from kubechronicle.actors.commits import Proposal, prepare_delete
+from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.store import Store
-from kubechronicle.actors.targets import Caller, Target, context_of
-from kubechronicle.actors.writes import MAX_ATTEMPTS
-from kubechronicle.api import eviction, pipeline, status
-from kubechronicle.api.options import DeleteOptions
-from kubechronicle.api.pipeline import Outcome, Prepared
-from kubechronicle.api.registry import ResourceType
+from kubechronicle.actors.writing.commits import Proposal, prepare_delete
+from kubechronicle.actors.writing.targets import Caller, Target, context_of
+from kubechronicle.actors.writing.writes import MAX_ATTEMPTS
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta.options import DeleteOptions
+from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.subresources import eviction
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
 
@@ -82,9 +84,13 @@ class _Eviction:
         """Change the budget, and the pod beside it."""
         rt = self._budgets()
         target = Target(
-            rt=rt, namespace=budget.key.namespace, name=budget.key.name, subresource="status", manager=MANAGER,
+            rt=rt,
+            namespace=budget.key.namespace,
+            name=budget.key.name,
+            subresource="status",
+            manager=MANAGER,
             dry_run=self.target.dry_run,
-        )  # fmt: skip
+        )
 
         def prepare(old: Entry) -> Proposal:
             pod = self._pod()
@@ -99,7 +105,7 @@ class _Eviction:
             prepared = self._end(pod)
             return Proposal(
                 pipeline.prepare_update(rt, stored, noted, context),
-                (Beside(key=pod.key, old=pod, object=prepared.object),),
+                (CompanionChange(key=pod.key, old=pod, object=prepared.object),),
             )
 
         try:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import trio
 
-from kubechronicle.actors.reads import Reads
-from kubechronicle.actors.writes import Caller, Writes
-from kubechronicle.api.registry import Registry
+from kubechronicle.actors.reading.reads import Reads
+from kubechronicle.actors.writing.writes import Caller, Writes
+from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.records import Who
 
 # How long a control loop waits for one write of its own; then it looks at the state again and starts over.

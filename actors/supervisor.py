@@ -61,9 +61,7 @@ class _Running:
 class Supervisor:
     """One level of the tree. ``run`` is itself Runnable, so that supervisors nest."""
 
-    def __init__(
-        self, name: str, children: Sequence[ChildSpec], *, intensity: int = 8, period: float = 60.0
-    ) -> None:
+    def __init__(self, name: str, children: Sequence[ChildSpec], *, intensity: int = 8, period: float = 60.0) -> None:
         self.name = name
         self._children = tuple(children)
         self._running: list[_Running] = []
@@ -108,9 +106,7 @@ class Supervisor:
             if running.ended.is_set():
                 return  # it died while starting; its death is queued
 
-    async def _run_child(
-        self, position: int, running: _Running, *, task_status: trio.TaskStatus[None]
-    ) -> None:
+    async def _run_child(self, position: int, running: _Running, *, task_status: trio.TaskStatus[None]) -> None:
         spec = self._children[position]
         error: BaseException | None = None
         started = _Started(task_status)

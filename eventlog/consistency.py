@@ -21,7 +21,7 @@ import trio
 
 from kubechronicle.eventlog.errors import LogUnavailable
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.sole import SoleAppender
+from kubechronicle.eventlog.postgres.sole_appender import SoleAppender
 from kubechronicle.eventlog.tail import Tail
 
 

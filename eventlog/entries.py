@@ -121,6 +121,12 @@ def entry_of(record: Record, describe: Describe, plain: Plain | None = None) -> 
 def tombstone_of(record: Record) -> Entry:
     """The Entry of a record whose contents were erased: what is kept of the object, without the mark."""
     return Entry(
-        record.key, record.uid, record.revision, record.create_revision, record.version,
-        seal(b"{" + record.body[record.body.index(b",") + 1 :], record.revision), ERASED, NOTHING,
-    )  # fmt: skip
+        record.key,
+        record.uid,
+        record.revision,
+        record.create_revision,
+        record.version,
+        seal(b"{" + record.body[record.body.index(b",") + 1 :], record.revision),
+        ERASED,
+        NOTHING,
+    )

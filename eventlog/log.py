@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from kubechronicle.eventlog.changes import ChangeQuery
-from kubechronicle.eventlog.density import Count, DensityQuery
+from kubechronicle.eventlog.queries.changes import ChangeQuery
+from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Record
 
 

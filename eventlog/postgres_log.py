@@ -19,10 +19,6 @@ from uuid import uuid4
 import trio
 from msgspec import structs
 
-from kubechronicle.eventlog import changes, density, retention, verify
-from kubechronicle.eventlog import postgres_rows as rows
-from kubechronicle.eventlog import postgres_sql as sql
-from kubechronicle.eventlog.changes import ChangeQuery
 from kubechronicle.eventlog.errors import (
     BeforeHistory,
     Compacted,
@@ -33,10 +29,15 @@ from kubechronicle.eventlog.errors import (
     OutcomeUnknown,
     SetupError,
 )
+from kubechronicle.eventlog.integrity import verify
 from kubechronicle.eventlog.log import Claim
-from kubechronicle.eventlog.postgres_listener import Listener
-from kubechronicle.eventlog.postgres_session import ConnectionLost, Pool, Row, Session, UniqueViolation, acquire
+from kubechronicle.eventlog.postgres import rows, sql
+from kubechronicle.eventlog.postgres.listener import Listener
+from kubechronicle.eventlog.postgres.session import ConnectionLost, Pool, Row, Session, UniqueViolation, acquire
+from kubechronicle.eventlog.queries import changes, density
+from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Operation, Record
+from kubechronicle.eventlog.retention import retention
 
 APPEND_BOUND = 40.0  # seconds: more than the server's statement timeout, so usually Postgres says what became of it
 APPEND_GRACE = 5.0  # seconds a cancelled append still waits for its answer

@@ -28,7 +28,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogCorrupt, LogError, LogUnavailable
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import BatchResult, Head, Record
-from kubechronicle.eventlog.views import Views
+from kubechronicle.eventlog.views.views import Views
 
 READ_CHUNK = 1000
 """Records read and applied at once: bounds memory (a few MB) and how long other tasks wait (about 20 ms)."""

@@ -17,10 +17,10 @@ import trio
 from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.memory import MemoryStore
+from kubechronicle.eventlog.memory.memory_log import MemoryStore
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Refused, Transaction, Who
 from kubechronicle.eventlog.tail import Tail
-from kubechronicle.eventlog.views import Describe, Views
+from kubechronicle.eventlog.views.views import Describe, Views
 
 SOMEBODY = Who(user="somebody")
 
@@ -37,9 +37,7 @@ def put(key: Key, *, expected: int, node: str = "", labels: Mapping[str, str] | 
     decoded = {"apiVersion": "v1", "kind": "Thing", "metadata": metadata, "spec": {"nodeName": node}, "text": text}
     operation = Operation.UPDATE if expected else Operation.CREATE
     body = orjson.dumps(decoded)
-    return Change(
-        key=key, uid=f"uid-of-{key.name}", expected=expected, operation=operation, body=body, decoded=decoded
-    )
+    return Change(key=key, uid=f"uid-of-{key.name}", expected=expected, operation=operation, body=body, decoded=decoded)
 
 
 def delete(key: Key, *, expected: int, node: str = "") -> Change:

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kubechronicle.actors.store import Store
-from kubechronicle.api import discovery
+from kubechronicle.api.registry import discovery
 from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
-from kubechronicle.http.compression import Compression
-from kubechronicle.http.encoded import MOST_BYTES, Encodings
-from kubechronicle.http.encoders import Encoders
 from kubechronicle.http.handlers import openid
 from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.openapi import OpenApi
@@ -24,6 +21,9 @@ from kubechronicle.http.handlers.watch import Drain
 from kubechronicle.http.health import Check, Health
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.representation.compression import Compression
+from kubechronicle.http.representation.encoder_choice import Encoders
+from kubechronicle.http.representation.encoding_cache import MOST_BYTES, Encodings
 from kubechronicle.http.request_info import RequestInfo
 
 
@@ -84,10 +84,18 @@ def build_application(
     store.reads.views.on_erased(encodings.forget)
     metrics.add_readings(encodings.readings)
     resources = Resources(
-        store=store, reads=store.reads, authentication=authentication, authorization=authorization, metrics=metrics,
-        min_watch=settings.min_request_timeout, drain=drain, issuer=issuer,
-        encodings=encodings, encoders=Encoders(encodings), compression=Compression(encodings),
-    )  # fmt: skip
+        store=store,
+        reads=store.reads,
+        authentication=authentication,
+        authorization=authorization,
+        metrics=metrics,
+        min_watch=settings.min_request_timeout,
+        drain=drain,
+        issuer=issuer,
+        encodings=encodings,
+        encoders=Encoders(encodings),
+        compression=Compression(encodings),
+    )
     metrics.registry.register(authentication.figures)
     services = filters.Services(
         metrics=metrics,

@@ -38,9 +38,18 @@ class Context:
     ``moment``: of history, as its URL names it, and ``at``: what it is; "" and None for ordinary requests."""
 
     __slots__ = (
-        "at", "audit_id", "deadline", "impersonator", "info", "long_running", "moment", "query", "received", "user",
+        "at",
+        "audit_id",
+        "deadline",
+        "impersonator",
+        "info",
+        "long_running",
+        "moment",
+        "query",
+        "received",
+        "user",
         "warnings",
-    )  # fmt: skip
+    )
 
     def __init__(self, *, info: RequestInfo, query: Query, audit_id: str, deadline: float, received: float) -> None:
         self.info = info

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubechronicle.actors.errors import ActorCrashed, MailboxFull
-from kubechronicle.api import status
 from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMediaTypeError
-from kubechronicle.api.status import StatusError
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
 from kubechronicle.eventlog.errors import (
     BeforeHistory,
     Compacted,

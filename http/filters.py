@@ -18,25 +18,26 @@ from functools import partial
 import trio
 from prometheus_client import Gauge
 
-from kubechronicle.actors.questions import Unanswered, decided
-from kubechronicle.api import durations, status
-from kubechronicle.api.field_errors import go_quote
-from kubechronicle.api.names import path_segment
-from kubechronicle.api.selectors import value_required
-from kubechronicle.api.status import StatusError
-from kubechronicle.http.answers import CACHE_CONTROL, status_response, warning_fields
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, decided
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.selectors.field_selectors import value_required
+from kubechronicle.api.values import durations
+from kubechronicle.api.values.names import path_segment
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.figures import ERROR, FAILURE, SUCCESS
+from kubechronicle.http.authentication.metrics import ERROR, FAILURE, SUCCESS
 from kubechronicle.http.authentication.user import GROUP_MASTERS, NoCredential, NotSeen, Rejected, User
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
 from kubechronicle.http.context import Context, audit_ids
 from kubechronicle.http.errors import as_status_error
-from kubechronicle.http.exchange import close_iterator
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics, Series, request_labels
 from kubechronicle.http.pieces import Pieces
+from kubechronicle.http.representation.answers import CACHE_CONTROL, status_response, warning_fields
 from kubechronicle.http.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
+from kubechronicle.http.wire.exchange import close_iterator
 
 log = logging.getLogger(__name__)
 
@@ -101,8 +102,12 @@ def identify(services: Services, following: Next) -> Next:
         info = resolve(request.method, request.path, query)
         audit_id = request.headers.get("audit-id")[:64] or next(new_ids)
         context = Context(
-            info=info, query=query, audit_id=audit_id, deadline=math.inf, received=time.time(),
-        )  # fmt: skip
+            info=info,
+            query=query,
+            audit_id=audit_id,
+            deadline=math.inf,
+            received=time.time(),
+        )
         context.moment = moment
         context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES
         request.attach(context)
@@ -189,7 +194,7 @@ def authenticate(services: Services, following: Next) -> Next:
         began = time.perf_counter()
         try:
             user = chain.authenticate(request, context.warnings)
-        except (NotSeen, Unanswered) as unsettled:
+        except (NotSeen, NeedsExternalAnswer) as unsettled:
             return settled(request, context, unsettled, began)
         except Rejected as error:
             raise refused(error, began) from None
@@ -197,7 +202,9 @@ def authenticate(services: Services, following: Next) -> Next:
         context.user = user
         return following(request)
 
-    async def settled(request: Request, context: Context, unsettled: NotSeen | Unanswered, began: float) -> Response:
+    async def settled(
+        request: Request, context: Context, unsettled: NotSeen | NeedsExternalAnswer, began: float
+    ) -> Response:
         try:
             user = await _settled(services, request, unsettled)
         except Rejected as error:
@@ -215,7 +222,7 @@ def authenticate(services: Services, following: Next) -> Next:
     return filtered
 
 
-async def _settled(services: Services, request: Request, unsettled: NotSeen | Unanswered) -> User:
+async def _settled(services: Services, request: Request, unsettled: NotSeen | NeedsExternalAnswer) -> User:
     """Who asks, once everybody has been asked and, should that not be enough, the views know what others knew."""
 
     warnings = request.attached(Context).warnings
@@ -223,7 +230,7 @@ async def _settled(services: Services, request: Request, unsettled: NotSeen | Un
     def user() -> User:
         return services.authentication.authenticate(request, warnings)
 
-    if isinstance(unsettled, Unanswered):
+    if isinstance(unsettled, NeedsExternalAnswer):
         try:
             return await decided(user, unsettled)
         except NotSeen:
@@ -291,13 +298,13 @@ def authorize(services: Services, following: Next) -> Next:
         started = time.perf_counter()
         try:
             verdict = chain.decide(context.user, info)
-        except Unanswered as question:
+        except NeedsExternalAnswer as question:
             return asked(request, context, info, question, started)
         figures.observe(verdict, time.perf_counter() - started)
         return following(request) if verdict.decision is Decision.ALLOW else refused(request, context, info, verdict)
 
     async def asked(
-        request: Request, context: Context, info: RequestInfo, question: Unanswered, started: float
+        request: Request, context: Context, info: RequestInfo, question: NeedsExternalAnswer, started: float
     ) -> Response:
         verdict = await decided(partial(chain.decide, context.user, info), question)
         figures.observe(verdict, time.perf_counter() - started)

@@ -242,9 +242,23 @@ class Request:
     """
 
     __slots__ = (
-        "_attached", "_body", "client", "draining", "exchange", "headers", "http_version", "method", "path",
-        "peer_certificate", "peer_intermediates", "query_string", "raw_path", "scheme", "upgrade", "websocket",
-    )  # fmt: skip
+        "_attached",
+        "_body",
+        "client",
+        "draining",
+        "exchange",
+        "headers",
+        "http_version",
+        "method",
+        "path",
+        "peer_certificate",
+        "peer_intermediates",
+        "query_string",
+        "raw_path",
+        "scheme",
+        "upgrade",
+        "websocket",
+    )
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from kubechronicle.http.authorization.attempts import AttemptFigures
+from kubechronicle.http.authorization.metrics import AttemptFigures
 from kubechronicle.http.request_info import VERB_OF_METHOD, RequestInfo
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -76,9 +76,7 @@ class _Labelled(CollectorRegistry):
 
     def collect(self) -> Iterable[Metric]:
         for metric in self._inner.collect():
-            metric.samples = [
-                sample._replace(labels={**sample.labels, **self._label}) for sample in metric.samples
-            ]
+            metric.samples = [sample._replace(labels={**sample.labels, **self._label}) for sample in metric.samples]
             yield metric
 
 
@@ -198,23 +196,31 @@ class Metrics:
         self.in_flight = self._requests.in_flight
         self.requests = self._requests.of
         self._watchers = Gauge(
-            "apiserver_registered_watchers", "Number of currently registered watchers.", ("group", "version", "kind"),
+            "apiserver_registered_watchers",
+            "Number of currently registered watchers.",
+            ("group", "version", "kind"),
             registry=self.registry,
-        )  # fmt: skip
+        )
         self._watch_events: dict[tuple[str, str, str], Count] = {}
         self.registry.register(_Told(self._tell_watch_events))
         self._terminations = Counter(
-            "apiserver_request_terminations", "Requests ended by the server in self-defence.", ("code",),
+            "apiserver_request_terminations",
+            "Requests ended by the server in self-defence.",
+            ("code",),
             registry=self.registry,
-        )  # fmt: skip
+        )
         self._long_running = Gauge(
-            "apiserver_longrunning_requests", "Long-running requests by verb and resource.",
-            ("verb", "group", "version", "resource"), registry=self.registry,
-        )  # fmt: skip
+            "apiserver_longrunning_requests",
+            "Long-running requests by verb and resource.",
+            ("verb", "group", "version", "resource"),
+            registry=self.registry,
+        )
         self._deprecated = Gauge(
-            "apiserver_requested_deprecated_apis", "Deprecated APIs that have been requested.",
-            ("group", "version", "resource", "subresource", "removed_release"), registry=self.registry,
-        )  # fmt: skip
+            "apiserver_requested_deprecated_apis",
+            "Deprecated APIs that have been requested.",
+            ("group", "version", "resource", "subresource", "removed_release"),
+            registry=self.registry,
+        )
         self.authorizations = AttemptFigures()
         self.registry.register(self.authorizations)
         self._children: dict[tuple[object, ...], object] = {}

@@ -140,9 +140,21 @@ def resolve(method: str, path: str, query: Query) -> RequestInfo:
     field_selector = query.get("fieldSelector") if selects else ""
     label_selector = query.get("labelSelector") if selects else ""
     return RequestInfo(
-        path, verb, True, prefix, group, version, namespace, resource, subresource, name, tuple(rest), field_selector,
-        label_selector, deprecated_watch,
-    )  # fmt: skip
+        path,
+        verb,
+        True,
+        prefix,
+        group,
+        version,
+        namespace,
+        resource,
+        subresource,
+        name,
+        tuple(rest),
+        field_selector,
+        label_selector,
+        deprecated_watch,
+    )
 
 
 def _collection_verb(verb: str, name: str, query: Query) -> str:

@@ -401,7 +401,7 @@ begin
 end $$;
 
 -- The sole appender: a server that runs this database itself may claim to be the only one that appends, and then need not
--- ask for the head before each read (eventlog/sole.py). A claim holds under the postmaster it was made under, and no other:
+-- ask for the head before each read (eventlog/postgres/sole_appender.py). A claim holds under the postmaster it was made under, and no other:
 -- after a restart, and wherever this is copied to, it says nothing. What appends looks after it: append, append_change.
 
 -- Claim it, or keep it claimed. Not while another has it, nor while somebody is to append beside, who holds the lock: then
@@ -528,7 +528,7 @@ begin
     end if;
 end $$;
 
--- Erasures: what was taken out of rows by law, of which the log keeps proving all the same (eventlog/erasures.py).
+-- Erasures: what was taken out of rows by law, of which the log keeps proving all the same (eventlog/integrity/erasures.py).
 
 -- Per row and erasure, the digests of the row before and after. An erasure is an object of the log itself, the digest of
 -- all its tombstones in it: so no row can be added or removed here unseen.

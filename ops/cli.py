@@ -21,9 +21,9 @@ from typing import Any, NoReturn
 from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
 from kubechronicle.ops import logging as klog
-from kubechronicle.ops import settings, settings_types
-from kubechronicle.ops.chronicle.questions import QUESTIONS, program
+from kubechronicle.ops.client.command_table import QUESTIONS, program
 from kubechronicle.ops.errors import OperatorError, WorkerFailed
+from kubechronicle.ops.settings import settings, types
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +49,10 @@ class _Parser(argparse.ArgumentParser):
 
 def make_parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog=program(), allow_abbrev=False,
+        prog=program(),
+        allow_abbrev=False,
         description="A Kubernetes API server on an append-only Postgres revision log.",
-    )  # fmt: skip
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (summary, add_flags, _) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
@@ -66,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         argv = sys.argv[1:] if argv is None else argv
         if argv and argv[0] in QUESTIONS:
-            from kubechronicle.ops.chronicle import commands
+            from kubechronicle.ops.client import dispatch as commands
 
             return commands.run(argv[0], argv[1:])
         given = make_parser().parse_args(_with_dashed_values(argv))
@@ -123,10 +124,14 @@ def _add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None
         default = f" (default {flag.default})" if flag.default else ""
         alone: dict[str, Any] = {"nargs": "?", "const": "true"} if flag.switch else {}
         parser.add_argument(
-            *spellings, metavar=flag.placeholder, dest=flag.name, default=None, **alone,
+            *spellings,
+            metavar=flag.placeholder,
+            dest=flag.name,
+            default=None,
+            **alone,
             action="append" if flag.repeatable else "store",
             help=(flag.help + default).replace("%", "%%"),
-        )  # fmt: skip
+        )
     parser.add_argument("--config", metavar="FILE", help="a YAML file with any of these settings, without the dashes")
 
 
@@ -150,7 +155,7 @@ def _serve(given: argparse.Namespace) -> int:
     loaded = _load(given)
     import trio
 
-    from kubechronicle.ops.serve import serve
+    from kubechronicle.ops.server.serve import serve
 
     trio.run(serve, loaded)
     return OK
@@ -163,29 +168,38 @@ def _maintenance_flags(parser: argparse.ArgumentParser) -> None:
 def _verify_flags(parser: argparse.ArgumentParser) -> None:
     _maintenance_flags(parser)
     parser.add_argument(
-        "--anchor", metavar="REVISION:HASH", action="append", default=[],
+        "--anchor",
+        metavar="REVISION:HASH",
+        action="append",
+        default=[],
         help="what an earlier verify printed: proves that nothing up to it was rewritten since; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--checkpoint", metavar="FILE", action="append", default=[],
+        "--checkpoint",
+        metavar="FILE",
+        action="append",
+        default=[],
         help="what an earlier `kubechronicle checkpoint` signed: proves the same; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--archive", metavar="DIR",
+        "--archive",
+        metavar="DIR",
         help="the directory of --history-archive: proves that what is archived is what was appended",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--key", metavar="FILE",
+        "--key",
+        metavar="FILE",
         help="the key of the checkpoints, public or private; by default DATA_DIR/pki/checkpoint.key",
-    )  # fmt: skip
+    )
 
 
 def _checkpoint_flags(parser: argparse.ArgumentParser) -> None:
     _maintenance_flags(parser)
     parser.add_argument(
-        "--key", metavar="FILE",
+        "--key",
+        metavar="FILE",
         help="a private Ed25519 key (PEM) to sign with; by default DATA_DIR/pki/checkpoint.key, made if missing",
-    )  # fmt: skip
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="where to write it; by default standard output")
 
 
@@ -195,9 +209,10 @@ def _compact_flags(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--revision", metavar="N", help="forget history below this revision")
     which.add_argument("--keep", metavar="DURATION", help="forget history older than this, e.g. 720h")
     parser.add_argument(
-        "--without-archive", action="store_true",
+        "--without-archive",
+        action="store_true",
         help="drop without archiving, though servers were told to archive; from now on those without a directory do so",
-    )  # fmt: skip
+    )
 
 
 def _kubeconfig_flags(parser: argparse.ArgumentParser) -> None:
@@ -205,9 +220,11 @@ def _kubeconfig_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user", metavar="NAME", default="", help="the user's name; needed unless --at is given")
     parser.add_argument("--group", metavar="NAME", action="append", default=[], help="a group; may be repeated")
     parser.add_argument(
-        "--at", metavar="MOMENT", default="",
+        "--at",
+        metavar="MOMENT",
+        default="",
         help="add a context that shows the cluster as it was: a revision, a time, or how long ago (2h)",
-    )  # fmt: skip
+    )
     parser.add_argument("--context-name", metavar="NAME", default="", help="its name, by default at-MOMENT")
     parser.add_argument(
         "--moving", action="store_true", help="let `--at 2h` always mean two hours before each request, not before now"
@@ -229,13 +246,13 @@ def _async_command(make: Callable[[settings.Settings], Coroutine[Any, Any, int]]
 
 
 def _migrate(given: argparse.Namespace) -> int:
-    from kubechronicle.ops import maintenance
+    from kubechronicle.ops.maintenance import log as maintenance
 
     return _async_command(maintenance.run_migrate, given)
 
 
 def _verify(given: argparse.Namespace) -> int:
-    from kubechronicle.ops import maintenance
+    from kubechronicle.ops.maintenance import log as maintenance
 
     anchors, files = maintenance.parse_anchors(given.anchor), given.checkpoint
     key, archive = _path(given.key), _path(given.archive)
@@ -248,7 +265,7 @@ def _verify(given: argparse.Namespace) -> int:
 
 
 def _checkpoint(given: argparse.Namespace) -> int:
-    from kubechronicle.ops import checkpoints
+    from kubechronicle.ops.maintenance import checkpoints
 
     key, output = _path(given.key), _path(given.output)
     return _async_command(lambda loaded: checkpoints.run_checkpoint(loaded, key_file=key, output=output), given)
@@ -259,15 +276,15 @@ def _path(given: str | None) -> Path | None:
 
 
 def _compact(given: argparse.Namespace) -> int:
-    from kubechronicle.ops import maintenance
+    from kubechronicle.ops.maintenance import log as maintenance
 
-    converter = settings_types.make_converter()
+    converter = types.make_converter()
     try:
-        revision = converter.structure(given.revision, settings_types.Count) if given.revision else None
+        revision = converter.structure(given.revision, types.Count) if given.revision else None
     except ValueError as error:
         raise OperatorError(f"--revision: {error}") from None
     try:
-        keep = converter.structure(given.keep, settings_types.Seconds) if given.keep else None
+        keep = converter.structure(given.keep, types.Seconds) if given.keep else None
     except ValueError as error:
         raise OperatorError(f"--keep: {error}") from None
     without = bool(given.without_archive)
@@ -277,7 +294,7 @@ def _compact(given: argparse.Namespace) -> int:
 
 
 def _kubeconfig(given: argparse.Namespace) -> int:
-    from kubechronicle.ops import kubeconfigs
+    from kubechronicle.ops.maintenance import kubeconfigs
 
     kubeconfigs.run(given, _load(given).data_dir)
     return OK
@@ -285,56 +302,66 @@ def _kubeconfig(given: argparse.Namespace) -> int:
 
 def _convert_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--from", dest="source", metavar="FORMAT", default="",
+        "--from",
+        dest="source",
+        metavar="FORMAT",
+        default="",
         help="what stdin is: json, yaml or protobuf; by default the bytes tell",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--to", dest="target", metavar="FORMAT", required=True, help="what to write: json, yaml or protobuf",
-    )  # fmt: skip
+        "--to",
+        dest="target",
+        metavar="FORMAT",
+        required=True,
+        help="what to write: json, yaml or protobuf",
+    )
     parser.add_argument(
-        "--output-version", metavar="GROUP/VERSION", default="", help="the API version to convert the objects to",
-    )  # fmt: skip
+        "--output-version",
+        metavar="GROUP/VERSION",
+        default="",
+        help="the API version to convert the objects to",
+    )
 
 
 def _convert(given: argparse.Namespace) -> int:
-    from kubechronicle.ops import convert
+    from kubechronicle.ops.maintenance import convert
 
     return convert.run(given.source, given.target, given.output_version)
 
 
 def _archive_flags(parser: argparse.ArgumentParser) -> None:
-    from kubechronicle.ops import archive_flags
+    from kubechronicle.ops.maintenance import archive_flags
 
     archive_flags.add_commands(parser)
 
 
 def _archive(given: argparse.Namespace) -> int:
-    from kubechronicle.ops import archive
+    from kubechronicle.ops.maintenance import archive
 
     return archive.run(given)
 
 
 def _history_flags(parser: argparse.ArgumentParser) -> None:
-    from kubechronicle.ops import history
+    from kubechronicle.ops.maintenance import history
 
     history.add_commands(parser, lambda command, names: _add_settings(command, names))
 
 
 def _history(given: argparse.Namespace) -> int:
-    from kubechronicle.ops import history
+    from kubechronicle.ops.maintenance import history
 
     return _async_command(lambda loaded: history.run(loaded, given), given)
 
 
 def _erase_flags(parser: argparse.ArgumentParser) -> None:
-    from kubechronicle.ops import erase_flags
+    from kubechronicle.ops.maintenance import erase_flags
 
     erase_flags.add_flags(parser)
     _add_settings(parser, (*MAINTENANCE_FLAGS, "history-archive"))
 
 
 def _erase(given: argparse.Namespace) -> int:
-    from kubechronicle.ops import erase
+    from kubechronicle.ops.maintenance import erase
 
     return _async_command(lambda loaded: erase.run(loaded, given), given)
 
@@ -344,7 +371,7 @@ def _version_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _version(given: argparse.Namespace) -> int:
-    from kubechronicle.api.discovery import KUBERNETES_MAJOR, KUBERNETES_MINOR
+    from kubechronicle.api.registry.discovery import KUBERNETES_MAJOR, KUBERNETES_MINOR
     from kubechronicle.ops.version import version_line
 
     print(version_line(f"v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}"))

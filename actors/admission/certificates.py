@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Final
 
 from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
-from kubechronicle.api.certificates import request_organizations, request_problem
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.values.certificates import request_organizations, request_problem
 
 GROUP: Final = "certificates.k8s.io"
 REQUESTS: Final = frozenset({"certificatesigningrequests.certificates.k8s.io"})

@@ -6,7 +6,7 @@ stored (``validate``); it sees the object and the views, and raises StatusError 
 The order is kube-apiserver's: an object that breaks its kind's rules is told so before a validating plugin sees it.
 Claims fill in what is handed out once in the whole cluster (service addresses and ports). Whatever a claim or a plugin
 takes or charges is a change of another object; it is left in ``Attributes.beside`` and commits with the write or not at
-all (actors/beside.py). So each may be asked several times for one write, and must be a function of what it is shown.
+all (actors/companion_changes.py). So each may be asked several times for one write, and must be a function of what it is shown.
 
 Plugins are indexed by resource and operation when first met, so that one costs nothing where it has no say.
 """
@@ -20,10 +20,10 @@ from typing import Any, ClassVar, Final, Protocol
 import msgspec
 import trio
 
-from kubechronicle.actors.beside import Beside
-from kubechronicle.api import status
-from kubechronicle.api.registry import ResourceType
-from kubechronicle.api.status import StatusError
+from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key, Who
 
@@ -53,25 +53,31 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     old: Entry | None = None
     dry_run: bool = False
     warnings: list[str] = msgspec.field(default_factory=list)
-    beside: list[Beside] = msgspec.field(default_factory=list)
+    beside: list[CompanionChange] = msgspec.field(default_factory=list)
     who: Who = NOBODY
 
     def storing(self, obj: dict[str, Any]) -> Attributes:
         """These, of what is about to be stored."""
         return Attributes(
-            rt=self.rt, operation=self.operation, namespace=self.namespace, name=self.name,
-            subresource=self.subresource, object=obj, old=self.old, dry_run=self.dry_run, warnings=self.warnings,
-            beside=self.beside, who=self.who,
-        )  # fmt: skip
+            rt=self.rt,
+            operation=self.operation,
+            namespace=self.namespace,
+            name=self.name,
+            subresource=self.subresource,
+            object=obj,
+            old=self.old,
+            dry_run=self.dry_run,
+            warnings=self.warnings,
+            beside=self.beside,
+            who=self.who,
+        )
 
 
 class Permits(Protocol):
     """Whether somebody may do this to an object ("": cluster-scoped), as all of the server's authorizers together see
     it. Unanswered: one of them must ask somebody first."""
 
-    def __call__(
-        self, who: Who, verb: str, group: str, resource: str, name: str, namespace: str = ""
-    ) -> bool: ...
+    def __call__(self, who: Who, verb: str, group: str, resource: str, name: str, namespace: str = "") -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +139,7 @@ class Claimant(Protocol):
         ``attributes.beside``. StatusError for what can't be had."""
         ...
 
-    def release(self, entry: Entry, state: State) -> Sequence[Beside]:
+    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
         """What is given back with an object that goes."""
         ...
 
@@ -181,7 +187,7 @@ class AdmissionChain:
         for claimant in claimants:
             claimant.claim(attributes, self._state)
 
-    def release(self, entry: Entry) -> list[Beside]:
+    def release(self, entry: Entry) -> list[CompanionChange]:
         """What commits beside the end of this object."""
         resource = entry.key.resource
         return [

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, Attributes, State
-from kubechronicle.actors.beside import Beside
-from kubechronicle.api import status
-from kubechronicle.api.field_errors import forbidden
+from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import forbidden
 from kubechronicle.eventlog.entries import Entry
 
 LABEL: Final = "resource.kubernetes.io/admin-access"
@@ -44,6 +44,6 @@ class AdminAccess:
             cause = forbidden(f"spec.devices.requests[{index}].adminAccess", NEEDED)
             raise status.invalid(rt.group, rt.kind, name, [cause])
 
-    def release(self, entry: Entry, state: State) -> Sequence[Beside]:
+    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
         """Leave is not given back."""
         return ()

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from kubechronicle.actors.admission.chain import CREATE, Attributes, State
-from kubechronicle.actors.beside import Beside
-from kubechronicle.api import rbac, status
-from kubechronicle.api.field_errors import go_quote
-from kubechronicle.api.rbac import Rule
+from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.api.access import rbac
+from kubechronicle.api.access.rbac import Rule
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 
@@ -50,7 +51,7 @@ class EscalationCheck:
     def __init__(self, rights: Rights) -> None:
         self._rights = rights
 
-    def release(self, entry: Entry, state: State) -> Sequence[Beside]:
+    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
         """Nothing is given back."""
         return ()
 

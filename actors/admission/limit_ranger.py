@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import UPDATE, AdmissionPlugin, Attributes, State, forbidden
-from kubechronicle.api.quantity import total, value_of
+from kubechronicle.api.values.quantity import total, value_of
 
 Object = dict[str, Any]
 Amounts = Mapping[str, str]

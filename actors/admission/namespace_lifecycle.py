@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubechronicle.actors.admission.chain import CREATE, DELETE, AdmissionPlugin, Attributes, State
-from kubechronicle.api import status
-from kubechronicle.api.field_errors import Cause
-from kubechronicle.api.registry import ResourceType
-from kubechronicle.api.status import StatusError
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Record
 

@@ -19,10 +19,10 @@ from kubechronicle.actors.admission.chain import (
     State,
     forbidden,
 )
-from kubechronicle.api import status
-from kubechronicle.api.certificates import request_name, request_problem
-from kubechronicle.api.field_errors import go_quote
-from kubechronicle.api.pod_references import ACCOUNTS, CLAIMS, CONFIG_MAPS, MIRROR, SECRETS, references
+from kubechronicle.api.access.pod_references import ACCOUNTS, CLAIMS, CONFIG_MAPS, MIRROR, SECRETS, references
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.values.certificates import request_name, request_problem
 
 Object = dict[str, Any]
 
@@ -53,10 +53,18 @@ CLAIM_STATUS: Final = ("capacity", "conditions", "allocatedResources", "allocate
 
 class NodeRestriction(AdmissionPlugin):
     name = "NodeRestriction"
-    resources = frozenset({
-        "pods", "nodes", "persistentvolumeclaims", "serviceaccounts", "leases.coordination.k8s.io",
-        "csinodes.storage.k8s.io", "resourceslices.resource.k8s.io", CERTIFICATES,
-    })  # fmt: skip
+    resources = frozenset(
+        {
+            "pods",
+            "nodes",
+            "persistentvolumeclaims",
+            "serviceaccounts",
+            "leases.coordination.k8s.io",
+            "csinodes.storage.k8s.io",
+            "resourceslices.resource.k8s.io",
+            CERTIFICATES,
+        }
+    )
     operations = frozenset({CREATE, UPDATE, DELETE})
 
     def admit(self, attributes: Attributes, state: State) -> None:
@@ -227,8 +235,9 @@ def _claim_status(node: str, attributes: Attributes, state: State) -> None:
 
 
 def _without_claim_status(claim: Object) -> Object:
-    metadata = {name: value for name, value in claim["metadata"].items()
-                if name not in ("resourceVersion", "managedFields")}  # fmt: skip
+    metadata = {
+        name: value for name, value in claim["metadata"].items() if name not in ("resourceVersion", "managedFields")
+    }
     kept = {name: value for name, value in (claim.get("status") or {}).items() if name not in CLAIM_STATUS}
     return {**claim, "metadata": metadata, "status": kept}
 

@@ -21,7 +21,7 @@ from kubechronicle.actors.admission.limit_ranger import LimitRanger
 from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycle
 from kubechronicle.actors.admission.node_restriction import NodeRestriction
 from kubechronicle.actors.admission.nodes import DefaultTolerationSeconds, PodTopologyLabels, TaintNodesByCondition
-from kubechronicle.actors.admission.pod_security import PodSecurity
+from kubechronicle.actors.admission.pod_security.plugin import PodSecurity
 from kubechronicle.actors.admission.priority import Priority
 from kubechronicle.actors.admission.resource_quota import ResourceQuota
 from kubechronicle.actors.admission.runtime_class import RuntimeClass

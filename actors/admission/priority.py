@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubechronicle.actors.admission.chain import UPDATE, AdmissionPlugin, Attributes, State, forbidden
-from kubechronicle.api import status
+from kubechronicle.api.errors import status
 
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
@@ -60,17 +60,19 @@ class Priority(AdmissionPlugin):
         claimed = spec.get("priority")
         if claimed is not None and claimed != priority:
             raise status.forbidden(
-                "pods", attributes.name,
+                "pods",
+                attributes.name,
                 f"the integer value of priority ({claimed}) must not be provided in pod spec; priority admission "
                 f"controller computed {priority} from the given PriorityClass name",
-            )  # fmt: skip
+            )
         claimed_policy = spec.get("preemptionPolicy")
         if claimed_policy is not None and claimed_policy != policy:
             raise status.forbidden(
-                "pods", attributes.name,
+                "pods",
+                attributes.name,
                 f"the string value of PreemptionPolicy ({claimed_policy}) must not be provided in pod spec; priority "
                 f"admission controller computed {policy} from the given PriorityClass name",
-            )  # fmt: skip
+            )
         spec["priority"], spec["preemptionPolicy"] = priority, policy
 
 

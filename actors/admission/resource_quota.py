@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden
-from kubechronicle.actors.beside import Beside
-from kubechronicle.api import pipeline
-from kubechronicle.api.pipeline import WriteContext
+from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.quota.check import Exceeded, Write, charges
 from kubechronicle.api.quota.evaluators import evaluator_of
 from kubechronicle.api.quota.facts import Facts
-from kubechronicle.api.registry import ResourceType, known_registry
+from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
 
@@ -92,7 +92,7 @@ def facts_of(state: State) -> Facts:
     )
 
 
-def _charged(entry: Entry, quota: Object, used: dict[str, str]) -> Beside:
+def _charged(entry: Entry, quota: Object, used: dict[str, str]) -> CompanionChange:
     """The quota with another status.used, as an update of its status by the server itself leaves it."""
     rt = known_registry().storage(QUOTAS)
     if rt is None:
@@ -105,4 +105,4 @@ def _charged(entry: Entry, quota: Object, used: dict[str, str]) -> Beside:
         name=entry.key.name,
         subresource="status",
     )
-    return Beside(key=entry.key, old=entry, object=pipeline.prepare_update(rt, quota, new, context).object)
+    return CompanionChange(key=entry.key, old=entry, object=pipeline.prepare_update(rt, quota, new, context).object)

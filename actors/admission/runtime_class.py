@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden
-from kubechronicle.api.field_errors import go_quote
-from kubechronicle.api.quantity import value_of
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.values.quantity import value_of
 
 Object = dict[str, Any]
 

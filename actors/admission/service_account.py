@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, NotYet, State, forbidden
-from kubechronicle.api.field_errors import go_quote
-from kubechronicle.api.metadata import NAME_ALPHABET
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.meta.metadata import NAME_ALPHABET
 
 Object = dict[str, Any]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
 from kubechronicle.actors.admission.defaults import newest_default
-from kubechronicle.api.quantity import value_of
+from kubechronicle.api.values.quantity import value_of
 
 CLAIMS: Final = "persistentvolumeclaims"
 STORAGE_CLASSES: Final = "storageclasses.storage.k8s.io"

@@ -14,15 +14,16 @@ from typing import Any, Final
 
 from kubechronicle.actors.allocation.bands import Address, AddressRange
 from kubechronicle.actors.allocation.families import invalid, is_headless, stays_dual_if_possible
-from kubechronicle.actors.allocation.figures import DYNAMIC, STATIC, Durations, Figures
 from kubechronicle.actors.allocation.ledger import Ledger, Owner
+from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, Durations, Figures
 from kubechronicle.actors.allocation.ranges import Ranges
-from kubechronicle.actors.targets import Target, context_of
-from kubechronicle.api import pipeline, status
+from kubechronicle.actors.writing.targets import Target, context_of
 from kubechronicle.api.builtin.checks import parse_ip
 from kubechronicle.api.builtin.hooks_services import needs_address
-from kubechronicle.api.field_errors import invalid_value
-from kubechronicle.api.registry import ResourceType, builtin_registry
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import invalid_value
+from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.eventlog.records import Key
 
 IP_ADDRESSES: Final = "ipaddresses.networking.k8s.io"

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api import status
 from kubechronicle.api.builtin.checks import parse_ip
 from kubechronicle.api.builtin.hooks_services import needs_address
 from kubechronicle.api.builtin.validation_services import cluster_ips
-from kubechronicle.api.field_errors import Cause, invalid_value
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause, invalid_value
 
 Object = dict[str, Any]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kubechronicle.actors.admission.chain import State
-from kubechronicle.actors.beside import Beside
+from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.eventlog.records import Key
 
 Object = dict[str, Any]
@@ -27,7 +27,7 @@ class Ledger:
     state: State
     dry_run: bool = False
     taken: dict[Key, Object] = field(default_factory=dict)
-    returned: list[Beside] = field(default_factory=list)
+    returned: list[CompanionChange] = field(default_factory=list)
 
     def has(self, key: Key) -> bool:
         """Whether somebody has it, or this very write takes it."""
@@ -40,9 +40,9 @@ class Ledger:
         """Give up what the state holds, if it is ``owner``'s (who that is: see ``owner_of_address`` and of ports)."""
         entry = self.state.peek(*key)
         if entry is not None and owner == self.owner and all(key != one.key for one in self.returned):
-            self.returned.append(Beside(key=key, old=entry, object=None))
+            self.returned.append(CompanionChange(key=key, old=entry, object=None))
 
-    def beside(self) -> list[Beside]:
+    def beside(self) -> list[CompanionChange]:
         if self.dry_run:
             return []
-        return [*(Beside(key=key, old=None, object=obj) for key, obj in self.taken.items()), *self.returned]
+        return [*(CompanionChange(key=key, old=None, object=obj) for key, obj in self.taken.items()), *self.returned]

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from kubechronicle.actors.allocation.bands import port_pool
 from kubechronicle.actors.allocation.families import invalid
-from kubechronicle.actors.allocation.figures import DYNAMIC, STATIC, Figures
 from kubechronicle.actors.allocation.ledger import Ledger, Owner
-from kubechronicle.api import status
+from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, Figures
 from kubechronicle.api.builtin.hooks_services import needs_health_check, needs_node_ports
-from kubechronicle.api.field_errors import invalid_value
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.eventlog.records import Key
 
 NODE_PORTS: Final = "nodeports.kubechronicle"

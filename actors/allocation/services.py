@@ -9,14 +9,14 @@ from typing import Any
 from kubechronicle.actors.admission.chain import CREATE, Attributes, State
 from kubechronicle.actors.allocation.addresses import Addresses
 from kubechronicle.actors.allocation.families import settle_families
-from kubechronicle.actors.allocation.figures import Figures
 from kubechronicle.actors.allocation.ledger import Ledger, Owner
+from kubechronicle.actors.allocation.metrics import Figures
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import Ports
-from kubechronicle.actors.beside import Beside
-from kubechronicle.api import metadata
+from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.builtin.hooks_services import keep_given, pair_addresses
-from kubechronicle.api.encoding import copy_object
+from kubechronicle.api.meta import metadata
+from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.eventlog.entries import Entry
 
 Object = dict[str, Any]
@@ -57,7 +57,7 @@ class ServiceClaimant:
         obj["spec"] = spec
         attributes.beside.extend(ledger.beside())
 
-    def release(self, entry: Entry, state: State) -> Sequence[Beside]:
+    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
         """Give back all that a Service has; its Endpoints go with it, lest the next of its name begin with them."""
         ledger = Ledger(Owner(entry.key.namespace, entry.key.name), state)
         spec = entry.object().get("spec") or {}
@@ -66,7 +66,7 @@ class ServiceClaimant:
         endpoints = state.peek("endpoints", *ledger.owner)
         if endpoints is None or endpoints.object()["metadata"].get("finalizers"):
             return ledger.beside()
-        return [*ledger.beside(), Beside(key=endpoints.key, old=endpoints, object=None)]
+        return [*ledger.beside(), CompanionChange(key=endpoints.key, old=endpoints, object=None)]
 
 
 def _is_stale(meta: Object, old: Entry) -> bool:

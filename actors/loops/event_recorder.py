@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kubechronicle.actors.store import Store, system_caller
-from kubechronicle.actors.writes import Target
-from kubechronicle.api import names
-from kubechronicle.api.status import StatusError
+from kubechronicle.actors.writing.writes import Target
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.values import names
 from kubechronicle.eventlog.entries import Entry
 
 log = logging.getLogger(__name__)
@@ -56,9 +56,13 @@ class EventRecorder:
     def _event(self, involved: Object, target: Target, reason: str, message: str, action: str, now: str) -> Object:
         meta = involved["metadata"]
         reference = {
-            "apiVersion": involved["apiVersion"], "kind": involved["kind"], "namespace": meta.get("namespace"),
-            "name": meta["name"], "uid": meta.get("uid"), "resourceVersion": meta.get("resourceVersion"),
-        }  # fmt: skip
+            "apiVersion": involved["apiVersion"],
+            "kind": involved["kind"],
+            "namespace": meta.get("namespace"),
+            "name": meta["name"],
+            "uid": meta.get("uid"),
+            "resourceVersion": meta.get("resourceVersion"),
+        }
         event = {
             "apiVersion": self._rt.api_version,
             "kind": self._rt.kind,

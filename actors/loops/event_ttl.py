@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 
-from kubechronicle.actors.beside import Beside
+from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.errors import ActorError
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.eventlog.entries import Entry
@@ -131,7 +131,7 @@ class EventExpiry:
         async def delete(entry: Entry) -> None:
             nonlocal gone
             try:
-                if await self._store.writes.settle(caller, (Beside(key=entry.key, old=entry, object=None),)):
+                if await self._store.writes.settle(caller, (CompanionChange(key=entry.key, old=entry, object=None),)):
                     gone += 1
             except (LogError, ActorError) as error:
                 failures.append(error)

@@ -18,12 +18,12 @@ import trio
 
 from kubechronicle.actors.errors import ActorError
 from kubechronicle.actors.loops.conditions import with_condition
-from kubechronicle.actors.reads import Selection
+from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
-from kubechronicle.actors.writes import Target
-from kubechronicle.api.options import DeleteOptions
-from kubechronicle.api.registry import ResourceType
-from kubechronicle.api.status import StatusError
+from kubechronicle.actors.writing.writes import Target
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.options import DeleteOptions
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted, LogError
 
@@ -104,8 +104,6 @@ def with_conditions(namespace: dict[str, Any], remaining: Remaining) -> dict[str
         else:
             namespace = with_condition(namespace, kind, "False", reason=well, message=all_well)
     return namespace
-
-
 
 
 class NamespaceLifecycleLoop:

@@ -20,15 +20,15 @@ import trio
 from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.admission.resource_quota import QUOTAS, facts_of
 from kubechronicle.actors.errors import ActorError
-from kubechronicle.actors.reads import Selection
+from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
-from kubechronicle.actors.writes import Target
+from kubechronicle.actors.writing.writes import Target
+from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.quota import amounts, scopes, totals
 from kubechronicle.api.quota.amounts import Usage
 from kubechronicle.api.quota.evaluators import Evaluator, Measure, evaluator_of
 from kubechronicle.api.quota.facts import Facts
-from kubechronicle.api.registry import ResourceType
-from kubechronicle.api.status import StatusError
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.errors import Compacted, LogError
 from kubechronicle.eventlog.records import Operation

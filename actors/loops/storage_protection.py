@@ -14,11 +14,11 @@ from typing import Any
 
 import trio
 
-from kubechronicle.actors.reads import Selection
+from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
-from kubechronicle.actors.writes import Target
-from kubechronicle.api.registry import ResourceType
-from kubechronicle.api.status import StatusError
+from kubechronicle.actors.writing.writes import Target
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted, LogError
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kubechronicle.api.label_selectors import selector_from_spec
+from kubechronicle.api.selectors.label_selectors import selector_from_spec
 
 Since = Callable[[str | None], str]
 """Timestamp (RFC 3339, or None) -> how long ago that was, as people read it."""

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api import names
-from kubechronicle.api.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
-from kubechronicle.api.metadata import IMMUTABLE, validate_labels
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.meta.metadata import IMMUTABLE, validate_labels
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.cell_text import Since
 from kubechronicle.api.builtin.printer import Column, Object, Printer, name_of, wide
-from kubechronicle.api.history import changed_cell, object_cell, user_cell
+from kubechronicle.api.history.revisions import changed_cell, object_cell, user_cell
 
 _COLUMNS: Final = (
     Column("Revision", format="name", text="The revision of the change: its number in the log of all changes."),

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.encoding import copy_object
-from kubechronicle.api.field_errors import go_json
+from kubechronicle.api.errors.field_errors import go_json
+from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import check, types
 
 Object = dict[str, Any]

@@ -20,8 +20,8 @@ import orjson
 
 from kubechronicle.api.builtin import conversions
 from kubechronicle.api.builtin.conversions import METRIC_FIELDS, Converter, Object, status_name
-from kubechronicle.api.encoding import copy_object
-from kubechronicle.api.field_errors import go_json
+from kubechronicle.api.errors.field_errors import go_json
+from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import check, types, values
 
 KEPT: Final = "kubechronicle.io/kept-by-conversion"

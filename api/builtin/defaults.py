@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from kubechronicle.api import quantity
+from kubechronicle.api.values import quantity
 
 Object = dict[str, Any]
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.go_types import TYPES
-from kubechronicle.api.field_errors import HTML_ESCAPES
+from kubechronicle.api.errors.field_errors import HTML_ESCAPES
 
 Object = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.defaults_groups import TEMPLATE_GENERATION
 from kubechronicle.api.builtin.hooks_pods import drop_disabled, new_template, template_gates
-from kubechronicle.api.strategy import keep
+from kubechronicle.api.strategy.strategy import keep
 
 Object = dict[str, Any]
 

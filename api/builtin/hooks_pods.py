@@ -8,11 +8,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final
 
-from kubechronicle.api import quantity
 from kubechronicle.api.builtin.validation_profiles import APP_ARMOR, app_armor_annotation, app_armor_field
 from kubechronicle.api.builtin.validation_security import containers_of
-from kubechronicle.api.encoding import copy_object
-from kubechronicle.api.strategy import keep, keep_metadata
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.strategy.strategy import keep, keep_metadata
+from kubechronicle.api.values import quantity
 
 Object = dict[str, Any]
 

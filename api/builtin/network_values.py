@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Final
 
 from kubechronicle.api.builtin.checks import CIDR_MESSAGE, IP_MESSAGE, Address, Network, parse_ip
-from kubechronicle.api.field_errors import Cause, go_quote, invalid_value
+from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value
 
 INTERFACE_MESSAGE: Final = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
 

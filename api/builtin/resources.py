@@ -239,12 +239,13 @@ READ_WATCH: Final = ("get", "list", "watch")
 OWN_GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
     HISTORY: {
         "v1": (
-            Row("clusterrevisions", "ClusterRevision", namespaced=False, short=("crev",), verbs=READ_WATCH,
-                stored=False),
+            Row(
+                "clusterrevisions", "ClusterRevision", namespaced=False, short=("crev",), verbs=READ_WATCH, stored=False
+            ),
             Row("revisions", "Revision", short=("rev",), verbs=READ_WATCH, stored=False),
         )
     },
-}  # fmt: skip
+}
 """As GROUPS, of what kubechronicle has beside Kubernetes: kinds without a protobuf form."""
 
 STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {

@@ -32,7 +32,7 @@ from kubechronicle.api.builtin import (
     warnings_workloads,
 )
 from kubechronicle.api.builtin.strategies_groups import GROUPS
-from kubechronicle.api.strategy import (
+from kubechronicle.api.strategy.strategy import (
     ORPHAN,
     UNSUPPORTED,
     Strategy,

@@ -26,7 +26,7 @@ from kubechronicle.api.builtin import (
     validation_storage_classes,
     warnings_groups,
 )
-from kubechronicle.api.strategy import (
+from kubechronicle.api.strategy.strategy import (
     PrepareUpdate,
     Strategy,
     SubresourceStrategy,

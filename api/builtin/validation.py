@@ -9,11 +9,10 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import immutable, wrong
 from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.codecs.json import decode_value
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     forbidden,
     invalid_value,
@@ -21,6 +20,7 @@ from kubechronicle.api.field_errors import (
     too_long,
 )
 from kubechronicle.api.schema.values import json_word
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

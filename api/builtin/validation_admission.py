@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import (
     label_selector,
     one_of_if_set,
@@ -14,7 +13,8 @@ from kubechronicle.api.builtin.checks import (
     wrong,
 )
 from kubechronicle.api.builtin.validation_expressions import match_condition
-from kubechronicle.api.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_many
+from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_many
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import NOT_NEGATIVE, immutable, in_order, label_selector, not_negative
 from kubechronicle.api.builtin.go_shapes import selector
 from kubechronicle.api.builtin.validation_pods import pod_template, specific_annotations
-from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required
-from kubechronicle.api.metadata import validate_annotations, validate_labels
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

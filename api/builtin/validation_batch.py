@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import in_order, label_selector, not_negative
 from kubechronicle.api.builtin.go_shapes import record, selector
 from kubechronicle.api.builtin.validation_apps import MISMATCH, selector_matches, selector_stays
 from kubechronicle.api.builtin.validation_job_policies import failure_policy, success_policy
 from kubechronicle.api.builtin.validation_pods import pod_template
-from kubechronicle.api.encoding import copy_object
-from kubechronicle.api.field_errors import Cause, invalid_value, not_supported, required, too_long
-from kubechronicle.api.metadata import IMMUTABLE
-from kubechronicle.api.strategy import keep
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required, too_long
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.meta.metadata import IMMUTABLE
+from kubechronicle.api.strategy.strategy import keep
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

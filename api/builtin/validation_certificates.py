@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.go_shapes import difference, shape
-from kubechronicle.api.certificates import chain_problem, request_problem
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
     forbidden,
@@ -20,7 +18,9 @@ from kubechronicle.api.field_errors import (
     required,
     too_long,
 )
-from kubechronicle.api.writing import Requester
+from kubechronicle.api.strategy.write_context import Requester
+from kubechronicle.api.values import names
+from kubechronicle.api.values.certificates import chain_problem, request_problem
 
 Object = dict[str, Any]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api import names, quantity
 from kubechronicle.api.builtin.checks import (
     dns_label,
     dns_subdomain,
@@ -16,9 +15,10 @@ from kubechronicle.api.builtin.checks import (
 )
 from kubechronicle.api.builtin.go_shapes import difference, record
 from kubechronicle.api.builtin.validation_resources import amount, basic_amount, is_native, positive
-from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required
-from kubechronicle.api.metadata import validate_annotations, validate_labels
-from kubechronicle.api.strategy import keep
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
+from kubechronicle.api.strategy.strategy import keep
+from kubechronicle.api.values import names, quantity
 
 Object = dict[str, Any]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import (
     dns_label,
     dns_subdomain,
@@ -15,7 +14,7 @@ from kubechronicle.api.builtin.go_shapes import shape
 from kubechronicle.api.builtin.validation_pod_spec import preemption_policy
 from kubechronicle.api.builtin.validation_resources import requirements
 from kubechronicle.api.builtin.validation_scheduling import tolerations
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
     forbidden,
@@ -23,7 +22,8 @@ from kubechronicle.api.field_errors import (
     not_supported,
     required,
 )
-from kubechronicle.api.metadata import validate_labels
+from kubechronicle.api.meta.metadata import validate_labels
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

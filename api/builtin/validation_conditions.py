@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import qualified_name
-from kubechronicle.api.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_long
+from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_long
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import (
     PROTOCOLS,
     descending_path,
@@ -22,7 +21,7 @@ from kubechronicle.api.builtin.validation_probes import PROBES, lifecycle, probe
 from kubechronicle.api.builtin.validation_resources import requirements
 from kubechronicle.api.builtin.validation_security import container_context
 from kubechronicle.api.builtin.validation_volumes import PULL_POLICIES
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
     forbidden,
@@ -32,6 +31,7 @@ from kubechronicle.api.field_errors import (
     required,
     too_long,
 )
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

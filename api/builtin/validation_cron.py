@@ -10,7 +10,7 @@ from typing import Any, Final
 from kubechronicle.api.builtin.checks import NOT_NEGATIVE, not_negative
 from kubechronicle.api.builtin.go_shapes import selector
 from kubechronicle.api.builtin.validation_batch import job_spec
-from kubechronicle.api.field_errors import Cause, invalid_value, not_supported, required
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 
 Object = dict[str, Any]
 

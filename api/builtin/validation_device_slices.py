@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api import names, quantity
 from kubechronicle.api.builtin.checks import dns_label, dns_subdomain, immutable, qualified_name, wrong
 from kubechronicle.api.builtin.go_shapes import shape
 from kubechronicle.api.builtin.validation_device_status import binding
@@ -15,7 +14,16 @@ from kubechronicle.api.builtin.validation_devices import EFFECTS, each, each_onc
 from kubechronicle.api.builtin.validation_devices import qualified_name as attribute_name
 from kubechronicle.api.builtin.validation_scheduling import node_selector
 from kubechronicle.api.builtin.validation_volumes import csi_driver_name
-from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required, too_long, too_many
+from kubechronicle.api.errors.field_errors import (
+    Cause,
+    forbidden,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
+from kubechronicle.api.values import names, quantity
 
 Object = dict[str, Any]
 

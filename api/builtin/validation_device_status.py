@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from kubechronicle.api import metadata
 from kubechronicle.api.builtin.checks import dns_label, qualified_name
 from kubechronicle.api.builtin.go_shapes import shape
 from kubechronicle.api.builtin.network_values import interface_address
@@ -22,7 +21,7 @@ from kubechronicle.api.builtin.validation_devices import (
 )
 from kubechronicle.api.builtin.validation_scheduling import node_selector
 from kubechronicle.api.builtin.validation_volumes import csi_driver_name
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
     forbidden,
@@ -32,6 +31,7 @@ from kubechronicle.api.field_errors import (
     too_long,
     too_many,
 )
+from kubechronicle.api.meta import metadata
 
 Object = dict[str, Any]
 

@@ -9,13 +9,12 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
-from kubechronicle.api import metadata, names
 from kubechronicle.api.builtin.checks import dns_label, dns_subdomain, wrong
 from kubechronicle.api.builtin.go_shapes import shape
 from kubechronicle.api.builtin.validation_expressions import device_selector
 from kubechronicle.api.builtin.validation_resources import is_extended
 from kubechronicle.api.builtin.validation_volumes import csi_driver_name
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
     go_json,
@@ -25,6 +24,8 @@ from kubechronicle.api.field_errors import (
     too_long,
     too_many,
 )
+from kubechronicle.api.meta import metadata
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 Check = Callable[[Any, str], list[Cause]]

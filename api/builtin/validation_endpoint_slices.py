@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import (
     PROTOCOLS,
     dns_label,
@@ -18,8 +17,17 @@ from kubechronicle.api.builtin.checks import (
     wrong,
 )
 from kubechronicle.api.builtin.network_values import ip_warnings, legacy_ip
-from kubechronicle.api.field_errors import Cause, duplicate, internal, invalid_value, not_supported, required, too_many
-from kubechronicle.api.metadata import validate_labels
+from kubechronicle.api.errors.field_errors import (
+    Cause,
+    duplicate,
+    internal,
+    invalid_value,
+    not_supported,
+    required,
+    too_many,
+)
+from kubechronicle.api.meta.metadata import validate_labels
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

@@ -14,7 +14,7 @@ from kubechronicle.api.builtin.checks import (
     qualified_name,
 )
 from kubechronicle.api.builtin.network_values import legacy_ip
-from kubechronicle.api.field_errors import Cause, required
+from kubechronicle.api.errors.field_errors import Cause, required
 
 Object = dict[str, Any]
 

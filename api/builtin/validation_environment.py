@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api import names, quantity
 from kubechronicle.api.builtin.checks import dns_label, dns_subdomain, no_backsteps, qualified_name, wrong
-from kubechronicle.api.field_errors import Cause, invalid_value, not_supported, required
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
+from kubechronicle.api.values import names, quantity
 
 Object = dict[str, Any]
 

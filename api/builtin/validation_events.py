@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import dns_subdomain, wrong
 from kubechronicle.api.builtin.go_shapes import shape
-from kubechronicle.api.field_errors import Cause, invalid_value, required
-from kubechronicle.api.metadata import IMMUTABLE
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
+from kubechronicle.api.meta.metadata import IMMUTABLE
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

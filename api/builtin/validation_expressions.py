@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kubechronicle.api.field_errors import Cause, forbidden, internal, invalid_value, required
+from kubechronicle.api.errors.field_errors import Cause, forbidden, internal, invalid_value, required
 
 if TYPE_CHECKING:
     from kubechronicle.api.cel.admission import Composition

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.checks import local_path, missing
 from kubechronicle.api.builtin.validation_environment import field_reference, resource_reference
-from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, required
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 
 Object = dict[str, Any]
 

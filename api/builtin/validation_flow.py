@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import dns_label, dns_subdomain, wrong
 from kubechronicle.api.builtin.go_shapes import shape
-from kubechronicle.api.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.checks import not_negative, qualified_name
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
     go_quote,

@@ -10,7 +10,7 @@ from typing import Any
 from kubechronicle.api.builtin.checks import not_negative
 from kubechronicle.api.builtin.go_shapes import record
 from kubechronicle.api.builtin.validation_job_policies import count_indexes, intervals
-from kubechronicle.api.field_errors import Cause, duplicate, invalid_value, required
+from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, required
 
 Object = dict[str, Any]
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import (
     dns_label,
     dns_subdomain,
@@ -20,7 +19,8 @@ from kubechronicle.api.builtin.checks import (
 )
 from kubechronicle.api.builtin.go_shapes import shape
 from kubechronicle.api.builtin.network_values import cidr_warnings, legacy_cidr, parse_range, strict_cidr, strict_ip
-from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required, too_long
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required, too_long
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

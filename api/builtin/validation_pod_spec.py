@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api import names, quantity
 from kubechronicle.api.builtin.checks import (
     MAX_INT32,
     MIRROR,
@@ -36,7 +35,7 @@ from kubechronicle.api.builtin.validation_security import (
     share_process_namespace,
 )
 from kubechronicle.api.builtin.validation_volumes import volumes
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
     forbidden,
@@ -46,7 +45,8 @@ from kubechronicle.api.field_errors import (
     required,
     too_long,
 )
-from kubechronicle.api.metadata import validate_labels
+from kubechronicle.api.meta.metadata import validate_labels
+from kubechronicle.api.values import names, quantity
 
 Object = dict[str, Any]
 

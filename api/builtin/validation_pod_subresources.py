@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kubechronicle.api import quantity
 from kubechronicle.api.builtin.checks import (
     MAX_INT32,
     MIRROR,
@@ -20,8 +19,7 @@ from kubechronicle.api.builtin.go_shapes import difference, record
 from kubechronicle.api.builtin.hooks_pods import qos_class
 from kubechronicle.api.builtin.network_values import legacy_ip
 from kubechronicle.api.builtin.validation_pods import annotations_stay, metadata_and_spec
-from kubechronicle.api.encoding import copy_object
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
     forbidden,
@@ -30,6 +28,8 @@ from kubechronicle.api.field_errors import (
     not_supported,
     required,
 )
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.values import quantity
 
 Object = dict[str, Any]
 

@@ -13,9 +13,9 @@ from kubechronicle.api.builtin.validation_containers import image_is_trimmed
 from kubechronicle.api.builtin.validation_pod_spec import pod_spec
 from kubechronicle.api.builtin.validation_profiles import APP_ARMOR, profile_annotations, profiles_agree
 from kubechronicle.api.builtin.validation_scheduling import REQUIRED, tolerations
-from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, required
-from kubechronicle.api.metadata import validate_annotations, validate_labels
-from kubechronicle.api.strategy import keep
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
+from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
+from kubechronicle.api.strategy.strategy import keep
 
 Object = dict[str, Any]
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import label_selector, one_of, one_of_if_set, qualified_name, wrong
 from kubechronicle.api.builtin.validation_admission import (
     FAILURE_POLICIES,
@@ -16,7 +15,8 @@ from kubechronicle.api.builtin.validation_admission import (
 )
 from kubechronicle.api.builtin.validation_conditions import conditions
 from kubechronicle.api.builtin.validation_expressions import PolicyExpressions
-from kubechronicle.api.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

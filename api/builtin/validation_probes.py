@@ -11,7 +11,7 @@ from kubechronicle.api.builtin.checks import (
     port_number,
     port_number_or_name,
 )
-from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, required
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 
 Object = dict[str, Any]
 

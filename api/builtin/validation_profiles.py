@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.checks import descending_path
 from kubechronicle.api.builtin.validation_security import containers_of
-from kubechronicle.api.field_errors import Cause, forbidden, go_quote, invalid_value
+from kubechronicle.api.errors.field_errors import Cause, forbidden, go_quote, invalid_value
 
 Object = dict[str, Any]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final
 
-from kubechronicle.api import names, quantity
 from kubechronicle.api.builtin.checks import dual_stack, parse_cidr, wrong
 from kubechronicle.api.builtin.go_shapes import shape
 from kubechronicle.api.builtin.network_values import legacy_cidr
@@ -18,7 +17,8 @@ from kubechronicle.api.builtin.validation_resources import (
     resource_name,
 )
 from kubechronicle.api.builtin.validation_scheduling import taints
-from kubechronicle.api.field_errors import Cause, duplicate, forbidden, invalid_value, required
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, required
+from kubechronicle.api.values import names, quantity
 
 Object = dict[str, Any]
 

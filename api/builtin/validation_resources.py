@@ -11,9 +11,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api import names, quantity
 from kubechronicle.api.builtin.checks import NOT_NEGATIVE, dns_label, wrong
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
     forbidden,
@@ -22,6 +21,7 @@ from kubechronicle.api.field_errors import (
     not_supported,
     required,
 )
+from kubechronicle.api.values import names, quantity
 
 Object = dict[str, Any]
 

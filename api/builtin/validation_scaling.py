@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api import names, quantity
 from kubechronicle.api.builtin.checks import NOT_NEGATIVE, dns_label, label_selector, not_negative
 from kubechronicle.api.builtin.go_shapes import selector
 from kubechronicle.api.builtin.validation_apps import at_most_whole, int_or_percent
 from kubechronicle.api.builtin.validation_resources import container_resource_name
-from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.values import names, quantity
 
 Object = dict[str, Any]
 

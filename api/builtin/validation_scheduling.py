@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.checks import (
     HAS_NO_VALUES,
     NEEDS_VALUES,
@@ -17,7 +16,8 @@ from kubechronicle.api.builtin.checks import (
     wrong,
 )
 from kubechronicle.api.builtin.go_shapes import shape
-from kubechronicle.api.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

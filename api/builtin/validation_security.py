@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.checks import MAX_INT32, descending_path, dns_subdomain, one_of_if_set
 from kubechronicle.api.builtin.go_shapes import record
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
     forbidden,

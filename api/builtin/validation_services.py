@@ -22,8 +22,8 @@ from kubechronicle.api.builtin.checks import (
     qualified_name,
 )
 from kubechronicle.api.builtin.go_shapes import shape
-from kubechronicle.api.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
-from kubechronicle.api.metadata import validate_labels
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.meta.metadata import validate_labels
 
 Object = dict[str, Any]
 

@@ -22,7 +22,7 @@ from kubechronicle.api.builtin.validation_volumes import (
     initiator_too_long,
     one_source,
 )
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     forbidden,
     invalid_value,

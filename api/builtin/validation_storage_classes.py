@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api import names, quantity
 from kubechronicle.api.builtin.checks import (
     MAX_INT32,
     dns_subdomain,
@@ -19,7 +18,7 @@ from kubechronicle.api.builtin.checks import (
 from kubechronicle.api.builtin.go_shapes import shape
 from kubechronicle.api.builtin.validation_claims import access_modes
 from kubechronicle.api.builtin.validation_volumes import PERSISTENT_SOURCES, csi_driver_name, one_source
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
     forbidden,
@@ -28,7 +27,8 @@ from kubechronicle.api.field_errors import (
     required,
     too_long,
 )
-from kubechronicle.api.metadata import IMMUTABLE
+from kubechronicle.api.meta.metadata import IMMUTABLE
+from kubechronicle.api.values import names, quantity
 
 Object = dict[str, Any]
 

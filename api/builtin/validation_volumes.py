@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api import names, quantity
 from kubechronicle.api.builtin.checks import (
     descending_path,
     dns_label,
@@ -24,7 +23,16 @@ from kubechronicle.api.builtin.checks import (
 )
 from kubechronicle.api.builtin.validation_claims import claim_template
 from kubechronicle.api.builtin.validation_files import downward_api, file_items, projected
-from kubechronicle.api.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required, too_long
+from kubechronicle.api.errors.field_errors import (
+    Cause,
+    duplicate,
+    forbidden,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+)
+from kubechronicle.api.values import names, quantity
 
 Object = dict[str, Any]
 Source = Callable[[Object, str], list[Cause]]

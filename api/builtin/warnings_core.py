@@ -10,7 +10,7 @@ from kubechronicle.api.builtin.network_values import cidr_warnings, ip_warnings
 from kubechronicle.api.builtin.validation_claims import BETA_STORAGE_CLASS
 from kubechronicle.api.builtin.warnings_pods import node_term
 from kubechronicle.api.builtin.warnings_workloads import storage_warnings
-from kubechronicle.api.key_pairs import pair_problem
+from kubechronicle.api.values.key_pairs import pair_problem
 
 Object = dict[str, Any]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.builtin.network_values import ip_warnings
 from kubechronicle.api.builtin.validation_profiles import APP_ARMOR, SECCOMP, SECCOMP_POD, app_armor_field
 from kubechronicle.api.builtin.validation_security import containers_of
 from kubechronicle.api.builtin.warnings_volumes import fractional, volume_warnings
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.values import names
 
 Object = dict[str, Any]
 

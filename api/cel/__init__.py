@@ -6,7 +6,7 @@ program.evaluate({"request": {"user": "x"}}, budget=1_000_000)
 
 from kubechronicle.api.cel.environment import Environment, base_environment
 from kubechronicle.api.cel.errors import CompileError, CostExceeded, EvaluationError, InstantiationError
-from kubechronicle.api.cel.program import Program
+from kubechronicle.api.cel.evaluation.program import Program
 
 __all__ = [
     "CompileError",

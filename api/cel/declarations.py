@@ -1,6 +1,6 @@
 """What a library declares: functions with their overloads, macros, constants.
 
-    Function("startsWith", (Overload("starts_with_string", (STRING, STRING), BOOL, str.startswith, member=True),))
+Function("startsWith", (Overload("starts_with_string", (STRING, STRING), BOOL, str.startswith, member=True),))
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kubechronicle.api.cel.types import Type
 
 if TYPE_CHECKING:
-    from kubechronicle.api.cel.macros import Macro
+    from kubechronicle.api.cel.syntax.macros import Macro
 
 RuntimeCost = Callable[[Sequence[Any], Any], int]
 """(values of the arguments, the receiver first; the result) -> what the call costs, instead of the usual 1."""

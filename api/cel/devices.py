@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from kubechronicle.api.cel import Environment, Program, base_environment
 from kubechronicle.api.cel.admission import compiled_type, type_text
-from kubechronicle.api.cel.ast import Comprehension, Ident, ListNode, Literal, Node
-from kubechronicle.api.cel.cost_estimate import Path, estimate
+from kubechronicle.api.cel.costs.cost_estimate import Path, estimate
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.library import amounts, estimates, semantic_version
 from kubechronicle.api.cel.library.amounts import QUANTITY
-from kubechronicle.api.cel.macros import UNUSED, Macro, MacroError
+from kubechronicle.api.cel.syntax.ast import Comprehension, Ident, ListNode, Literal, Node
+from kubechronicle.api.cel.syntax.macros import UNUSED, Macro, MacroError
 from kubechronicle.api.cel.types import ANY, BOOL, STRING, map_of, object_type
 
 MAX_COST: Final = 1_000_000

@@ -10,17 +10,19 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubechronicle.api.cel import optionals, parser, standard, validators
-from kubechronicle.api.cel.ast import Node
-from kubechronicle.api.cel.calls import ConstantError
-from kubechronicle.api.cel.checker import Scope, check
+from kubechronicle.api.cel.checking import validators
+from kubechronicle.api.cel.checking.checker import Scope, check
 from kubechronicle.api.cel.declarations import Library, Overload
 from kubechronicle.api.cel.errors import CompileError, InstantiationError
-from kubechronicle.api.cel.lexer import Source
-from kubechronicle.api.cel.macros import Macro
-from kubechronicle.api.cel.planner import Planner
-from kubechronicle.api.cel.program import Program
-from kubechronicle.api.cel.token_stream import too_deep
+from kubechronicle.api.cel.evaluation import optionals, standard
+from kubechronicle.api.cel.evaluation.calls import ConstantError
+from kubechronicle.api.cel.evaluation.planner import Planner
+from kubechronicle.api.cel.evaluation.program import Program
+from kubechronicle.api.cel.syntax import parser
+from kubechronicle.api.cel.syntax.ast import Node
+from kubechronicle.api.cel.syntax.lexer import Source
+from kubechronicle.api.cel.syntax.macros import Macro
+from kubechronicle.api.cel.syntax.token_stream import too_deep
 from kubechronicle.api.cel.types import Type
 
 Types = Mapping[str, Type] | Iterable[Type]

@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.cel.errors import EvaluationError
-from kubechronicle.api.cel.escaping import escape
-from kubechronicle.api.cel.keyed_lists import KeyedList
-from kubechronicle.api.cel.times import parse_duration, parse_timestamp
+from kubechronicle.api.cel.evaluation.keyed_lists import KeyedList
+from kubechronicle.api.cel.evaluation.times import parse_duration, parse_timestamp
+from kubechronicle.api.cel.syntax.escaping import escape
 from kubechronicle.api.cel.types import (
     BOOL,
     BYTES,

@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 import orjson
 
-from .errors import DecodeError, EncodeError
-from .json_syntax import syntax_error
+from kubechronicle.api.codecs.errors import DecodeError, EncodeError
+from kubechronicle.api.codecs.json_syntax import syntax_error
 
 __all__ = ["MAX_DEPTH", "as_object", "decode", "decode_value", "encode", "nothing_twice", "summary"]
 

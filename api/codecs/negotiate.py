@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .errors import NotAcceptableError, UnsupportedMediaTypeError
+from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMediaTypeError
 
 __all__ = [
     "JSON",

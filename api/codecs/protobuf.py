@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..remembering import remembered
-from .errors import CodecError, DecodeError, EncodeError
-from .wire.decoders import decoder
-from .wire.encoders import encoder
-from .wire.table import message_for
-from .wire.values import fields_of, length, varint
+from kubechronicle.api.codecs.errors import CodecError, DecodeError, EncodeError
+from kubechronicle.api.codecs.wire.decoders import decoder
+from kubechronicle.api.codecs.wire.encoders import encoder
+from kubechronicle.api.codecs.wire.table import message_for
+from kubechronicle.api.codecs.wire.values import fields_of, length, varint
+from kubechronicle.api.values.remembering import remembered
 
 __all__ = [
     "MEDIA_TYPE",

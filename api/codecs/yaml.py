@@ -27,10 +27,10 @@ from yaml.events import (
 from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
 
-from .errors import DecodeError
-from .json import MAX_DEPTH, as_object, nothing_twice
-from .yaml_scalars import go_float, resolve, resolve_tagged
-from .yaml_writer import write
+from kubechronicle.api.codecs.errors import DecodeError
+from kubechronicle.api.codecs.json import MAX_DEPTH, as_object, nothing_twice
+from kubechronicle.api.codecs.yaml_scalars import go_float, resolve, resolve_tagged
+from kubechronicle.api.codecs.yaml_writer import write
 
 __all__ = ["decode", "decode_all", "decode_plain", "decode_value", "encode"]
 

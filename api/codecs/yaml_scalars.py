@@ -11,7 +11,7 @@ import re
 from base64 import b64decode
 from typing import Any
 
-from .errors import DecodeError
+from kubechronicle.api.codecs.errors import DecodeError
 
 __all__ = ["go_float", "resolve", "resolve_tagged"]
 

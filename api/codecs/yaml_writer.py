@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from .errors import EncodeError
-from .json import MAX_DEPTH
-from .yaml_scalars import resolve
+from kubechronicle.api.codecs.errors import EncodeError
+from kubechronicle.api.codecs.json import MAX_DEPTH
+from kubechronicle.api.codecs.yaml_scalars import resolve
 
 __all__ = ["write"]
 

@@ -14,9 +14,9 @@ from typing import Final
 from kubechronicle.api.builtin.resources import definition_name
 from kubechronicle.api.openapi import parameters
 from kubechronicle.api.openapi.parameters import Parameter
-from kubechronicle.api.registry import Registry, ResourceType, Subresource
+from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource
 from kubechronicle.api.schema.types import META
-from kubechronicle.api.strategy import strategy_of
+from kubechronicle.api.strategy.strategy import strategy_of
 
 MEDIA_TYPES: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 STREAM_TYPES: Final = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
@@ -358,9 +358,12 @@ def _page(
 
 def group_page(group: str) -> Path:
     return _page(
-        f"/apis/{group}/", f"get{group_words(group)}APIGroup", "get information of a group", META + "APIGroup",
+        f"/apis/{group}/",
+        f"get{group_words(group)}APIGroup",
+        "get information of a group",
+        META + "APIGroup",
         tag(group),
-    )  # fmt: skip
+    )
 
 
 _VERSIONS: Final = "get available API versions"

@@ -82,9 +82,18 @@ _DELETE_OPTIONS: Final = (
 )
 
 _LIST: Final = (
-    "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion",
-    "resourceVersionMatch", "sendInitialEvents", "shardSelector", "timeoutSeconds", "watch",
-)  # fmt: skip
+    "allowWatchBookmarks",
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "shardSelector",
+    "timeoutSeconds",
+    "watch",
+)
 # A collection is deleted as it is listed, but not watched.
 _COLLECTION: Final = tuple(name for name in _LIST if name not in ("allowWatchBookmarks", "watch"))
 _WRITE: Final = ("dryRun", "fieldManager", "fieldValidation")

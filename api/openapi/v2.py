@@ -16,7 +16,7 @@ from kubechronicle.api.openapi import operations, schemas
 from kubechronicle.api.openapi.operations import TEXT, Operation, Path
 from kubechronicle.api.openapi.parameters import Parameter
 from kubechronicle.api.openapi.v3 import SECURITY_SCHEME, WORDS, kind_of
-from kubechronicle.api.registry import Registry
+from kubechronicle.api.registry.registry import Registry
 
 Document = dict[str, Any]
 

@@ -22,11 +22,11 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api import field_sets, managed_fields
-from kubechronicle.api.field_errors import Cause, go_quote
-from kubechronicle.api.field_paths import paths
-from kubechronicle.api.field_sets import FieldSet
-from kubechronicle.api.managed_fields import Entry, Paths, Writer
+from kubechronicle.api.errors.field_errors import Cause, go_quote
+from kubechronicle.api.managed_fields import field_sets, managers
+from kubechronicle.api.managed_fields.field_paths import paths
+from kubechronicle.api.managed_fields.field_sets import FieldSet
+from kubechronicle.api.managed_fields.managers import Entry, Paths, Writer
 from kubechronicle.api.patch import structured_merge
 from kubechronicle.api.patch.structured_merge import with_named_fields
 from kubechronicle.api.patch.typed_values import field_set
@@ -131,7 +131,7 @@ def apply(
     held = _settle(live, merged, held, own, force=force, reset=reset, versions=versions, writer=writer, kind=kind)
     changed = merged != live
     _finish_own(held, own, last, now=writer.now if changed else "")
-    return Applied(merged if changed else None, managed_fields.ordered(list(held.values())))
+    return Applied(merged if changed else None, managers.ordered(list(held.values())))
 
 
 def _lets_go(last: Entry, mine: FieldSet, api_version: str) -> bool:
@@ -139,9 +139,7 @@ def _lets_go(last: Entry, mine: FieldSet, api_version: str) -> bool:
     if last.get("apiVersion") != api_version:
         return bool(last["fieldsV1"])
     # The same again is the common case; a comparison tells it, if what nobody owns is left aside.
-    return last["fieldsV1"] != managed_fields.strip_untracked(mine) and bool(
-        field_sets.difference(last["fieldsV1"], mine)
-    )
+    return last["fieldsV1"] != managers.strip_untracked(mine) and bool(field_sets.difference(last["fieldsV1"], mine))
 
 
 def _reconciled(live: Object, entries: list[Entry], versions: Versions) -> dict[ManagerKey, Entry]:
@@ -165,7 +163,7 @@ def _entry(writer: Writer, fields: FieldSet) -> Entry:
 def _finish_own(held: dict[ManagerKey, Entry], own: ManagerKey, last: Entry | None, *, now: str) -> None:
     """Leave out what nobody owns, and note the time: of this apply if it changed the object, else as it was."""
     entry = held.get(own)
-    fields = managed_fields.strip_untracked(entry["fieldsV1"]) if entry is not None else {}
+    fields = managers.strip_untracked(entry["fieldsV1"]) if entry is not None else {}
     if entry is None or not fields:
         held.pop(own, None)
         return

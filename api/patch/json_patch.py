@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kubechronicle.api import status
-from kubechronicle.api.encoding import copy_object
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema.values import json_word
 
 MAX_OPERATIONS: Final = 10_000

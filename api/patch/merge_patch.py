@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.api import status
+from kubechronicle.api.errors import status
 from kubechronicle.api.schema.values import json_word
 
 

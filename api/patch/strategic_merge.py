@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api import status
+from kubechronicle.api.errors import status
 from kubechronicle.api.schema.types import AnyType, Field, ListType, MapType, ObjectType, Type
 
 Object = dict[str, Any]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api import path_elements
-from kubechronicle.api.field_sets import SELF, FieldSet
+from kubechronicle.api.managed_fields import path_elements
+from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
 from kubechronicle.api.schema.types import ATOMIC, AnyType, ListType, MapType, ObjectType, Type
 
 MISSING: Final = object()

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api import path_elements
-from kubechronicle.api.field_errors import go_quote
-from kubechronicle.api.field_paths import element_text
-from kubechronicle.api.field_sets import SELF, FieldSet
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.managed_fields import path_elements
+from kubechronicle.api.managed_fields.field_paths import element_text
+from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
+from kubechronicle.api.managed_fields.path_elements import NoPathElement
 from kubechronicle.api.patch.strategic_merge import go_map
-from kubechronicle.api.path_elements import NoPathElement
 from kubechronicle.api.schema.types import (
     ATOMIC,
     AnyType,

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Final
 
-from kubechronicle.api.quantity import parse, spelled
+from kubechronicle.api.values.quantity import parse, spelled
 
 Amount = tuple[Decimal, str]
 """(value, family) as quantity.parse gives them."""

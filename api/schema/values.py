@@ -12,8 +12,8 @@ import re
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kubechronicle.api import quantity
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.values import quantity
 
 RFC3339: Final = "2006-01-02T15:04:05Z07:00"
 RFC3339_MICRO: Final = "2006-01-02T15:04:05.000000Z07:00"

@@ -20,13 +20,13 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from kubechronicle.api import status
 from kubechronicle.api.builtin.cell_text import Since, ages_at, human_duration
 from kubechronicle.api.builtin.columns import PRINTERS
 from kubechronicle.api.builtin.columns_workloads import SCALE
 from kubechronicle.api.builtin.printer import CREATED_AT, NAME, Object, Printer, name_of
-from kubechronicle.api.field_errors import go_quote
-from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.tables.custom import custom_printer
 
 __all__ = [

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.cell_text import Since
 from kubechronicle.api.builtin.printer import AGE, NAME, Column, Object, Printer, field_description, name_of
-from kubechronicle.api.field_errors import go_json
-from kubechronicle.api.fields import text as plain_text
+from kubechronicle.api.errors.field_errors import go_json
+from kubechronicle.api.selectors.selectable_fields import text as plain_text
 from kubechronicle.api.tables.json_path import Finder, JsonPathError, compile_path
 
 Cell = Callable[[Any, Since], Any]

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from kubechronicle.api.builtin.cell_text import ages_at
 from kubechronicle.api.builtin.printer import Object, Printer
 from kubechronicle.api.codecs import json
-from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.tables import INCLUDE_METADATA, META_V1, table_row
 
 Row: TypeAlias = tuple[bytes, ...]

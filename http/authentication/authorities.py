@@ -34,20 +34,30 @@ MAX_SIGNATURES: Final = 100
 _CLIENTS: Final = frozenset({ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
 _UNDERSTOOD: Final = frozenset(
     {
-        ExtensionOID.BASIC_CONSTRAINTS, ExtensionOID.KEY_USAGE, ExtensionOID.EXTENDED_KEY_USAGE,
-        ExtensionOID.SUBJECT_ALTERNATIVE_NAME, ExtensionOID.CERTIFICATE_POLICIES, ExtensionOID.SUBJECT_KEY_IDENTIFIER,
-        ExtensionOID.AUTHORITY_KEY_IDENTIFIER, ExtensionOID.NAME_CONSTRAINTS,
+        ExtensionOID.BASIC_CONSTRAINTS,
+        ExtensionOID.KEY_USAGE,
+        ExtensionOID.EXTENDED_KEY_USAGE,
+        ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
+        ExtensionOID.CERTIFICATE_POLICIES,
+        ExtensionOID.SUBJECT_KEY_IDENTIFIER,
+        ExtensionOID.AUTHORITY_KEY_IDENTIFIER,
+        ExtensionOID.NAME_CONSTRAINTS,
     }
-)  # fmt: skip
+)
 # What name constraints may be about for them to say nothing of a certificate without alternative names.
 _ALTERNATIVE: Final = (x509.DNSName, x509.IPAddress, x509.RFC822Name, x509.UniformResourceIdentifier)
 
 
 # What pyca/cryptography raises for certificates, or parts of them, that are nonsense or unknown to it.
 UNREADABLE: Final = (
-    ValueError, TypeError, OverflowError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension,
+    ValueError,
+    TypeError,
+    OverflowError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
     x509.UnsupportedGeneralNameType,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

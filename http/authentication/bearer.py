@@ -13,9 +13,7 @@ from kubechronicle.http.messages import Request
 
 SUBPROTOCOL: Final = "base64url.bearer.authorization.k8s.io."
 SUBPROTOCOL_FIELD: Final = "sec-websocket-protocol"
-EXTRA_SPACE: Final = (
-    "the provided Authorization header contains extra space before the bearer token, and is ignored"
-)
+EXTRA_SPACE: Final = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 
 _BASE64URL: Final = re.compile(r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?")
 

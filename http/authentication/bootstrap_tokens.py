@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from kubechronicle.eventlog.views import Views
+from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.chain import Identified
 from kubechronicle.http.authentication.user import User
 

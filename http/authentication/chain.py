@@ -24,7 +24,7 @@ from kubechronicle.http.authentication.bearer import (
     is_other_scheme,
     subprotocol_token,
 )
-from kubechronicle.http.authentication.figures import AuthenticationFigures
+from kubechronicle.http.authentication.metrics import AuthenticationFigures
 from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, NoCredential, NotSeen, Rejected, User, authenticated
 from kubechronicle.http.authentication.x509 import ClientCertificates

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from kubechronicle.actors.loops.legacy_tokens import LAST_USED, is_current
+from kubechronicle.actors.loops.service_accounts.legacy_tokens import LAST_USED, is_current
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.eventlog.views import Views
-from kubechronicle.http.authentication.figures import AuthenticationFigures
+from kubechronicle.eventlog.views.views import Views
+from kubechronicle.http.authentication.metrics import AuthenticationFigures
 from kubechronicle.http.authentication.user import Rejected
 
 log = logging.getLogger(__name__)

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from kubechronicle.api import account_tokens
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.access import account_tokens
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.eventlog.views import View, Views
+from kubechronicle.eventlog.views.views import View, Views
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.chain import Identified
-from kubechronicle.http.authentication.figures import AuthenticationFigures
 from kubechronicle.http.authentication.legacy_tokens import SecretToken, TokenUses
+from kubechronicle.http.authentication.metrics import AuthenticationFigures
 from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 
 USER_PREFIX: Final = "system:serviceaccount:"
@@ -112,9 +112,13 @@ class ServiceAccountTokens:
     """The authenticator. ``uses`` counts them; ``clock``: seconds since the epoch."""
 
     def __init__(
-        self, issuer: ServiceAccountIssuer, views: Views, uses: TokenUses | None = None, *,
+        self,
+        issuer: ServiceAccountIssuer,
+        views: Views,
+        uses: TokenUses | None = None,
+        *,
         clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._audiences = issuer.audiences
         self._issuers = frozenset(issuer.issuers)
         self._keys = {key.key_id: key for key in issuer.verifying}
@@ -235,9 +239,12 @@ class ServiceAccountTokens:
         uid = _text(claims, f"{account_tokens.CLAIM}service-account.uid")
         subject = _text(claims, "sub")
         present = (
-            ("sub", subject), ("namespace", namespace), ("secretName", secret), ("serviceAccountName", name),
+            ("sub", subject),
+            ("namespace", namespace),
+            ("secretName", secret),
+            ("serviceAccountName", name),
             ("serviceAccountUID", uid),
-        )  # fmt: skip
+        )
         for what, value in present:
             if not value:
                 raise Rejected(f"{what} claim is missing")
@@ -249,9 +256,16 @@ class ServiceAccountTokens:
         account.other = "ServiceAccount UID ({}) does not match claim ({})"
         invalidated = "Token has been invalidated"
         held = _Named(
-            self._secrets, namespace, secret, None, invalidated, "", invalidated,
-            check=lambda entry: _check_held(entry, digest), leeway=-math.inf,
-        )  # fmt: skip
+            self._secrets,
+            namespace,
+            secret,
+            None,
+            invalidated,
+            "",
+            invalidated,
+            check=lambda entry: _check_held(entry, digest),
+            leeway=-math.inf,
+        )
         return service_account_user(namespace, name, uid, {}), [held, account]
 
     def _account(self, namespace: str, name: str, uid: str) -> _Named:

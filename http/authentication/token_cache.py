@@ -23,7 +23,7 @@ from typing import Final
 import trio
 
 from kubechronicle.http.authentication.chain import Identified
-from kubechronicle.http.authentication.figures import CacheFigures
+from kubechronicle.http.authentication.metrics import CacheFigures
 from kubechronicle.http.authentication.user import NotSeen, Rejected
 
 # Answers kept: 5,000 nodes' and 10,000 namespaces' twice over, as in kube-apiserver.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubechronicle.actors.questions import Unanswered, keep, kept
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, keep, kept
 from kubechronicle.http.authentication.chain import Identified
 from kubechronicle.http.authentication.token_cache import Answer as Known
 from kubechronicle.http.authentication.token_cache import NoAnswer, TokenCache
@@ -124,7 +124,7 @@ class _Settled:
     answer: Known
 
 
-class _Question(Unanswered):
+class _Question(NeedsExternalAnswer):
     def __init__(self, webhook: WebhookTokens, key: bytes, token: str, audiences: tuple[str, ...]) -> None:
         super().__init__("a webhook has to be asked")
         self._webhook, self._key, self._token, self._audiences = webhook, key, token, audiences

@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from kubechronicle.http.authentication.authorities import UNREADABLE, Bundle, chain_to, validity
-from kubechronicle.http.authentication.figures import Durations
+from kubechronicle.http.authentication.metrics import Durations
 from kubechronicle.http.authentication.user import CREDENTIAL_ID, Rejected, User
 from kubechronicle.http.messages import Request
 

@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kubechronicle.api import config_files
+from kubechronicle.api.access.rbac import Rule
 from kubechronicle.api.codecs import json as json_codec
 from kubechronicle.api.codecs import yaml as yaml_codec
 from kubechronicle.api.codecs.errors import CodecError
-from kubechronicle.api.config_files import FLAG, TEXT
-from kubechronicle.api.field_errors import go_quote
-from kubechronicle.api.rbac import Rule
+from kubechronicle.api.configuration import files
+from kubechronicle.api.configuration.files import FLAG, TEXT
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.schema import check
 from kubechronicle.http.authentication.user import GROUP_AUTHENTICATED, User
 from kubechronicle.http.authorization.decision import ALLOWED, Decision, Rules, Verdict
@@ -43,14 +43,25 @@ MAX_LINE: Final = 64 * 1024
 MAX_FILE: Final = 64 << 20
 MAX_SHOWN: Final = 300
 
-_SPEC: Final = config_files.shape(
-    "PolicySpec", user=TEXT, group=TEXT, readonly=FLAG, apiGroup=TEXT, resource=TEXT, namespace=TEXT,
+_SPEC: Final = files.shape(
+    "PolicySpec",
+    user=TEXT,
+    group=TEXT,
+    readonly=FLAG,
+    apiGroup=TEXT,
+    resource=TEXT,
+    namespace=TEXT,
     nonResourcePath=TEXT,
-)  # fmt: skip
-_POLICY_V1BETA1: Final = config_files.file_of(KIND, spec=_SPEC)
-_POLICY_V0: Final = config_files.file_of(
-    KIND, user=TEXT, group=TEXT, readonly=FLAG, resource=TEXT, namespace=TEXT,
-)  # fmt: skip
+)
+_POLICY_V1BETA1: Final = files.file_of(KIND, spec=_SPEC)
+_POLICY_V0: Final = files.file_of(
+    KIND,
+    user=TEXT,
+    group=TEXT,
+    readonly=FLAG,
+    resource=TEXT,
+    namespace=TEXT,
+)
 
 
 class PolicyFileError(ValueError):
@@ -145,10 +156,14 @@ def _version(value: Mapping[str, Any]) -> str:
 
 def _of_v1beta1(spec: Mapping[str, Any]) -> Policy:
     policy = Policy(
-        user=spec.get("user", ""), group=spec.get("group", ""), readonly=spec.get("readonly", False),
-        namespace=spec.get("namespace", ""), resource=spec.get("resource", ""), api_group=spec.get("apiGroup", ""),
+        user=spec.get("user", ""),
+        group=spec.get("group", ""),
+        readonly=spec.get("readonly", False),
+        namespace=spec.get("namespace", ""),
+        resource=spec.get("resource", ""),
+        api_group=spec.get("apiGroup", ""),
         path=spec.get("nonResourcePath", ""),
-    )  # fmt: skip
+    )
     return _for_authenticated(policy) if ALL in (policy.user, policy.group) else policy
 
 
@@ -157,9 +172,14 @@ def _of_v0(value: Mapping[str, Any]) -> Policy:
     user, group = value.get("user", ""), value.get("group", "")
     namespace, resource = value.get("namespace", ""), value.get("resource", "")
     policy = Policy(
-        user=user, group=group, readonly=value.get("readonly", False), namespace=namespace or ALL,
-        resource=resource or ALL, api_group=ALL, path="" if namespace or resource else ALL,
-    )  # fmt: skip
+        user=user,
+        group=group,
+        readonly=value.get("readonly", False),
+        namespace=namespace or ALL,
+        resource=resource or ALL,
+        api_group=ALL,
+        path="" if namespace or resource else ALL,
+    )
     return _for_authenticated(policy) if ALL in (user, group) or not (user or group) else policy
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubechronicle.api import config_files, durations, names
-from kubechronicle.api.config_files import FLAG, TEXT, ConfigFileError, file_of, items, shape
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.configuration import files
+from kubechronicle.api.configuration.files import FLAG, TEXT, ConfigFileError, file_of, items, shape
+from kubechronicle.api.errors.field_errors import (
     Cause,
     Path,
     aggregate,
@@ -25,6 +25,7 @@ from kubechronicle.api.field_errors import (
     required,
     too_many,
 )
+from kubechronicle.api.values import durations, names
 
 ABAC, ALWAYS_ALLOW, ALWAYS_DENY, NODE, RBAC, WEBHOOK = "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"
 TYPES: Final = (ABAC, ALWAYS_ALLOW, ALWAYS_DENY, NODE, RBAC, WEBHOOK)
@@ -144,7 +145,7 @@ def parse(data: bytes) -> Configured:
     """What a file says, with defaults. ConfigFileError: it is no such file."""
     if not data:
         return ()
-    found = config_files.decode(data, _FILE, VERSIONS)
+    found = files.decode(data, _FILE, VERSIONS)
     return tuple(
         AuthorizerConfiguration(
             type=each.get("type", ""),

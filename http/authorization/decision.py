@@ -15,9 +15,9 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.api import status
-from kubechronicle.api.rbac import Rule
-from kubechronicle.api.status import StatusError
+from kubechronicle.api.access.rbac import Rule
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
 from kubechronicle.http.authentication.user import GROUP_MASTERS, User
 from kubechronicle.http.request_info import RequestInfo
 
@@ -53,10 +53,12 @@ class Rules:
     incomplete: bool = False
 
 
-EVERYTHING = Rules((
-    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-    {"verbs": ["*"], "nonResourceURLs": ["*"]},
-))  # fmt: skip
+EVERYTHING = Rules(
+    (
+        {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+        {"verbs": ["*"], "nonResourceURLs": ["*"]},
+    )
+)
 
 
 class Authorizer(Protocol):
@@ -163,7 +165,7 @@ class AuthorizationChain:
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
         """ALLOW or DENY of the first that has an opinion, otherwise NO_OPINION with all reasons. Unanswered
-        (actors/questions.py): one of them must ask somebody first."""
+        (actors/external_answers.py): one of them must ask somebody first."""
         return self._ask(self._deciding, user, info)
 
     def explain(self, user: User, info: RequestInfo) -> Verdict:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Operation
-from kubechronicle.eventlog.views import View
+from kubechronicle.eventlog.views.views import View
 
 Take = Callable[[str, str, Entry | None], None]
 """Told of every object: (namespace, name, the entry as it is now; None: it is gone)."""

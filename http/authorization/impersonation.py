@@ -20,9 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kubechronicle.api import names, status
-from kubechronicle.api.field_errors import go_quote
-from kubechronicle.api.status import StatusError
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.values import names
 from kubechronicle.http.authentication.request_header import extra_fields
 from kubechronicle.http.authentication.user import (
     ANONYMOUS,
@@ -221,9 +222,14 @@ class _Check:
         """To be somebody, or part of it: legacy names and groups are in the core group."""
         mode = self._mode.name
         return RequestInfo(
-            path="", verb=f"impersonate:{mode}" if mode else "impersonate", is_resource=True,
-            group=AUTHENTICATION if mode else group, version="v1", resource=resource, name=name,
-        )  # fmt: skip
+            path="",
+            verb=f"impersonate:{mode}" if mode else "impersonate",
+            is_resource=True,
+            group=AUTHENTICATION if mode else group,
+            version="v1",
+            resource=resource,
+            name=name,
+        )
 
     def _permits(self, right: RequestInfo) -> bool:
         return self._chain.decide(self._requestor, right).decision is Decision.ALLOW

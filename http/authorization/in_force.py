@@ -17,7 +17,7 @@ import trio
 from prometheus_client.registry import Collector
 
 from kubechronicle.actors.supervisor import ChildSpec
-from kubechronicle.eventlog.views import Views
+from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authorization import configuration
 from kubechronicle.http.authorization.abac import AbacAuthorizer, Policy
 from kubechronicle.http.authorization.configuration import (
@@ -35,7 +35,7 @@ from kubechronicle.http.authorization.decision import (
     DecisionFigures,
     Privileged,
 )
-from kubechronicle.http.authorization.match_figures import MatchFigures
+from kubechronicle.http.authorization.match_condition_metrics import MatchFigures
 from kubechronicle.http.authorization.node import NodeAuthorizer
 from kubechronicle.http.authorization.rbac import RbacAuthorizer
 from kubechronicle.http.reloading import ReloadedFile, ReloadFigures, Unusable

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kubechronicle.api import cel
 from kubechronicle.api.cel.types import BOOL, STRING, list_of, map_of, object_type
-from kubechronicle.http.authorization.match_figures import MatchFigures
+from kubechronicle.http.authorization.match_condition_metrics import MatchFigures
 from kubechronicle.http.authorization.webhook import MatchFailed
 
 BUDGET: Final = 100_000

@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kubechronicle.api import rbac
+from kubechronicle.api.access import rbac
+from kubechronicle.api.access.pod_references import CLAIMS, Reference, references, volume_secrets
 from kubechronicle.api.builtin.bootstrap_policy import cluster_roles
-from kubechronicle.api.pod_references import CLAIMS, Reference, references, volume_secrets
-from kubechronicle.api.selectors import value_required
+from kubechronicle.api.selectors.field_selectors import value_required
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.eventlog.views import Views
+from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import ALLOWED, NO_OPINION, Decision, Rules, Verdict
 from kubechronicle.http.authorization.following import Followed

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kubechronicle.api import rbac
-from kubechronicle.api.rbac import Grants, Rule
+from kubechronicle.api.access import rbac
+from kubechronicle.api.access.rbac import Grants, Rule
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
-from kubechronicle.eventlog.views import Views
+from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision, Rules, Verdict
 from kubechronicle.http.authorization.following import Followed
@@ -47,8 +47,11 @@ class Bound:
     subject: str
 
     def reason(self) -> str:
-        where, what = ("RoleBinding", f"{self.binding}/{self.namespace}") if self.namespace else (
-            "ClusterRoleBinding", self.binding)  # fmt: skip
+        where, what = (
+            ("RoleBinding", f"{self.binding}/{self.namespace}")
+            if self.namespace
+            else ("ClusterRoleBinding", self.binding)
+        )
         kind = "Role" if self.role[0] else "ClusterRole"
         return f'RBAC: allowed by {where} "{what}" of {kind} "{self.role[1]}" to {self.subject}'
 

@@ -24,9 +24,9 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.actors.questions import Unanswered, keep, kept
-from kubechronicle.api.selectors import field_terms, parse_label_selector
-from kubechronicle.api.status import StatusError
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, keep, kept
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.selectors.field_selectors import field_terms, parse_label_selector
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import NO_OPINION, Decision, Rules, Verdict
 from kubechronicle.http.outgoing import backoff, reviews
@@ -65,17 +65,24 @@ class WebhookFigures(Collector):
     def __init__(self) -> None:
         labels = ("name", "result")
         self.evaluations = Counter(
-            "apiserver_authorization_webhook_evaluations", "Round-trips to authorization webhooks.", labels,
+            "apiserver_authorization_webhook_evaluations",
+            "Round-trips to authorization webhooks.",
+            labels,
             registry=None,
-        )  # fmt: skip
+        )
         self.durations = Histogram(
-            "apiserver_authorization_webhook_duration_seconds", "Request latency in seconds.", labels,
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10), registry=None,
-        )  # fmt: skip
+            "apiserver_authorization_webhook_duration_seconds",
+            "Request latency in seconds.",
+            labels,
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+            registry=None,
+        )
         self.fail_open = Counter(
             "apiserver_authorization_webhook_evaluations_fail_open",
-            "NoOpinion results due to webhook timeout or error.", labels, registry=None,
-        )  # fmt: skip
+            "NoOpinion results due to webhook timeout or error.",
+            labels,
+            registry=None,
+        )
 
     def asked(self, name: str, result: str, seconds: float) -> None:
         self.evaluations.labels(name, result).inc()
@@ -184,7 +191,7 @@ class WebhookAuthorizer:
         return verdict, self._ttls[allowed]
 
 
-class _Question(Unanswered):
+class _Question(NeedsExternalAnswer):
     """``small``: its answer may be remembered."""
 
     def __init__(self, authorizer: WebhookAuthorizer, key: object, spec: Spec, small: bool) -> None:
@@ -204,18 +211,37 @@ def _key_of(user: User, info: RequestInfo) -> tuple[object, ...]:
     if not info.is_resource:
         return (user.name, user.uid, user.groups, extra, info.verb, info.path)
     return (
-        user.name, user.uid, user.groups, extra, info.verb, info.namespace, info.group, info.version, info.resource,
-        info.subresource, info.name, info.field_selector, info.label_selector,
-    )  # fmt: skip
+        user.name,
+        user.uid,
+        user.groups,
+        extra,
+        info.verb,
+        info.namespace,
+        info.group,
+        info.version,
+        info.resource,
+        info.subresource,
+        info.name,
+        info.field_selector,
+        info.label_selector,
+    )
 
 
 def _is_small(user: User, info: RequestInfo) -> bool:
     """Whether a client may have it remembered. Reviews choose the user as well (kube-apiserver does not look at it)."""
     said = (user.name, user.uid, *user.groups, *user.extra, *chain.from_iterable(user.extra.values()))
     chosen = (
-        info.namespace, info.verb, info.group, info.version, info.resource, info.subresource, info.name, info.path,
-        info.field_selector, info.label_selector,
-    )  # fmt: skip
+        info.namespace,
+        info.verb,
+        info.group,
+        info.version,
+        info.resource,
+        info.subresource,
+        info.name,
+        info.path,
+        info.field_selector,
+        info.label_selector,
+    )
     return sum(map(len, chosen)) < MAX_CHOSEN and sum(map(len, said)) + len(said) < MAX_USER
 
 
@@ -228,9 +254,14 @@ def spec_of(user: User, info: RequestInfo) -> dict[str, Any]:
     spec["extra"] = {key: list(values) for key, values in user.extra.items()}
     if info.is_resource:
         attributes: dict[str, Any] = {
-            "namespace": info.namespace, "verb": info.verb, "group": info.group, "version": info.version,
-            "resource": info.resource, "subresource": info.subresource, "name": info.name,
-        }  # fmt: skip
+            "namespace": info.namespace,
+            "verb": info.verb,
+            "group": info.group,
+            "version": info.version,
+            "resource": info.resource,
+            "subresource": info.subresource,
+            "name": info.name,
+        }
         for name, requirements in (
             ("fieldSelector", _field_requirements(info.field_selector)),
             ("labelSelector", _label_requirements(info.label_selector)),

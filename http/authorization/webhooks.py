@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from kubechronicle.api.durations import SECOND
+from kubechronicle.api.values.durations import SECOND
 from kubechronicle.http.authorization.configuration import DENY, ConfigurationError, WebhookConfiguration
 from kubechronicle.http.authorization.decision import Authorizer, Decision
 from kubechronicle.http.authorization.in_force import Webhooks
-from kubechronicle.http.authorization.match_figures import MatchFigures
+from kubechronicle.http.authorization.match_condition_metrics import MatchFigures
 from kubechronicle.http.authorization.webhook import WebhookAuthorizer, WebhookFigures
 from kubechronicle.http.outgoing.client import TIMEOUT, Outgoing
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig

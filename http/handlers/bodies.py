@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kubechronicle.actors.admission.chain import NOBODY
-from kubechronicle.actors.writes import Caller, Target
-from kubechronicle.api import bodies, options, status
+from kubechronicle.actors.writing.writes import Caller, Target
 from kubechronicle.api.codecs import json, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import DecodeError
-from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta import options
+from kubechronicle.api.pipeline import bodies
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.context import Context, who
 from kubechronicle.http.messages import Request
 from kubechronicle.http.request_info import RequestInfo
@@ -24,9 +26,15 @@ def namespace_of(info: RequestInfo, rt: ResourceType) -> str:
 
 
 def target_of(
-    request: Request, context: Context, rt: ResourceType, asked: Any, *, name: str = "", subresource: str = "",
+    request: Request,
+    context: Context,
+    rt: ResourceType,
+    asked: Any,
+    *,
+    name: str = "",
+    subresource: str = "",
     caller: Caller | None = None,
-) -> Target:  # fmt: skip
+) -> Target:
     """``asked``: the verb's options. ``name`` and ``subresource``: where they are not the URL's. ``caller``: who asks,
     where that is known by now."""
     info = context.info

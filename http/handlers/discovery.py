@@ -10,16 +10,17 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from kubechronicle.api import discovery, status
 from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.errors import status
 from kubechronicle.api.openapi.operations import group_version_path
-from kubechronicle.api.registry import Registry
-from kubechronicle.http.answers import discovery_form, takes_gzip
+from kubechronicle.api.registry import discovery
+from kubechronicle.api.registry.registry import Registry
 from kubechronicle.http.context import Context
-from kubechronicle.http.encoder import encode
 from kubechronicle.http.handlers import openid
 from kubechronicle.http.health import page_not_found
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import discovery_form, takes_gzip
+from kubechronicle.http.representation.entry_encoder import encode
 
 JSON = "application/json"
 # As kube-apiserver compresses: only what is larger than a packet or two hundred.
@@ -87,9 +88,7 @@ class Discovery:
         if version not in registry.versions(group):
             raise status.path_not_found()
         path = "/" + group_version_path(group, version)
-        return self._document(
-            request, context, path, lambda: discovery.api_resource_list(registry, group, version)
-        )
+        return self._document(request, context, path, lambda: discovery.api_resource_list(registry, group, version))
 
     def _root(self, request: Request, context: Context, *, legacy: bool) -> Response:
         form = discovery_form(request, context)
@@ -97,9 +96,7 @@ class Discovery:
         if form.kind == "APIGroupDiscoveryList":
             key = f"{path} {form.version}"
             root: Literal["api", "apis"] = "api" if legacy else "apis"
-            body = self._cached(
-                key, form.media_type, lambda: discovery.aggregated(self._registry, root, form.version)
-            )
+            body = self._cached(key, form.media_type, lambda: discovery.aggregated(self._registry, root, form.version))
             return self._with_etag(request, key, form, body)
         if legacy:
             return self._document(

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kubechronicle.actors.eviction import evict as evict_pod
-from kubechronicle.api import bodies, eviction, metadata, options, status
-from kubechronicle.api.registry import ResourceType
-from kubechronicle.http.answers import CACHE_CONTROL, object_form
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta import metadata, options
+from kubechronicle.api.pipeline import bodies
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.subresources import eviction
 from kubechronicle.http.context import Context
-from kubechronicle.http.encoder import Object, encode
 from kubechronicle.http.handlers.bodies import MAX_BODY, caller_of, decoded_body, target_of
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import CACHE_CONTROL, object_form
+from kubechronicle.http.representation.entry_encoder import Object, encode
 
 if TYPE_CHECKING:
     from kubechronicle.http.handlers.resources import Resources

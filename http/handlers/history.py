@@ -16,10 +16,10 @@ import math
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from kubechronicle.actors.past_reads import PastReads
-from kubechronicle.api import status
-from kubechronicle.api.moments import Asked, parse_moment, written
-from kubechronicle.api.status import StatusError
+from kubechronicle.actors.history.past_reads import PastReads
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.history.moments import Asked, parse_moment, written
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision
 from kubechronicle.eventlog.records import Moment
 from kubechronicle.http.context import Context

@@ -21,10 +21,10 @@ import trio
 from kubechronicle.api.codecs import json
 from kubechronicle.api.codecs.negotiate import one_of
 from kubechronicle.api.openapi import messages, v2, v3
-from kubechronicle.api.registry import Registry
-from kubechronicle.http.answers import takes_gzip
+from kubechronicle.api.registry.registry import Registry
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import takes_gzip
 
 JSON: Final = "application/json"
 PROTOBUF_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"

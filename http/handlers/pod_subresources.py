@@ -5,13 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kubechronicle.api import bodies, metadata, options, pod_binding, status
-from kubechronicle.api.registry import ResourceType
-from kubechronicle.http.answers import CACHE_CONTROL, object_form
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta import metadata, options
+from kubechronicle.api.pipeline import bodies
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.subresources import binding as pod_binding
 from kubechronicle.http.context import Context
-from kubechronicle.http.encoder import Object, encode
 from kubechronicle.http.handlers.bodies import MAX_BODY, caller_of, decoded_body, target_of
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import CACHE_CONTROL, object_form
+from kubechronicle.http.representation.entry_encoder import Object, encode
 
 if TYPE_CHECKING:
     from kubechronicle.http.handlers.resources import Resources

@@ -6,25 +6,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kubechronicle.actors.reads import Listing, ObjectReads, Selection
+from kubechronicle.actors.reading.reads import Listing, ObjectReads, Selection
 from kubechronicle.actors.store import Store
-from kubechronicle.actors.writes import Written
-from kubechronicle.api import deletion, options, pipeline, status
+from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.builtin.resources import HISTORY
 from kubechronicle.api.codecs import negotiate
-from kubechronicle.api.history import LEFT_OUT
-from kubechronicle.api.registry import ResourceType
-from kubechronicle.api.selectors import parse_field_selector, parse_label_selector
-from kubechronicle.api.strategy import strategy_of
-from kubechronicle.http.answers import CACHE_CONTROL, GZIPPED, takes_gzip
+from kubechronicle.api.errors import status
+from kubechronicle.api.history.revisions import LEFT_OUT
+from kubechronicle.api.meta import options
+from kubechronicle.api.pipeline import deletion, pipeline
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.selectors.field_selectors import parse_field_selector, parse_label_selector
+from kubechronicle.api.strategy.strategy import strategy_of
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision
-from kubechronicle.http.compression import THRESHOLD, Compression
 from kubechronicle.http.context import Context
-from kubechronicle.http.encoded import Encodings
-from kubechronicle.http.encoder import Encoder, Object, encode
-from kubechronicle.http.encoders import Encoders
 from kubechronicle.http.handlers.bodies import (
     MAX_BODY,
     caller_of,
@@ -43,6 +40,11 @@ from kubechronicle.http.handlers.watch import Drain, storage_revision, watch
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.pieces import WHOLE
+from kubechronicle.http.representation.answers import CACHE_CONTROL, GZIPPED, takes_gzip
+from kubechronicle.http.representation.compression import THRESHOLD, Compression
+from kubechronicle.http.representation.encoder_choice import Encoders
+from kubechronicle.http.representation.encoding_cache import Encodings
+from kubechronicle.http.representation.entry_encoder import Encoder, Object, encode
 from kubechronicle.http.request_info import RequestInfo
 
 
@@ -166,10 +168,17 @@ async def begin_watch(resources: Resources, request: Request, context: Context, 
     asked = options.parse_list_options(context.query.as_dict(), watch=True)
     selection = _selection(context.info, rt, asked)
     return await watch(
-        request, context, rt, asked, selection,
-        reads=resources.reads, metrics=resources.metrics, min_watch=resources.min_watch, drain=resources.drain,
+        request,
+        context,
+        rt,
+        asked,
+        selection,
+        reads=resources.reads,
+        metrics=resources.metrics,
+        min_watch=resources.min_watch,
+        drain=resources.drain,
         encodings=resources.encodings,
-    )  # fmt: skip
+    )
 
 
 def _selection(info: RequestInfo, rt: ResourceType, asked: options.ListOptions) -> Selection:
@@ -218,9 +227,12 @@ async def update(resources: Resources, request: Request, context: Context, rt: R
     caller = caller_of(request, context, asked.field_manager)
     target = target_of(request, context, rt, asked, caller=caller)
     written = await resources.store.writes.update(
-        caller, target, value, duplicates=duplicates,
+        caller,
+        target,
+        value,
+        duplicates=duplicates,
         may_create=partial(_may_create, resources, context),
-    )  # fmt: skip
+    )
     return _written(context, encoder, written)
 
 
@@ -232,9 +244,13 @@ async def patch(resources: Resources, request: Request, context: Context, rt: Re
     caller = caller_of(request, context, asked.field_manager)
     target = target_of(request, context, rt, asked, caller=caller)
     written = await resources.store.writes.patch(
-        caller, target, content_type, body, force=bool(asked.force),
+        caller,
+        target,
+        content_type,
+        body,
+        force=bool(asked.force),
         may_create=partial(_may_create, resources, context),
-    )  # fmt: skip
+    )
     return _written(context, encoder, written)
 
 
@@ -276,9 +292,14 @@ async def delete_collection(resources: Resources, request: Request, context: Con
     selection = _selection(context.info, rt, asked_list)
     revision = _list_revision(asked_list)
     found = await resources.store.writes.delete_collection(
-        caller_of(request, context, ""), target, selection, asked,
-        limit=asked_list.limit, continue_token=asked_list.continue_, revision=revision,
-    )  # fmt: skip
+        caller_of(request, context, ""),
+        target,
+        selection,
+        asked,
+        limit=asked_list.limit,
+        continue_token=asked_list.continue_,
+        revision=revision,
+    )
     return await _list_answer(resources, request, encoder, found)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api import names
-from kubechronicle.api.field_errors import Path
-from kubechronicle.api.selectors import FieldSelector, FieldTerm, field_terms, label_selector_problem
+from kubechronicle.api.errors.field_errors import Path
+from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm, field_terms, label_selector_problem
+from kubechronicle.api.values import names
 
 # Characters of a raw selector that is looked at: more than any request's line can hold.
 MAX_RAW: Final = 64 * 1024

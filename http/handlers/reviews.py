@@ -1,10 +1,10 @@
 """Reviews: what may somebody do, and who am I (authorization.k8s.io and authentication.k8s.io). Answered, never kept.
 
-    SubjectAccessReview, LocalSubjectAccessReview   whether a user may make a request
-    SelfSubjectAccessReview                         whether the one who asks may
-    SelfSubjectRulesReview                          all that the one who asks may do in a namespace
-    SelfSubjectReview                               who the one who asks is
-    TokenReview                                     whose token this is
+SubjectAccessReview, LocalSubjectAccessReview   whether a user may make a request
+SelfSubjectAccessReview                         whether the one who asks may
+SelfSubjectRulesReview                          all that the one who asks may do in a namespace
+SelfSubjectReview                               who the one who asks is
+TokenReview                                     whose token this is
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kubechronicle.actors.questions import decided
-from kubechronicle.api import bodies, metadata, options, pipeline, status
-from kubechronicle.api.field_errors import Cause, forbidden, invalid_value, required
-from kubechronicle.api.pipeline import WriteContext
-from kubechronicle.api.registry import ResourceType
-from kubechronicle.http.answers import CACHE_CONTROL, object_form
+from kubechronicle.actors.external_answers import decided
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
+from kubechronicle.api.meta import metadata, options
+from kubechronicle.api.pipeline import bodies, pipeline
+from kubechronicle.api.pipeline.pipeline import WriteContext
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 from kubechronicle.http.authorization.decision import Decision, aggregate
 from kubechronicle.http.context import Context
-from kubechronicle.http.encoder import Object, encode
 from kubechronicle.http.handlers import review_selectors
 from kubechronicle.http.handlers.bodies import MAX_BODY, decoded_body
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import CACHE_CONTROL, object_form
+from kubechronicle.http.representation.entry_encoder import Object, encode
 from kubechronicle.http.request_info import RequestInfo
 
 if TYPE_CHECKING:

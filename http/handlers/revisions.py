@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from kubechronicle.actors.past_changes import ChangeReads, Readable
-from kubechronicle.actors.past_density import BY, Wanted, density
-from kubechronicle.actors.questions import decided
-from kubechronicle.actors.reads import Selection
-from kubechronicle.api import status
-from kubechronicle.api.history import CONTENTS, GROUP
-from kubechronicle.api.moments import parse_moment
-from kubechronicle.api.registry import ResourceType
-from kubechronicle.http.answers import CACHE_CONTROL
+from kubechronicle.actors.external_answers import decided
+from kubechronicle.actors.history.density import BY, Wanted, density
+from kubechronicle.actors.history.revisions import ChangeReads, Readable
+from kubechronicle.actors.reading.reads import Selection
+from kubechronicle.api.errors import status
+from kubechronicle.api.history.moments import parse_moment
+from kubechronicle.api.history.revisions import CONTENTS, GROUP
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.authorization.decision import Decision, forbidden_message
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Response
+from kubechronicle.http.representation.answers import CACHE_CONTROL
 from kubechronicle.http.request_info import RequestInfo
 
 SUMMARY = "summary"
@@ -50,10 +50,14 @@ def reading_changes(resources: Resources, context: Context) -> Resources:
 def _changes(resources: Resources, context: Context, *, content: str = "", oldest_first: bool = False) -> ChangeReads:
     reads = resources.store.reads
     return ChangeReads(
-        reads.log, reads, resources.store.registry,
-        readable=_readable(resources, context), at=context.at,
-        content=next(each for each in CONTENTS if each == content), oldest_first=oldest_first,
-    )  # fmt: skip
+        reads.log,
+        reads,
+        resources.store.registry,
+        readable=_readable(resources, context),
+        at=context.at,
+        content=next(each for each in CONTENTS if each == content),
+        oldest_first=oldest_first,
+    )
 
 
 async def summarized(resources: Resources, context: Context, rt: ResourceType, selection: Selection) -> Response:
@@ -95,9 +99,14 @@ def _width(text: str) -> timedelta | None:
 async def _check_listed(resources: Resources, context: Context) -> None:
     """Whether the user may list clusterrevisions, too. StatusError 403."""
     info = RequestInfo(
-        path="", verb="list", is_resource=True, group=GROUP, version=context.info.version,
-        resource="clusterrevisions", field_selector=context.info.field_selector,
-    )  # fmt: skip
+        path="",
+        verb="list",
+        is_resource=True,
+        group=GROUP,
+        version=context.info.version,
+        resource="clusterrevisions",
+        field_selector=context.info.field_selector,
+    )
     verdict = await decided(lambda: resources.authorization.decide(context.user, info))
     if verdict.decision is not Decision.ALLOW:
         why = forbidden_message(context.user, info, verdict.reason)
@@ -115,9 +124,15 @@ def _readable(resources: Resources, context: Context) -> Readable:
             plural, _, group = resource.partition(".")
             rt = registry.storage(resource)
             info = RequestInfo(
-                path="", verb="get", is_resource=True, group=rt.group if rt else group,
-                version=rt.version if rt else "*", namespace=namespace, resource=plural, name=name,
-            )  # fmt: skip
+                path="",
+                verb="get",
+                is_resource=True,
+                group=rt.group if rt else group,
+                version=rt.version if rt else "*",
+                namespace=namespace,
+                resource=plural,
+                name=name,
+            )
             verdict = await decided(lambda: authorization.decide(user, info))
             known[key] = verdict.decision is Decision.ALLOW
         return known[key]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubechronicle.actors.writes import Written
-from kubechronicle.api import options, patching, status, subresources
+from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.codecs import negotiate
-from kubechronicle.api.registry import ResourceType
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta import options
+from kubechronicle.api.pipeline import patching
+from kubechronicle.api.pipeline import scale as scales
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.tables import SCALE, include_object_policy, partial_object_metadata, table
-from kubechronicle.http.answers import CACHE_CONTROL, object_form
 from kubechronicle.http.context import Context
-from kubechronicle.http.encoder import Object, encode
 from kubechronicle.http.handlers.bodies import MAX_BODY, caller_of, decoded_body, target_of
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import CACHE_CONTROL, object_form
+from kubechronicle.http.representation.entry_encoder import Object, encode
 
 if TYPE_CHECKING:
     from kubechronicle.http.handlers.resources import Resources
@@ -26,7 +29,7 @@ async def scale(resources: Resources, request: Request, context: Context, rt: Re
         entry = await resources.reads.get(rt, info.namespace, info.name)
         if entry is None:
             raise status.not_found(rt, info.name)
-        return _answer(request, context, rt, subresources.scale_of(entry.object()))
+        return _answer(request, context, rt, scales.scale_of(entry.object()))
     if request.method == "PUT":
         written = await _put(resources, request, context, rt)
     else:
@@ -35,21 +38,26 @@ async def scale(resources: Resources, request: Request, context: Context, rt: Re
     stored = written.entry.object() if written.entry is not None else written.object
     if stored is None:
         raise AssertionError("a write leaves an entry or an object")
-    return _answer(request, context, rt, subresources.scale_of(stored))
+    return _answer(request, context, rt, scales.scale_of(stored))
 
 
 async def _put(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Written:
     info = context.info
     asked = options.parse_update_options(context.query.as_dict())
-    value, duplicates = await decoded_body(request, subresources.scale_type(rt), asked.field_validation)
-    wanted, warnings = subresources.decode_scale(
-        rt, value, name=info.name, namespace=info.namespace, validation=asked.field_validation,
-        duplicates=duplicates, raw=await request.body(MAX_BODY),
-    )  # fmt: skip
+    value, duplicates = await decoded_body(request, scales.scale_type(rt), asked.field_validation)
+    wanted, warnings = scales.decode_scale(
+        rt,
+        value,
+        name=info.name,
+        namespace=info.namespace,
+        validation=asked.field_validation,
+        duplicates=duplicates,
+        raw=await request.body(MAX_BODY),
+    )
     context.warnings.extend(warnings)
 
     def change(old: Object) -> Object:
-        return subresources.with_scale(old, wanted)
+        return scales.with_scale(old, wanted)
 
     caller, target = caller_of(request, context, asked.field_manager), target_of(request, context, rt, asked)
     return await resources.store.writes.edit(caller, target, change)
@@ -65,9 +73,9 @@ async def _patch(resources: Resources, request: Request, context: Context, rt: R
         return await writes.patch(caller, target, content_type, body, force=bool(asked.force))
 
     def change(old: Object) -> Object:
-        patched, warnings = subresources.patch_scale(rt, old, content_type, body, validation=asked.field_validation)
+        patched, warnings = scales.patch_scale(rt, old, content_type, body, validation=asked.field_validation)
         context.warnings[:] = warnings
-        return subresources.with_scale(old, patched)
+        return scales.with_scale(old, patched)
 
     return await writes.edit(caller, target, change)
 
@@ -76,7 +84,7 @@ def _answer(request: Request, context: Context, rt: ResourceType, made: Object) 
     form = object_form(request, context)
     if form.kind == "Table":
         made = table(
-            subresources.scale_type(rt),
+            scales.scale_type(rt),
             [made],
             now=context.now(),
             include_object=include_object_policy(context.query.get("includeObject")),

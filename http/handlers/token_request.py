@@ -7,15 +7,18 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kubechronicle.api import bodies, metadata, options, pipeline, status, token_request
-from kubechronicle.api.pipeline import WriteContext
-from kubechronicle.api.registry import ResourceType
-from kubechronicle.api.token_request import Bound
-from kubechronicle.http.answers import CACHE_CONTROL, object_form
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta import metadata, options
+from kubechronicle.api.pipeline import bodies, pipeline
+from kubechronicle.api.pipeline.pipeline import WriteContext
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.subresources import token_request
+from kubechronicle.api.subresources.token_request import Bound
 from kubechronicle.http.context import Context
-from kubechronicle.http.encoder import Object, encode
 from kubechronicle.http.handlers.bodies import MAX_BODY, caller_of, decoded_body, target_of
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import CACHE_CONTROL, object_form
+from kubechronicle.http.representation.entry_encoder import Object, encode
 
 if TYPE_CHECKING:
     from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
@@ -77,9 +80,15 @@ async def _answered(resources: Resources, issuer: ServiceAccountIssuer, context:
     lasts, warn_after = token_request.lifetime(spec, bound, ours=issuer.audiences, extend=issuer.extend_expiration)
     now = int(time.time())
     claims = token_request.claims(
-        account, bound, issuer=issuer.issuers[0], audiences=spec["audiences"], token_id=str(uuid.uuid4()), now=now,
-        lasts=lasts, warn_after=warn_after,
-    )  # fmt: skip
+        account,
+        bound,
+        issuer=issuer.issuers[0],
+        audiences=spec["audiences"],
+        token_id=str(uuid.uuid4()),
+        now=now,
+        lasts=lasts,
+        warn_after=warn_after,
+    )
     named = {name: account["metadata"][name] for name in ("name", "namespace", "uid")}
     meta = {**named, "creationTimestamp": _written(now)}
     meta.update((name, value) for name, value in sent["metadata"].items() if name not in meta)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kubechronicle.http.answers import takes_gzip
 from kubechronicle.http.messages import HeaderList, Request, Response
+from kubechronicle.http.representation.answers import takes_gzip
 
 PREFIX: Final = "/ui/"
 FILES: Final = Path(__file__).resolve().parents[1] / "ui"
@@ -55,9 +55,7 @@ class Ui:
     """The files, read once. ``folder``: where they are."""
 
     def __init__(self, folder: Path = FILES) -> None:
-        self._files = {
-            file.name: _file(file) for file in sorted(folder.iterdir()) if file.suffix in CONTENT_TYPES
-        }
+        self._files = {file.name: _file(file) for file in sorted(folder.iterdir()) if file.suffix in CONTENT_TYPES}
 
     def paths(self) -> list[str]:
         return [PREFIX]

@@ -14,21 +14,21 @@ from collections.abc import AsyncIterator, Iterator
 
 import trio
 
-from kubechronicle.actors.reads import ObjectReads, Selection, Watching, too_old
-from kubechronicle.api import status
-from kubechronicle.api.options import ListOptions, parse_resource_version
-from kubechronicle.api.registry import ResourceType
-from kubechronicle.eventlog.cursors import Cursor, WatchCursor
-from kubechronicle.eventlog.delivery import Batch
+from kubechronicle.actors.reading.reads import ObjectReads, Selection, Watching, too_old
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta.options import ListOptions, parse_resource_version
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
-from kubechronicle.eventlog.replay import ReplayOver
-from kubechronicle.http.answers import CACHE_CONTROL, watch_form
+from kubechronicle.eventlog.watching.cursors import Cursor, WatchCursor
+from kubechronicle.eventlog.watching.dispatcher import Batch
+from kubechronicle.eventlog.watching.replay import ReplayOver
 from kubechronicle.http.context import Context
-from kubechronicle.http.encoded import Encodings
-from kubechronicle.http.encoder import JSON, Encoder
 from kubechronicle.http.messages import SWITCHED, Push, Request, Response
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.representation.answers import CACHE_CONTROL, watch_form
+from kubechronicle.http.representation.encoding_cache import Encodings
+from kubechronicle.http.representation.entry_encoder import JSON, Encoder
 
 # Bookmarks to clients that allow them (KEP-956: about once a minute).
 BOOKMARK_INTERVAL = 60.0
@@ -93,7 +93,9 @@ async def watch(
     ends = trio.current_time() + seconds
     stream = WatchStream(watching, encoder, metrics, ends=ends, bookmarks=asked.allow_watch_bookmarks, drain=drain)
     if request.websocket is not None:
-        from kubechronicle.http.websocket import send_stream  # loaded with the first one: it takes long, few come
+        from kubechronicle.http.wire.websocket.conversation import (
+            send_stream,  # loaded with the first one: it takes long, few come
+        )
 
         text = form.media_type == JSON
         # A browser gives up when none of the subprotocols it offers is chosen; that of a token is not among them.

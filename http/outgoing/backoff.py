@@ -1,8 +1,8 @@
 """Asking again: k8s.io/apiserver/pkg/util/webhook's WithExponentialBackoff, and client-go's heed of Retry-After.
 
-    500, 501, 502, 504, 429    asked again, as is whatever carries Retry-After
-    a broken connection        asked again
-    refused, timed out, 4xx    the last word
+500, 501, 502, 504, 429    asked again, as is whatever carries Retry-After
+a broken connection        asked again
+refused, timed out, 4xx    the last word
 """
 
 from __future__ import annotations

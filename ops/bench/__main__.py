@@ -33,7 +33,7 @@ from kubechronicle.ops.bench import report, turns
 from kubechronicle.ops.bench.cases import CASES, QUICK, Case
 from kubechronicle.ops.bench.measure import Load, LoadError, Result, Target
 from kubechronicle.ops.bench.own_server import load_generator
-from kubechronicle.ops.bench.processes import ServerProcess, Stat, descendants, memory_mib, running
+from kubechronicle.ops.development.server_process import ServerProcess, Stat, descendants, memory_mib, running
 
 # An empty server's memory is read after what start-up left behind has settled.
 _SETTLE_SECONDS = 2.0

@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from kubechronicle.api.selectors import describe
+from kubechronicle.api.selectors.field_selectors import describe
 from kubechronicle.eventlog.records import Key, Operation, Record
-from kubechronicle.eventlog.views import Views
+from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http import filters
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.authorities import Bundle
@@ -100,11 +100,17 @@ def policy() -> Views:
         body = orjson.dumps({"apiVersion": "v1", "kind": "Object", "metadata": metadata, **fields})
         records.append(
             Record(
-                revision=revision, key=Key(resource, namespace, name), uid=metadata.get("uid", "u"),
-                create_revision=revision, version=1, previous_revision=0, operation=Operation.CREATE, body=body,
+                revision=revision,
+                key=Key(resource, namespace, name),
+                uid=metadata.get("uid", "u"),
+                create_revision=revision,
+                version=1,
+                previous_revision=0,
+                operation=Operation.CREATE,
+                body=body,
                 committed_at=datetime(2026, 1, 1, tzinfo=UTC),
             )
-        )  # fmt: skip
+        )
     views.apply(records)
     return views
 
@@ -152,20 +158,28 @@ def prepare() -> tuple[filters.Services, list[Case]]:
     listed = {hashlib.sha256(b"a-static-token").digest(): User(name="jane", uid="1", groups=("developers",))}
     now = int(time.time())
     claims = {
-        "iss": ISSUER, "aud": [ISSUER], "sub": ACCOUNT, "exp": now + 3600, "iat": now, "nbf": now, "jti": "one",
+        "iss": ISSUER,
+        "aud": [ISSUER],
+        "sub": ACCOUNT,
+        "exp": now + 3600,
+        "iat": now,
+        "nbf": now,
+        "jti": "one",
         "kubernetes.io": {"namespace": _space(42), "serviceaccount": {"name": "robot", "uid": ACCOUNT_UID}},
-    }  # fmt: skip
+    }
     foreign = key.sign({**claims, "iss": "https://login.example.com", "sub": "jane"})
     webhook = WebhookTokens(cast(Client, None), ttl=3600)  # that has answered, and need not be asked
     webhook.cache.keep(webhook.cache.key(foreign, issuer.audiences), Identified(User(name="jane"), issuer.audiences))
     authentication = AuthenticationChain(
         [AuthenticatingProxy(proxies.current, STANDARD), ClientCertificates(clients.current)],
         [
-            StaticTokens(listed), ServiceAccountTokens(issuer, views), BootstrapTokens(views),
+            StaticTokens(listed),
+            ServiceAccountTokens(issuer, views),
+            BootstrapTokens(views),
             webhook,
         ],
         audiences=issuer.audiences,
-    )  # fmt: skip
+    )
     services = filters.Services(
         metrics=Metrics(),
         authentication=authentication,
@@ -190,10 +204,15 @@ def request_of(case: Case) -> Request:
     """As it comes to the filters, after ``identify``."""
     _, fields, certificate = case
     sent = {
-        "host": "127.0.0.1:6443", "user-agent": "kubectl/v1.36.0 (linux/amd64) kubernetes/0123456",
-        "accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "accept-encoding": "gzip",
-        "content-type": "application/json", "kubectl-command": "kubectl get", "kubectl-session": ACCOUNT_UID, **fields,
-    }  # fmt: skip
+        "host": "127.0.0.1:6443",
+        "user-agent": "kubectl/v1.36.0 (linux/amd64) kubernetes/0123456",
+        "accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+        "accept-encoding": "gzip",
+        "content-type": "application/json",
+        "kubectl-command": "kubectl get",
+        "kubectl-session": ACCOUNT_UID,
+        **fields,
+    }
     request = Request.of("GET", PATH, headers=sent, peer_certificate=certificate)
     query = Query("")
     info = resolve("GET", PATH, query)

@@ -57,9 +57,13 @@ def _http2(case: Case, connections: int) -> Case:
     """The same as client-go does it: many requests share a connection."""
     title = case.title.replace(" conn.", " tasks")
     return replace(
-        case, name=f"{case.name}-http2", title=f"{title}, HTTP/2, {connections} conn.",
-        load={**case.load, "http2": connections}, reference_cpu=None, reference_wall="",
-    )  # fmt: skip
+        case,
+        name=f"{case.name}-http2",
+        title=f"{title}, HTTP/2, {connections} conn.",
+        load={**case.load, "http2": connections},
+        reference_cpu=None,
+        reference_wall="",
+    )
 
 
 def _write(verb: str, connections: int, cpu: tuple[float, float] | None = None, wall: str = "") -> Case:

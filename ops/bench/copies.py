@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from kubechronicle.eventlog.postgres import open_postgres_log
+from kubechronicle.eventlog.postgres.connection import open_postgres_log
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Transaction, Who
-from kubechronicle.ops.embedded_postgres import embedded_postgres
+from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 
 AT_ONCE = 1000  # changes in a batch
 WHO = Who(user="bench", uid="bench", groups=("system:masters",), verb="create", user_agent="kubechronicle-bench")

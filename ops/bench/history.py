@@ -31,10 +31,10 @@ from urllib.parse import quote
 
 import trio
 
-from kubechronicle.eventlog.postgres import migrate, open_session
+from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.ops.bench import history_commands, history_cost, history_log
-from kubechronicle.ops.bench.processes import ServerProcess, cpu_seconds, descendants, running
-from kubechronicle.ops.embedded_postgres import embedded_postgres
+from kubechronicle.ops.development.server_process import ServerProcess, cpu_seconds, descendants, running
+from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 
 HEAD = "| look | CPU: server + Postgres | first | median | p99 | bar | answer |\n|---|---|---|---|---|---|---|"
 COMMAND_ROUNDS = 9  # of each command at most: each starts a process

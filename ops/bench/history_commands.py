@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kubechronicle.ops import cli
-from kubechronicle.ops.bench.processes import ServerProcess, cpu_seconds, descendants
+from kubechronicle.ops.development.server_process import ServerProcess, cpu_seconds, descendants
 
 HEAD = (
     "| command | process: wall | CPU | work: wall | CPU | server + Postgres: CPU | bar |\n|---|---|---|---|---|---|---|"

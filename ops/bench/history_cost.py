@@ -12,13 +12,12 @@ from pathlib import Path
 
 import orjson
 
-from kubechronicle.eventlog import postgres_rows as rows
-from kubechronicle.eventlog import postgres_sql as sql
-from kubechronicle.eventlog.postgres import migrate, open_session
-from kubechronicle.eventlog.postgres_session import Session
+from kubechronicle.eventlog.postgres import rows, sql
+from kubechronicle.eventlog.postgres.connection import migrate, open_session
+from kubechronicle.eventlog.postgres.session import Session
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.ops.bench import history_log
-from kubechronicle.ops.embedded_postgres import embedded_postgres
+from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 
 BATCH = 16  # changes at once, as of so many clients
 BATCHES = 1000  # of each operation on each log

@@ -21,11 +21,10 @@ from datetime import UTC, datetime, timedelta
 
 import orjson
 
-from kubechronicle.eventlog import postgres_rows as rows
-from kubechronicle.eventlog import postgres_sql as sql
-from kubechronicle.eventlog import retention
-from kubechronicle.eventlog.postgres_session import Session
+from kubechronicle.eventlog.postgres import rows, sql
+from kubechronicle.eventlog.postgres.session import Session
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
+from kubechronicle.eventlog.retention import retention
 
 TURN = 1000  # revisions in one batch
 LOOK_AHEAD = 50_000  # revisions between looks at the partitions; a server does so every five minutes
@@ -150,9 +149,16 @@ async def extend(session: Session, *, first: int, until: int, objects: int, pace
             "insert into kubechronicle_bench.kinds values ($1, $2, $3, $4, $5, $6, $7,"
             " repeat('field-of-a-spec ', $8)"
             " || (select string_agg(md5(i::text || $3), '') from generate_series(1, $9) i))",
-            low, high, kind.resource, kind.api_version, kind.kind, kind.namespaces, kind.churning,
-            kind.size // 32, kind.size // 64,
-        )  # fmt: skip
+            low,
+            high,
+            kind.resource,
+            kind.api_version,
+            kind.kind,
+            kind.namespaces,
+            kind.churning,
+            kind.size // 32,
+            kind.size // 64,
+        )
         low = high
     await session.fetch("insert into kubechronicle_bench.clock values ($1, $2)", pace.begins, pace.step)
     await session.execute(_TURN)

@@ -28,8 +28,8 @@ from typing import Any
 
 from kubechronicle.ops.bench import own_server, report
 from kubechronicle.ops.bench.own_server import Running, load_generator
-from kubechronicle.ops.bench.processes import resident_mib
 from kubechronicle.ops.bench.usage import between
+from kubechronicle.ops.development.server_process import resident_mib
 
 BAR = 0.01  # of a core
 CHURN_INFORMERS, CHURN_WATCHES = 5, 3
@@ -85,7 +85,7 @@ class Hours:
 
     @property
     def later(self) -> Sequence[float]:
-        """The server's when what is kept of the last minutes (eventlog/window.py) and of encodings is there."""
+        """The server's when what is kept of the last minutes (eventlog/views/window.py) and of encodings is there."""
         return [server for server, _ in self.memory[len(self.memory) // 2 :]]
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kubechronicle.ops.bench.cases import Case
-from kubechronicle.ops.bench.processes import Stat, cpu_seconds, memory_mib
+from kubechronicle.ops.development.server_process import Stat, cpu_seconds, memory_mib
 
 
 class LoadError(Exception):

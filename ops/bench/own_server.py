@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from kubechronicle.ops.bench.measure import Load, Target
-from kubechronicle.ops.bench.processes import ServerProcess, Stat, descendants, running
 from kubechronicle.ops.bench.usage import Sampler, Usage, between, ourselves
+from kubechronicle.ops.development.server_process import ServerProcess, Stat, descendants, running
 
 # A server's memory is read after what start-up left behind has settled.
 SETTLE_SECONDS = 2.0

@@ -21,7 +21,7 @@ from pathlib import Path
 from kubechronicle.ops.bench import own_server, report, stacks
 from kubechronicle.ops.bench.cases import CASES, Case
 from kubechronicle.ops.bench.own_server import ROOT, Running, load_generator
-from kubechronicle.ops.bench.processes import Stat
+from kubechronicle.ops.development.server_process import Stat
 
 DRAWING = ROOT / ".cache" / "bench" / "bin"
 ATTACH_SECONDS = 1.5  # py-spy reads the program's symbols first; the load goes on meanwhile, and a little after
@@ -55,11 +55,23 @@ def record(running: Running, case: Case, options: argparse.Namespace, to: Path) 
         running.put(mode="fill", namespace=case.namespace, count=case.fill, conns=16, size=1024)
     spy = Spy(
         [
-            str(DRAWING / "py-spy"), "record", "--pid", str(running.server.pid), "--format", "raw", "--function",
-            "--rate", str(options.rate), "--duration", str(options.seconds), "--output", str(to),
-            "--full-filenames", "--nonblocking",
+            str(DRAWING / "py-spy"),
+            "record",
+            "--pid",
+            str(running.server.pid),
+            "--format",
+            "raw",
+            "--function",
+            "--rate",
+            str(options.rate),
+            "--duration",
+            str(options.seconds),
+            "--output",
+            str(to),
+            "--full-filenames",
+            "--nonblocking",
         ]
-    )  # fmt: skip
+    )
     groups = running.sampler.groups
     running.sampler.groups = {**groups, "spy": spy}
     try:

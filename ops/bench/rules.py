@@ -17,12 +17,13 @@ from typing import Any
 
 import orjson
 
-from kubechronicle.api import bodies, defaulting, managed_fields, pipeline
-from kubechronicle.api.encoding import copy_object, encode_stored
-from kubechronicle.api.pipeline import WriteContext
-from kubechronicle.api.registry import ResourceType, builtin_registry
+from kubechronicle.api.managed_fields import managers
+from kubechronicle.api.meta.encoding import copy_object, encode_stored
+from kubechronicle.api.pipeline import bodies, defaulting, pipeline
+from kubechronicle.api.pipeline.pipeline import WriteContext
+from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema import check
-from kubechronicle.api.strategy import strategy_of
+from kubechronicle.api.strategy.strategy import strategy_of
 
 OBJECTS_PER_ROUND = 200
 CONTEXT = WriteContext(
@@ -42,35 +43,53 @@ def configmap() -> dict[str, Any]:
 
 def lease() -> dict[str, Any]:
     spec = {
-        "holderIdentity": "node-0017", "leaseDurationSeconds": 40, "renewTime": "2026-01-01T00:00:00.000000Z",
-    }  # fmt: skip
+        "holderIdentity": "node-0017",
+        "leaseDurationSeconds": 40,
+        "renewTime": "2026-01-01T00:00:00.000000Z",
+    }
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-0017"}, "spec": spec}
 
 
 def pod() -> dict[str, Any]:
     """A Pod of 4 KB as a workload controller makes it: a web application with sidecar, probes, volumes, affinity."""
     labels = {
-        "app.kubernetes.io/name": "storefront", "app.kubernetes.io/instance": "storefront-eu",
-        "app.kubernetes.io/version": "2026.4.1", "app.kubernetes.io/component": "web",
+        "app.kubernetes.io/name": "storefront",
+        "app.kubernetes.io/instance": "storefront-eu",
+        "app.kubernetes.io/version": "2026.4.1",
+        "app.kubernetes.io/component": "web",
         "pod-template-hash": "7c9d8f6b54",
-    }  # fmt: skip
+    }
     selector = {"matchLabels": {"app.kubernetes.io/name": "storefront", "app.kubernetes.io/instance": "storefront-eu"}}
     owner = {
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "storefront-eu-7c9d8f6b54", "controller": True,
-        "uid": "3f0c0b1e-8a53-4a8f-a7a7-5b1c5f1d2a11", "blockOwnerDeletion": True,
-    }  # fmt: skip
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "storefront-eu-7c9d8f6b54",
+        "controller": True,
+        "uid": "3f0c0b1e-8a53-4a8f-a7a7-5b1c5f1d2a11",
+        "blockOwnerDeletion": True,
+    }
     annotations = {
-        "prometheus.io/scrape": "true", "prometheus.io/port": "9102", "prometheus.io/path": "/metrics",
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": "9102",
+        "prometheus.io/path": "/metrics",
         "checksum/config": "8f1c4b0e0cc8d7f9f2a1f0c0a6fd5bb8a4f0d1c7d0e9b3a2c1f0e9d8c7b6a594",
-    }  # fmt: skip
-    spread = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway",
-              "labelSelector": selector}  # fmt: skip
+    }
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": selector,
+    }
     apart = {"weight": 100, "podAffinityTerm": {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}}
     spec = {
         "serviceAccountName": "storefront",
         "automountServiceAccountToken": False,
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "fsGroup": 10001,
-                            "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 10001,
+            "fsGroup": 10001,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
         "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [apart]}},
         "topologySpreadConstraints": [spread],
         "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "web", "effect": "NoSchedule"}],
@@ -81,34 +100,40 @@ def pod() -> dict[str, Any]:
             {"name": "cache", "emptyDir": {"sizeLimit": "512Mi"}},
             {"name": "certificates", "secret": {"secretName": "storefront-eu-tls", "optional": True}},
         ],
-    }  # fmt: skip
+    }
     metadata = {
-        "generateName": "storefront-eu-7c9d8f6b54-", "labels": labels, "annotations": annotations,
+        "generateName": "storefront-eu-7c9d8f6b54-",
+        "labels": labels,
+        "annotations": annotations,
         "ownerReferences": [owner],
-    }  # fmt: skip
+    }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 SECURED = {
-    "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
-}  # fmt: skip
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
 
 
 def _init_container() -> dict[str, Any]:
     return {
-        "name": "migrate", "image": "registry.example.com/shop/storefront:2026.4.1",
+        "name": "migrate",
+        "image": "registry.example.com/shop/storefront:2026.4.1",
         "command": ["/app/bin/migrate", "--wait", "--timeout=60s"],
         "env": [{"name": "DATABASE_HOST", "value": "postgres.data.svc.cluster.local"}],
         "resources": {"limits": {"cpu": "500m", "memory": "256Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}},
         "securityContext": SECURED,
-    }  # fmt: skip
+    }
 
 
 def _web_container() -> dict[str, Any]:
     field = {"fieldRef": {"fieldPath": "status.podIP"}}
     secret = {"secretKeyRef": {"name": "storefront-eu-database", "key": "password"}}
     return {
-        "name": "web", "image": "registry.example.com/shop/storefront:2026.4.1",
+        "name": "web",
+        "image": "registry.example.com/shop/storefront:2026.4.1",
         "args": ["serve", "--listen=:8080", "--config=/etc/storefront/a.yaml", "--log-format=json"],
         "ports": [{"name": "http", "containerPort": 8080}, {"name": "admin", "containerPort": 8081}],
         "env": [
@@ -129,18 +154,19 @@ def _web_container() -> dict[str, Any]:
             {"name": "certificates", "mountPath": "/etc/tls", "readOnly": True},
         ],
         "securityContext": SECURED,
-    }  # fmt: skip
+    }
 
 
 def _exporter_container() -> dict[str, Any]:
     return {
-        "name": "exporter", "image": "registry.example.com/observability/exporter:1.12.0",
+        "name": "exporter",
+        "image": "registry.example.com/observability/exporter:1.12.0",
         "args": ["--target=http://127.0.0.1:8081/stats", "--listen=:9102"],
         "ports": [{"name": "metrics", "containerPort": 9102, "protocol": "TCP"}],
         "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}, "requests": {"cpu": "10m", "memory": "32Mi"}},
         "readinessProbe": {"httpGet": {"path": "/metrics", "port": "metrics"}},
         "securityContext": SECURED,
-    }  # fmt: skip
+    }
 
 
 def create(rt: ResourceType, body: dict[str, Any]) -> dict[str, Any]:
@@ -175,14 +201,14 @@ def measure(rt: ResourceType, obj: dict[str, Any], rounds: int) -> dict[str, flo
     defaulted = copy_object(checked)
     defaulting.apply(defaulted, kind)
     stored = create(rt, copy_object(obj))
-    writer = managed_fields.Writer(manager=CONTEXT.manager, api_version=rt.api_version, now=CONTEXT.now)
+    writer = managers.Writer(manager=CONTEXT.manager, api_version=rt.api_version, now=CONTEXT.now)
     rules = strategy_of(rt.resource)
     return {
         "JSON decode": least(orjson.loads, lambda: raw, rounds),
         "schema": least(lambda one: check.check(one, kind), lambda: orjson.loads(raw), rounds),
         "defaults": least(lambda one: defaulting.apply(one, kind), lambda: copy_object(checked), rounds),
         "managed fields": least(
-            lambda one: managed_fields.track(kind, None, one, writer=writer), lambda: copy_object(defaulted), rounds
+            lambda one: managers.track(kind, None, one, writer=writer), lambda: copy_object(defaulted), rounds
         ),
         "validation": least(rules.validate, lambda: stored, rounds),
         "rules": least(lambda one: create(rt, one), lambda: orjson.loads(raw), rounds),
@@ -195,8 +221,11 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=15, help="of 200 objects each; the best counts (default 15)")
     rounds = parser.parse_args(given).rounds
     registry = builtin_registry()
-    rows = [("", "v1", "configmaps", configmap()), ("", "v1", "pods", pod()),
-            ("coordination.k8s.io", "v1", "leases", lease())]  # fmt: skip
+    rows = [
+        ("", "v1", "configmaps", configmap()),
+        ("", "v1", "pods", pod()),
+        ("coordination.k8s.io", "v1", "leases", lease()),
+    ]
     for group, version, plural, obj in rows:
         rt = registry.lookup(group, version, plural)
         assert rt is not None

@@ -31,7 +31,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from kubechronicle.ops.bench import report
-from kubechronicle.ops.bench.processes import ServerProcess, descendants, memory_mib, resident_mib
+from kubechronicle.ops.development.server_process import ServerProcess, descendants, memory_mib, resident_mib
 
 NAMESPACE = "bench-start"
 SIZE = 1024  # bytes of data of each ConfigMap

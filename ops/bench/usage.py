@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kubechronicle.ops.bench.processes import Stat, cpu_seconds, descendants, memory_mib
+from kubechronicle.ops.development.server_process import Stat, cpu_seconds, descendants, memory_mib
 
 # A share from which on more does not fit: sampling ends a little after the load does, and nothing runs without gaps.
 FULL = 0.9

@@ -20,9 +20,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kubechronicle.actors import resource_actor
 from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor
-from kubechronicle.eventlog.memory import MemoryLog
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.records import Key, Operation
-from kubechronicle.ops.assembly import assemble
+from kubechronicle.ops.server.assembly import assemble
 
 CHILDREN = ("tail", "appender", "resource actors", "outside", "loops", "http")
 

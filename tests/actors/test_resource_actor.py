@@ -43,9 +43,12 @@ def test_decide(revision: int, in_flight: bool, expected: int, decision: object)
 
 def transaction(name: str, expected: int = 0) -> Transaction:
     change = Change(
-        key=Key("configmaps", "default", name), uid="u", expected=expected,
-        operation=Operation.UPDATE if expected else Operation.CREATE, body=b"{}",
-    )  # fmt: skip
+        key=Key("configmaps", "default", name),
+        uid="u",
+        expected=expected,
+        operation=Operation.UPDATE if expected else Operation.CREATE,
+        body=b"{}",
+    )
     return Transaction(changes=(change,), who=WHO)
 
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from harness import BINARIES, SERVERS, Cluster, Server, cluster_in, home, prepare, server_in
 from programs import Kubectl
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from kubechronicle.ops.bench.processes import ServerProcess, postmaster
+from kubechronicle.ops.development.server_process import ServerProcess, postmaster
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -171,8 +171,10 @@ def test_certificates_and_tokens(kubeconfigs: Kubeconfigs, robot: Robot) -> None
         assert error == ""
         assert user["username"] == robot.user
         assert set(user["groups"]) == {
-            "system:serviceaccounts", f"system:serviceaccounts:{robot.namespace}", "system:authenticated",
-        }  # fmt: skip
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{robot.namespace}",
+            "system:authenticated",
+        }
         assert user["uid"]
 
 
@@ -201,9 +203,11 @@ def test_what_is_no_credential(kubeconfigs: Kubeconfigs, robot: Robot) -> None:
 
 def test_in_somebody_elses_name(kubeconfigs: Kubeconfigs, robot: Robot) -> None:
     jane = {
-        "as": "jane", "as-uid": "42", "as-groups": ["developers", "oncall"],
+        "as": "jane",
+        "as-uid": "42",
+        "as-groups": ["developers", "oncall"],
         "as-user-extra": {"reason": ["trouble", "3 a.m."], "example.com/Ticket": ["a b"]},
-    }  # fmt: skip
+    }
     files = [
         kubeconfigs.of("jane", {**kubeconfigs.admin, **jane}),
         kubeconfigs.of("robot", {**kubeconfigs.admin, "as": robot.user}),

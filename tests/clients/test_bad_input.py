@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from harness import Answer, Api, Server, configmap, eventually, unique
 
-from kubechronicle.ops.bench.processes import resident_mib
+from kubechronicle.ops.development.server_process import resident_mib
 
 NAMESPACE = "bad-input"
 CONFIGMAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"

@@ -158,9 +158,12 @@ def test_what_was_then_is_compared_with_now_and_brought_back(story: Story) -> No
 def test_nothing_is_changed(story: Story) -> None:
     then, manifest = story.then, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: pink}\n"
     for command in (
-        ("scale", "deployment/web", "--replicas=1"), ("delete", "pod", "web-1"), ("create", "namespace", "x"),
-        ("label", "pod", "web-1", "a=b"), ("set", "image", "deployment/web", "main=x"),
-    ):  # fmt: skip
+        ("scale", "deployment/web", "--replicas=1"),
+        ("delete", "pod", "web-1"),
+        ("create", "namespace", "x"),
+        ("label", "pod", "web-1", "a=b"),
+        ("set", "image", "deployment/web", "main=x"),
+    ):
         refused = then.refused(*command)
         assert "(MethodNotAllowed): history is read-only: this is the cluster as it was" in refused or (
             refused.startswith("error: ") and "history is read-only" in refused

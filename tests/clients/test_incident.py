@@ -43,9 +43,10 @@ class Incident:
         """What `kubechronicle …` prints; the errors, if ``code`` is 2."""
         said, complained = io.StringIO(), io.StringIO()
         with (
-            pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said),
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(said),
             contextlib.redirect_stderr(complained),
-        ):  # fmt: skip
+        ):
             patch.setenv("KUBECONFIG", str(self.config))
             found = cli.main(arguments)
         assert found == code, f"{arguments}: {found}: {said.getvalue()}{complained.getvalue()}"
@@ -122,8 +123,9 @@ def test_the_incident(incident: Incident) -> None:
     # The whole story of the Deployment, newest first.
     log = ask("log", "deployment/web", *before)
     assert [line.split(": ", 1)[1] for line in log.splitlines() if " → " in line] == [
-        "example.invalid/shop:1 → example.invalid/shop:2", "3 → 0",
-    ]  # fmt: skip
+        "example.invalid/shop:1 → example.invalid/shop:2",
+        "3 → 0",
+    ]
     assert "    deleted\n" in log
     assert "    created\n" in log
     # As it was just before it was gone, and yesterday.
@@ -156,14 +158,14 @@ def test_what_one_may_not_see_one_does_not_see(incident: Incident) -> None:
 
 def test_the_story_for_readers_asks_what_is_asked_here() -> None:
     """Every command of the page is one that there is, with flags that there are."""
-    from kubechronicle.ops.chronicle import commands
+    from kubechronicle.ops.client import dispatch
 
     told = re.findall(r"^\$ kubectl chronicle (\S+) ?(.*)$", STORY.read_text(), re.MULTILINE)
     assert {name for name, _ in told} >= {"between", "who", "log", "blame", "diff", "at", "restore", "export"}
     for name, rest in told:
         arguments = re.sub(r" *[|>].*", "", rest).replace("'", "").split()
-        parser = commands.make_parser(name)
-        words = getattr(commands.module_of(name), "words", None)
+        parser = dispatch.make_parser(name)
+        words = getattr(dispatch.module_of(name), "words", None)
         words(parser, arguments) if words is not None else parser.parse_intermixed_args(arguments)
 
 
@@ -183,9 +185,11 @@ def test_what_is_still_being_deleted_is_waited_for(incident: Incident) -> None:
         f"{name} is still being deleted after 0.3 s: finalizers keep it: configmap/kept has example.com/mine\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-m", "kubechronicle.ops.cli", *restore], stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "kubechronicle.ops.cli", *restore],
+        stdout=subprocess.PIPE,
+        text=True,
         env=os.environ | {"KUBECONFIG": str(incident.config)},
-    ) as waiting:  # fmt: skip
+    ) as waiting:
         assert waiting.stdout is not None
         assert waiting.stdout.readline().startswith(f"To bring namespace {name} back to ")
         now("patch", "configmap/kept", "-n", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')

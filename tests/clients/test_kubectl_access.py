@@ -181,8 +181,9 @@ def test_the_kubeconfig_that_is_written(admin: Kubectl, jane: As) -> None:
     shown = yaml.safe_load(admin("config", "view"))
     assert shown["clusters"][0]["cluster"] == {"certificate-authority-data": "DATA+OMITTED", "server": server.url}
     assert shown["users"][0]["user"] == {
-        "client-certificate-data": "DATA+OMITTED", "client-key-data": "DATA+OMITTED",
-    }  # fmt: skip
+        "client-certificate-data": "DATA+OMITTED",
+        "client-key-data": "DATA+OMITTED",
+    }
     assert "PRIVATE KEY" not in jane("config", "view")
     context = jane("config", "current-context").strip()
     assert jane("config", "get-contexts", "-o", "name").split() == [context]

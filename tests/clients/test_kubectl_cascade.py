@@ -45,9 +45,13 @@ class Family:
     @staticmethod
     def _metadata(name: str, owner: Any) -> dict[str, Any]:
         reference = {
-            "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
-            "uid": owner["metadata"]["uid"], "controller": True, "blockOwnerDeletion": True,
-        }  # fmt: skip
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
         return {"name": name, "ownerReferences": [reference]}
 
     def is_there(self, path: str) -> bool:

@@ -31,8 +31,14 @@ def manifest(**spec: Any) -> str:
 def test_explain_shows_enums_and_what_is_required(kubectl: Kubectl) -> None:
     found = screen(kubectl("explain", "pod.spec.containers.imagePullPolicy"))
     assert found[:7] == [
-        "KIND: Pod", "VERSION: v1", "", "FIELD: imagePullPolicy <string>", "ENUM:", "Always", "IfNotPresent",
-    ]  # fmt: skip
+        "KIND: Pod",
+        "VERSION: v1",
+        "",
+        "FIELD: imagePullPolicy <string>",
+        "ENUM:",
+        "Always",
+        "IfNotPresent",
+    ]
     assert "Defaults to Always if :latest tag" in " ".join(found)
     recursive = kubectl("explain", "pod.spec.containers", "--recursive")
     assert "\n  env\t<[]EnvVar>\n    name\t<string> -required-\n" in recursive
@@ -46,9 +52,12 @@ def test_explain_tells_of_the_version_asked_for(kubectl: Kubectl) -> None:
     assert "spec <DeploymentSpec>" in found
     behavior = screen(kubectl("explain", "hpa.spec.behavior"))
     assert behavior[:5] == [
-        "GROUP: autoscaling", "KIND: HorizontalPodAutoscaler", "VERSION: v2", "",
+        "GROUP: autoscaling",
+        "KIND: HorizontalPodAutoscaler",
+        "VERSION: v2",
+        "",
         "FIELD: behavior <HorizontalPodAutoscalerBehavior>",
-    ]  # fmt: skip
+    ]
     assert {"scaleDown <HPAScalingRules>", "scaleUp <HPAScalingRules>"} <= set(behavior)
 
 

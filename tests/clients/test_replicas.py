@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from harness import Api, Cluster, Server, cluster_in, configmap, home, postgres_fixture, unique
 
-from kubechronicle.ops.bench.processes import descendants
+from kubechronicle.ops.development.server_process import descendants
 
 LATENCY = 0.050  # seconds, p99, from the writer's answer on one replica to the watcher's receipt on another
 STALL = 5.0

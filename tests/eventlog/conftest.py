@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-import trio
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/ is no package, and this helper is shared by all of it
 import erasing_shop
 import postgres_fixture
+import pytest
+import trio
 
 TEMPLATE = "kubechronicle_migrated"
 
@@ -39,15 +35,17 @@ def sql(url: str, *statements: str) -> str:
     commands = [part for statement in statements for part in ("-c", statement)]
     done = subprocess.run(
         [str(tools / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", url, *commands],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 @pytest.fixture(scope="session")
 def template(postgres: postgres_fixture.PostgresServer) -> str:
-    from kubechronicle.eventlog.postgres import migrate
+    from kubechronicle.eventlog.postgres.connection import migrate
 
     sql(postgres.url, f"create database {TEMPLATE}")
     trio.run(migrate, database_of(postgres, TEMPLATE))
@@ -76,7 +74,7 @@ def database(postgres: postgres_fixture.PostgresServer, template: str) -> Iterat
 @pytest.fixture
 async def replicas(database: str) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
     """``await replicas()`` opens one more PostgresLog on the test's database."""
-    from kubechronicle.eventlog.postgres import open_postgres_log
+    from kubechronicle.eventlog.postgres.connection import open_postgres_log
 
     async with trio.open_nursery() as nursery:
 

@@ -24,11 +24,11 @@ from kubechronicle.eventlog.errors import (
     QueueFull,
     RefusedError,
 )
-from kubechronicle.eventlog.memory import Fault, MemoryLog, MemoryStore
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog, MemoryStore
 from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Refused, Transaction
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.testing import commit, describe_simply, open_stack, put, transaction
-from kubechronicle.eventlog.views import Views
+from kubechronicle.eventlog.views.views import Views
 
 SOON = 30.0  # a request's deadline, on a clock that jumps
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kubechronicle.api.selectors import describe, plain
+from kubechronicle.api.selectors.field_selectors import describe, plain
 from kubechronicle.eventlog.entries import NOTHING, Entry, entry_of
 from kubechronicle.eventlog.records import Key, Operation, Record
 
@@ -17,10 +17,16 @@ from kubechronicle.eventlog.records import Key, Operation, Record
 def record(resource: str, obj: dict[str, Any]) -> Record:
     metadata = obj["metadata"]
     return Record(
-        revision=7, key=Key(resource, metadata.get("namespace", ""), metadata["name"]), uid="u", create_revision=7,
-        version=1, previous_revision=0, operation=Operation.CREATE, body=orjson.dumps(obj),
+        revision=7,
+        key=Key(resource, metadata.get("namespace", ""), metadata["name"]),
+        uid="u",
+        create_revision=7,
+        version=1,
+        previous_revision=0,
+        operation=Operation.CREATE,
+        body=orjson.dumps(obj),
         committed_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
+    )
 
 
 def columns(entry: Entry) -> tuple[Any, ...]:

@@ -15,19 +15,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from kubechronicle.actors.past_reads import PastReads
-from kubechronicle.actors.reads import Reads, Selection
-from kubechronicle.api.registry import ResourceType, builtin_registry
-from kubechronicle.api.selectors import parse_field_selector, parse_label_selector
-from kubechronicle.api.status import StatusError
+from kubechronicle.actors.history.past_reads import PastReads
+from kubechronicle.actors.reading.reads import Reads, Selection
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.registry.registry import ResourceType, builtin_registry
+from kubechronicle.api.selectors.field_selectors import parse_field_selector, parse_label_selector
 from kubechronicle.eventlog.entries import Entry, seal
 from kubechronicle.eventlog.errors import BeforeHistory, Compacted
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.memory import MemoryLog, MemoryStore
-from kubechronicle.eventlog.postgres import open_postgres_log, open_session
+from kubechronicle.eventlog.memory.memory_log import MemoryLog, MemoryStore
+from kubechronicle.eventlog.postgres.connection import open_postgres_log, open_session
 from kubechronicle.eventlog.records import Key, Operation, Record
-from kubechronicle.eventlog.replay import ReplayOver
 from kubechronicle.eventlog.testing import Stack, open_stack, put, transaction
+from kubechronicle.eventlog.watching.replay import ReplayOver
 
 PODS = builtin_registry().known("", "v1", "pods")
 assert PODS is not None
@@ -163,9 +163,14 @@ class Run:
 
 
 async def checked(
-    log: RevisionLog, compact: Callable[[int], Any], resource: str, changes: Sequence[tuple[str, ...]],
-    *, seed: int, forgetful: bool,
-) -> None:  # fmt: skip
+    log: RevisionLog,
+    compact: Callable[[int], Any],
+    resource: str,
+    changes: Sequence[tuple[str, ...]],
+    *,
+    seed: int,
+    forgetful: bool,
+) -> None:
     """Write the history, look at all of it; then again, while it is compacted bit by bit."""
     assert PODS is not None
     async with open_stack(log, describe=described) as stack:

@@ -336,7 +336,7 @@ class LogContract:
 class TestMemoryLog(LogContract):
     @pytest.fixture
     async def logs(self) -> Opener:
-        from kubechronicle.eventlog.memory import MemoryLog, MemoryStore
+        from kubechronicle.eventlog.memory.memory_log import MemoryLog, MemoryStore
 
         store = MemoryStore()
 

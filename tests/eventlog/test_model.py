@@ -27,12 +27,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from trio.testing import wait_all_tasks_blocked
 
-from kubechronicle.eventlog import cursors, memory, tail, window
-from kubechronicle.eventlog.cursors import WatchCursor
+from kubechronicle.eventlog import tail
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, RefusedError
-from kubechronicle.eventlog.memory import Fault, MemoryLog, MemoryStore
+from kubechronicle.eventlog.memory import memory_log
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog, MemoryStore
 from kubechronicle.eventlog.records import Key, Operation, Record
 from kubechronicle.eventlog.testing import Stack, delete, open_stack, put, transaction
+from kubechronicle.eventlog.views import window
+from kubechronicle.eventlog.watching import cursors
+from kubechronicle.eventlog.watching.cursors import WatchCursor
 
 T = TypeVar("T")
 SMALL = {
@@ -40,7 +43,7 @@ SMALL = {
     (cursors, "HISTORY_CHUNK"): 3,
     (cursors, "CURSOR_BATCH"): 3,
     (tail, "READ_CHUNK"): 4,
-    (memory, "LOAD_CHUNK"): 3,
+    (memory_log, "LOAD_CHUNK"): 3,
 }
 KEYS = [Key("pods", namespace, name) for namespace in "ab" for name in "xyz"] + [Key("nodes", "", "n1")]
 NODES = ["", "n1", "n2"]
@@ -201,9 +204,7 @@ class TwoReplicas(RuleBasedStateMachine):
         before = self.current(record.key)
         assert record.revision == len(self.model) + 1
         assert record.previous_revision == (before.revision if before else 0)
-        self.model.append(
-            Committed(record.revision, record.operation, record.key, node, before.node if before else "")
-        )
+        self.model.append(Committed(record.revision, record.operation, record.key, node, before.node if before else ""))
 
     # Rules
 

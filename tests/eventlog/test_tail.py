@@ -9,13 +9,14 @@ import trio
 import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
-from kubechronicle.eventlog import memory, tail
+from kubechronicle.eventlog import tail
 from kubechronicle.eventlog.errors import FutureRevision, LogCorrupt, LogUnavailable
-from kubechronicle.eventlog.memory import Fault, MemoryLog, MemoryStore
+from kubechronicle.eventlog.memory import memory_log
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog, MemoryStore
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.testing import commit, delete, describe_simply, open_stack, put, transaction
-from kubechronicle.eventlog.views import Views
+from kubechronicle.eventlog.views.views import Views
 
 
 def pod(name: str) -> Key:
@@ -28,7 +29,7 @@ async def append(log: MemoryLog, *names: str) -> BatchResult:
 
 
 async def test_it_loads_in_chunks_before_it_reports_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "LOAD_CHUNK", 3)
+    monkeypatch.setattr(memory_log, "LOAD_CHUNK", 3)
     log = MemoryLog()
     for number in range(10):
         commit(log.store, put(pod(str(number)), expected=0))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import ssl
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,11 +25,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from kubechronicle.http.listener import Server, serve
 from kubechronicle.http.messages import Application, Request, Response
-from kubechronicle.http.serve_config import Limits, ServeConfig
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/ is no package, and in_process.py is shared
+from kubechronicle.http.wire.listener import Server, serve
+from kubechronicle.http.wire.serve_config import Limits, ServeConfig
 
 PATIENCE = 60.0
 

@@ -13,8 +13,8 @@ from in_process import MAPS, PROTOBUF, Answer, configmap, open_server
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.errors import ActorCrashed, MailboxFull
-from kubechronicle.api import status
 from kubechronicle.api.codecs import protobuf
+from kubechronicle.api.errors import status
 from kubechronicle.eventlog.errors import (
     Compacted,
     FutureRevision,
@@ -27,9 +27,9 @@ from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected, User
 from kubechronicle.http.authorization.decision import AlwaysAllow, AlwaysDeny, AuthorizationChain
 from kubechronicle.http.context import Context
-from kubechronicle.http.exchange import close_iterator
 from kubechronicle.http.messages import BodyTooLarge, BufferedExchange, ClientDisconnected, Headers, Request, Response
 from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.wire.exchange import close_iterator
 
 JANE = User(name="jane", groups=("ops",))
 ROOT = User(name="root", groups=(GROUP_MASTERS,))
@@ -82,9 +82,15 @@ async def ask(app: Handler, method: str = "GET", target: str = "/api/v1/pods", *
 
 def test_the_order_is_kube_apiservers() -> None:
     assert [each.__name__ for each in filters.FILTERS] == [
-        "answer_errors", "identify", "measure", "limit_time", "authenticate", "impersonate", "limit_in_flight",
+        "answer_errors",
+        "identify",
+        "measure",
+        "limit_time",
+        "authenticate",
+        "impersonate",
+        "limit_in_flight",
         "authorize",
-    ]  # fmt: skip
+    ]
 
 
 async def test_the_unknown_are_not_told_what_is_forbidden_and_neither_reaches_the_handler() -> None:
@@ -118,9 +124,15 @@ async def test_a_status_in_json_yaml_and_protobuf() -> None:
     assert plain.header("content-type") == "application/json"
     expected = plain.refused(404)
     assert expected == {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": 'pods "p" not found',
-        "reason": "NotFound", "details": {"name": "p", "kind": "pods"}, "code": 404,
-    }  # fmt: skip
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": 'pods "p" not found',
+        "reason": "NotFound",
+        "details": {"name": "p", "kind": "pods"},
+        "code": 404,
+    }
     as_yaml = await ask(app, accept="application/yaml")
     assert as_yaml.header("content-type") == "application/yaml"
     assert yaml.safe_load(as_yaml.body) == expected
@@ -312,11 +324,16 @@ async def sleeping(request: Request) -> Response:
 @pytest.mark.parametrize(
     ("target", "seconds"),
     [
-        ("/api/v1/pods", 60), ("/api/v1/pods?timeout=", 60), ("/api/v1/pods?timeout=1m30s", 60),
-        ("/api/v1/pods?timeout=2s", 2), ("/api/v1/pods?timeout=500ms", 0.5), ("/api/v1/pods?timeout=0", 60),
-        ("/api/v1/pods?timeout=0s", 60), ("/version?timeout=3s", 3),
+        ("/api/v1/pods", 60),
+        ("/api/v1/pods?timeout=", 60),
+        ("/api/v1/pods?timeout=1m30s", 60),
+        ("/api/v1/pods?timeout=2s", 2),
+        ("/api/v1/pods?timeout=500ms", 0.5),
+        ("/api/v1/pods?timeout=0", 60),
+        ("/api/v1/pods?timeout=0s", 60),
+        ("/version?timeout=3s", 3),
     ],
-)  # fmt: skip
+)
 async def test_a_request_ends_in_its_time(autojump_clock: MockClock, target: str, seconds: float) -> None:
     started = trio.current_time()
     answer = await ask(chain(sleeping), target=target)
@@ -356,9 +373,11 @@ async def test_a_stream_is_counted_until_it_ends() -> None:
 
     metrics = Metrics()
     services = filters.Services(
-        metrics=metrics, authentication=AuthenticationChain([Always(JANE)]),
-        authorization=AuthorizationChain([AlwaysAllow()]), is_served=lambda info: True,
-    )  # fmt: skip
+        metrics=metrics,
+        authentication=AuthenticationChain([Always(JANE)]),
+        authorization=AuthorizationChain([AlwaysAllow()]),
+        is_served=lambda info: True,
+    )
     response = await filters.build(services, handler)(Request.of("GET", "/api/v1/pods?watch=1"))
     labels = {"verb": "WATCH", "group": "", "version": "v1", "resource": "pods"}
     value = metrics.registry.get_sample_value
@@ -384,9 +403,12 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_error(
 
     async with open_server() as server:
         request = Request(
-            method="POST", raw_path=MAPS, query_string="", exchange=Leaving(),
+            method="POST",
+            raw_path=MAPS,
+            query_string="",
+            exchange=Leaving(),
             headers=Headers([("authorization", "Bearer token-of-admin"), ("content-type", "application/json")]),
-        )  # fmt: skip
+        )
         with pytest.raises(ClientDisconnected):
             await server.assembly.application.application(request)
     assert not caplog.records

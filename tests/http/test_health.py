@@ -9,7 +9,7 @@ import trio
 from in_process import MAPS, configmap, open_server
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kubechronicle.eventlog.memory import Fault
+from kubechronicle.eventlog.memory.memory_log import Fault
 from kubechronicle.http.context import Context
 from kubechronicle.http.health import Check, Health, Unhealthy
 from kubechronicle.http.messages import Request, Response
@@ -55,9 +55,7 @@ def test_well(health: Health) -> None:
     assert ask(health, "/livez?verbose=1").body == b"[+]ping ok\n[+]threads ok\nlivez check passed\n"
 
 
-def test_not_ready_is_still_alive(
-    health: Health, log_check: Checked, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_not_ready_is_still_alive(health: Health, log_check: Checked, caplog: pytest.LogCaptureFixture) -> None:
     log_check.reason = "password of admin refused"
     answer = ask(health, "/readyz")
     assert answer.status == 500
@@ -89,9 +87,17 @@ def test_other_paths_are_none_of_its_business(health: Health) -> None:
 
 def test_every_check_has_its_path(health: Health) -> None:
     assert health.paths() == [
-        "/healthz", "/healthz/ping", "/healthz/threads", "/livez", "/livez/ping", "/livez/threads",
-        "/readyz", "/readyz/ping", "/readyz/log", "/readyz/threads",
-    ]  # fmt: skip
+        "/healthz",
+        "/healthz/ping",
+        "/healthz/threads",
+        "/livez",
+        "/livez/ping",
+        "/livez/threads",
+        "/readyz",
+        "/readyz/ping",
+        "/readyz/log",
+        "/readyz/threads",
+    ]
 
 
 # -- of the whole server ----------------------------------------------------------------------------------------------

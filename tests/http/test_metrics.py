@@ -10,7 +10,7 @@ from in_process import MAPS, PODS, PROTOBUF, InProcess, configmap, open_server, 
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
-from kubechronicle.eventlog.memory import Fault
+from kubechronicle.eventlog.memory.memory_log import Fault
 
 LABELS = {"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "code"}
 
@@ -34,17 +34,30 @@ async def test_names_and_labels_are_kube_apiservers(autojump_clock: MockClock) -
             await watch.event()
             found = await series(server)
     for name in (
-        "apiserver_request_total", "apiserver_request_duration_seconds_bucket", "apiserver_response_sizes_sum",
-        "apiserver_current_inflight_requests", "apiserver_registered_watchers", "apiserver_watch_events_total",
-        "apiserver_longrunning_requests", "apiserver_resource_objects", "kubechronicle_applied_revision",
-        "kubechronicle_view_events", "kubechronicle_actor_decisions_total",
-    ):  # fmt: skip
+        "apiserver_request_total",
+        "apiserver_request_duration_seconds_bucket",
+        "apiserver_response_sizes_sum",
+        "apiserver_current_inflight_requests",
+        "apiserver_registered_watchers",
+        "apiserver_watch_events_total",
+        "apiserver_longrunning_requests",
+        "apiserver_resource_objects",
+        "kubechronicle_applied_revision",
+        "kubechronicle_view_events",
+        "kubechronicle_actor_decisions_total",
+    ):
         assert name in found, name
     assert all(set(labels) == LABELS for labels in found["apiserver_request_total"])
     assert {
-        "verb": "POST", "dry_run": "", "group": "", "version": "v1", "resource": "configmaps", "subresource": "",
-        "scope": "namespace", "code": "201",
-    } in found["apiserver_request_total"]  # fmt: skip
+        "verb": "POST",
+        "dry_run": "",
+        "group": "",
+        "version": "v1",
+        "resource": "configmaps",
+        "subresource": "",
+        "scope": "namespace",
+        "code": "201",
+    } in found["apiserver_request_total"]
     assert {"request_kind": "readOnly"} in found["apiserver_current_inflight_requests"]
 
 
@@ -133,12 +146,26 @@ async def test_garbage_makes_no_series(autojump_clock: MockClock) -> None:
         for _ in range(30):
             one, two, three = word(), word(), word()
             for target in (
-                f"/{one}", f"/{one}/{two}", f"/api/v1/{one}", f"/api/{one}/{two}", f"/apis/{one}/{two}/{three}",
-                f"/apis/apps/v1/{one}/{two}", f"/apis/apps/{one}/{two}", f"/apis/apps/v1/namespaces/{one}/{two}",
-                f"{PODS}/{one}/{two}", f"{PODS}/{one}", f"/api/v1/namespaces/{one}/pods", f"{MAPS}?dryRun={one}",
-                f"/api/v1/watch/{one}", f"/api/v1/{one}?watch=1", f"/api/v1/proxy/{one}/{two}", f"/healthz/{one}",
-                f"/openapi/v3/{one}", f"/api/v1/{one}/{two}/{three}/log", f"/api/v1/namespaces/{one}/finalize",
-            ):  # fmt: skip
+                f"/{one}",
+                f"/{one}/{two}",
+                f"/api/v1/{one}",
+                f"/api/{one}/{two}",
+                f"/apis/{one}/{two}/{three}",
+                f"/apis/apps/v1/{one}/{two}",
+                f"/apis/apps/{one}/{two}",
+                f"/apis/apps/v1/namespaces/{one}/{two}",
+                f"{PODS}/{one}/{two}",
+                f"{PODS}/{one}",
+                f"/api/v1/namespaces/{one}/pods",
+                f"{MAPS}?dryRun={one}",
+                f"/api/v1/watch/{one}",
+                f"/api/v1/{one}?watch=1",
+                f"/api/v1/proxy/{one}/{two}",
+                f"/healthz/{one}",
+                f"/openapi/v3/{one}",
+                f"/api/v1/{one}/{two}/{three}/log",
+                f"/api/v1/namespaces/{one}/finalize",
+            ):
                 for method in ("GET", "POST", one.upper()):
                     response = await server.respond(method, target, token=token)
                     if not isinstance(response.body, bytes):

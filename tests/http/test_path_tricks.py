@@ -104,11 +104,28 @@ async def test_the_verb_that_is_answered_is_the_one_that_was_authorized(server: 
     """Whatever a path looks like: either nothing is there, or reads are all that joe gets outside of his namespace."""
     before = await server.get("/api/v1/namespaces/default/configmaps")
     tails = ["configmaps", "configmaps/c", "pods/p", "pods/p/status", "serviceaccounts/a/token", "", "status"]
-    for start in ("/api/v1/", "/api/v1//", "/api//v1/", "//api/v1/", "/api/v1/watch/", "/api/v1/proxy/", "/%61pi/v1/",
-                  "/api/v1/watch/watch/", "/api/v1/namespaces/joes/watch/", "/api/v1/namespaces/joes/..%2f..%2f",
-                  "/history/at/1/api/v1/", "/history/at/1/history/at/2/api/v1/", "/history/at//api/v1/"):  # fmt: skip
-        for middle in ("namespaces/default/", "namespaces/joes/../default/", "namespaces/joes/namespaces/default/",
-                       "namespaces%2fdefault%2f", "namespaces/default//"):  # fmt: skip
+    for start in (
+        "/api/v1/",
+        "/api/v1//",
+        "/api//v1/",
+        "//api/v1/",
+        "/api/v1/watch/",
+        "/api/v1/proxy/",
+        "/%61pi/v1/",
+        "/api/v1/watch/watch/",
+        "/api/v1/namespaces/joes/watch/",
+        "/api/v1/namespaces/joes/..%2f..%2f",
+        "/history/at/1/api/v1/",
+        "/history/at/1/history/at/2/api/v1/",
+        "/history/at//api/v1/",
+    ):
+        for middle in (
+            "namespaces/default/",
+            "namespaces/joes/../default/",
+            "namespaces/joes/namespaces/default/",
+            "namespaces%2fdefault%2f",
+            "namespaces/default//",
+        ):
             for tail in tails:
                 for method in ("POST", "PUT", "DELETE"):
                     path = f"{start}{middle}{tail}"

@@ -56,9 +56,16 @@ RESOURCES = [
     ids=lambda value: value if isinstance(value, str) and value.startswith("/") else "",
 )
 def test_resource_requests(
-    method: str, target: str, verb: str, group: str, version: str, namespace: str, resource: str, subresource: str,
+    method: str,
+    target: str,
+    verb: str,
+    group: str,
+    version: str,
+    namespace: str,
+    resource: str,
+    subresource: str,
     name: str,
-) -> None:  # fmt: skip
+) -> None:
     path, _, query = target.partition("?")
     info = resolve(method, path, Query(query))
     assert info.is_resource
@@ -70,9 +77,24 @@ def test_resource_requests(
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/api", "/api/", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/metrics", "/version", "//",
-     "/api/v1/watch", "/apis/apps/v1/watch", "/openapi/v3/api/v1", "/logs/a/b/c/d"],
-)  # fmt: skip
+    [
+        "/",
+        "/api",
+        "/api/",
+        "/api/v1",
+        "/apis",
+        "/apis/apps",
+        "/apis/apps/v1",
+        "/healthz",
+        "/metrics",
+        "/version",
+        "//",
+        "/api/v1/watch",
+        "/apis/apps/v1/watch",
+        "/openapi/v3/api/v1",
+        "/logs/a/b/c/d",
+    ],
+)
 def test_other_requests(path: str) -> None:
     assert resolve("GET", path, Query("watch=1")) == RequestInfo(path=path, verb="get")
     assert resolve("POST", path, Query("")) == RequestInfo(path=path, verb="post")
@@ -111,10 +133,20 @@ def test_the_first_value_counts() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("", False), ("watch", True), ("watch=", True), ("watch=1", True), ("watch=true", True), ("watch=yes", True),
-     ("watch=0", False), ("watch=false", False), ("watch=False", False), ("watch=f", False),
-     ("watch=false&watch=1", False)],
-)  # fmt: skip
+    [
+        ("", False),
+        ("watch", True),
+        ("watch=", True),
+        ("watch=1", True),
+        ("watch=true", True),
+        ("watch=yes", True),
+        ("watch=0", False),
+        ("watch=false", False),
+        ("watch=False", False),
+        ("watch=f", False),
+        ("watch=false&watch=1", False),
+    ],
+)
 def test_flags(text: str, expected: bool) -> None:
     assert Query(text).flag("watch") is expected
 

@@ -14,8 +14,8 @@ import pytest
 
 from kubechronicle.ops import cli
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.maintenance import parse_anchors
-from kubechronicle.ops.postgres_cluster import socket_url
+from kubechronicle.ops.maintenance.log import parse_anchors
+from kubechronicle.ops.postgres.cluster import socket_url
 
 COMMAND = str(Path(sys.executable).with_name("kubechronicle"))
 PATIENCE = 60.0

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from kubechronicle.actors.loops.garbage.graph import Node, Reference, node_of
-from kubechronicle.api.registry import Registry
+from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
 

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kubechronicle.api.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
+from kubechronicle.api.pipeline.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
 

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar, Final
 
 from kubechronicle.api.cel.types import Type, opaque
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote
 
 IP: Final = opaque("net.IP")
 CIDR: Final = opaque("net.CIDR")

@@ -3,7 +3,7 @@
 A quantity is a whole number and a power of ten. Kubernetes keeps it in 64 bits while it fits ("small" here), and in a
 decimal of any size otherwise; which of the two it is decides whether CEL takes it for an integer: so it is kept here.
 
-Lives here: parsing, sums and comparisons. Not here: canonical spelling and the quantities in fields (api/quantity.py),
+Lives here: parsing, sums and comparisons. Not here: canonical spelling and the quantities in fields (api/values/quantity.py),
 and the functions CEL offers (quantity.py).
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from kubechronicle.api.cel.types import Type, object_type
-from kubechronicle.api.quantity import SUFFIX_ERROR, SYNTAX_ERROR, QuantityError
+from kubechronicle.api.values.quantity import SUFFIX_ERROR, SYNTAX_ERROR, QuantityError
 
 QUANTITY: Final = object_type("kubernetes.Quantity", {})
 

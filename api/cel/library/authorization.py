@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from kubechronicle.api import names
 from kubechronicle.api.cel.declarations import Function, Library, Overload
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.types import BOOL, STRING, Type, object_type
+from kubechronicle.api.values import names
 
 AUTHORIZER: Final = object_type("kubernetes.authorization.Authorizer", {})
 PATH_CHECK: Final = object_type("kubernetes.authorization.PathCheck", {})

@@ -12,7 +12,7 @@ from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.library.addresses import CIDR, IP, Address, AddressError, Range, parse_range
 from kubechronicle.api.cel.library.ip import to_ip
 from kubechronicle.api.cel.types import BOOL, INT, STRING
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote
 
 _CONVERSION: Final = "network address parse error during conversion from string"
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kubechronicle.api.cel import ast
-from kubechronicle.api.cel.cost_estimate import PATTERN, TRAVERSAL, Estimate, Part, pattern
-from kubechronicle.api.cel.cost_spans import MOST, ONE, UNKNOWN, Span, exactly
+from kubechronicle.api.cel.costs.cost_estimate import PATTERN, TRAVERSAL, Estimate, Part, pattern
+from kubechronicle.api.cel.costs.cost_spans import MOST, ONE, UNKNOWN, Span, exactly
 from kubechronicle.api.cel.declarations import Overload
 from kubechronicle.api.cel.library.costs import AUTHORIZATION_CHECK, LIST_BASE, STRUCT_BASE
+from kubechronicle.api.cel.syntax import ast
 
 Estimator = Callable[[Overload, Part | None, Sequence[Part]], Estimate | None]
 

@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.ast import Call, Entry, ListNode, Literal, MapNode, Node
 from kubechronicle.api.cel.declarations import Function, Overload
 from kubechronicle.api.cel.errors import EvaluationError
+from kubechronicle.api.cel.evaluation.texts import to_text
 from kubechronicle.api.cel.library.costs import traversal
-from kubechronicle.api.cel.texts import to_text
+from kubechronicle.api.cel.syntax.ast import Call, Entry, ListNode, Literal, MapNode, Node
 from kubechronicle.api.cel.types import DYN, STRING, list_of
 from kubechronicle.api.cel.values import Duration, Timestamp, type_name
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote
 
 DEFAULT_PRECISION: Final = 6
 PRECISION_MAX: Final = 1_000_000

@@ -9,7 +9,7 @@ from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.library.addresses import IP, Address, AddressError, parse
 from kubechronicle.api.cel.types import BOOL, INT, STRING
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote
 
 
 def to_ip(text: str) -> Address:

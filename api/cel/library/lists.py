@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.cel.declarations import Function, Library, Overload
-from kubechronicle.api.cel.equality import equal
 from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
+from kubechronicle.api.cel.evaluation.equality import equal
 from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.library.ordering import compare
 from kubechronicle.api.cel.types import (

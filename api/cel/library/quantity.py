@@ -9,7 +9,7 @@ from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.library.amounts import QUANTITY, Amount, from_int, parse
 from kubechronicle.api.cel.types import BOOL, DOUBLE, INT, STRING
-from kubechronicle.api.quantity import QuantityError
+from kubechronicle.api.values.quantity import QuantityError
 
 
 def to_quantity(text: str) -> Amount:

@@ -6,8 +6,8 @@ from typing import Final
 
 from kubechronicle.api.cel.declarations import Function, Library, Overload
 from kubechronicle.api.cel.errors import EvaluationError
+from kubechronicle.api.cel.evaluation.patterns import Pattern, PatternError, compiled
 from kubechronicle.api.cel.library import costs
-from kubechronicle.api.cel.patterns import Pattern, PatternError, compiled
 from kubechronicle.api.cel.types import INT, STRING, list_of
 
 

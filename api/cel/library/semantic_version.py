@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from kubechronicle.api.cel.types import Type, object_type
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote
 
 SEMVER: Final = object_type("kubernetes.Semver", {})
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kubechronicle.api.cel.declarations import Function, Library, Overload
-from kubechronicle.api.cel.equality import equal
+from kubechronicle.api.cel.evaluation.equality import equal
 from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.types import BOOL, list_of, param
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from kubechronicle.api.cel.declarations import Function, Library, Overload
 from kubechronicle.api.cel.errors import EvaluationError
+from kubechronicle.api.cel.evaluation.texts import to_text
 from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.library.formatting import FORMAT
-from kubechronicle.api.cel.texts import to_text
 from kubechronicle.api.cel.types import INT, STRING, list_of
 
 _SPACE: Final = (

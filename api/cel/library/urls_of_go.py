@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 from kubechronicle.api.cel.library.addresses import AddressError
 from kubechronicle.api.cel.library.addresses import parse as parse_address
 from kubechronicle.api.cel.types import Type, object_type
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote
 
 URL: Final = object_type("kubernetes.URL", {})
 

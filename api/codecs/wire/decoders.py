@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import DecodeError
-from . import values
-from .table import SCALARS, Field, Message, message_named
+from kubechronicle.api.codecs.errors import DecodeError
+from kubechronicle.api.codecs.wire import values
+from kubechronicle.api.codecs.wire.table import SCALARS, Field, Message, message_named
 
 __all__ = ["decoder"]
 

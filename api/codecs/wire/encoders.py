@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import values
-from .table import SCALARS, Field, Message, message_named
+from kubechronicle.api.codecs.wire import values
+from kubechronicle.api.codecs.wire.table import SCALARS, Field, Message, message_named
 
 __all__ = ["encoder"]
 

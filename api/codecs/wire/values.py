@@ -20,8 +20,8 @@ from typing import Any
 
 import orjson
 
-from ...remembering import remembered
-from ..errors import DecodeError, EncodeError
+from kubechronicle.api.codecs.errors import DecodeError, EncodeError
+from kubechronicle.api.values.remembering import remembered
 
 __all__ = [
     "MAX_DEPTH",

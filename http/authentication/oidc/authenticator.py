@@ -22,14 +22,14 @@ from typing import Final
 import trio
 from prometheus_client.registry import CollectorRegistry
 
-from kubechronicle.actors.questions import Unanswered, keep, kept
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, keep, kept
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.http.authentication.chain import Identified
 from kubechronicle.http.authentication.oidc import configuration, tokens, validation
 from kubechronicle.http.authentication.oidc.claims import Mapper, Refused
 from kubechronicle.http.authentication.oidc.configuration import AnonymousConfig
 from kubechronicle.http.authentication.oidc.distributed import Resolver
-from kubechronicle.http.authentication.oidc.figures import JwtFigures, RefusalLog
+from kubechronicle.http.authentication.oidc.metrics import JwtFigures, RefusalLog
 from kubechronicle.http.authentication.oidc.provider import MAX_ANSWER as MAX_PROVIDER_ANSWER
 from kubechronicle.http.authentication.oidc.provider import TIMEOUT, Provider
 from kubechronicle.http.authentication.oidc.tokens import Token
@@ -114,7 +114,7 @@ class _Asked:
     what: str
 
 
-class _Question(Unanswered):
+class _Question(NeedsExternalAnswer):
     """``asked``: what; ``began``: when the token was first looked at."""
 
     def __init__(self, asked: _Asked, began: float) -> None:

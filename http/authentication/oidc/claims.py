@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api.cel.values import type_name
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.http.authentication.oidc import expressions
 from kubechronicle.http.authentication.oidc.configuration import JWTAuthenticator

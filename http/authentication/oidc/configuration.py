@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubechronicle.api import config_files
-from kubechronicle.api.config_files import FLAG, TEXT, file_of, items, shape
+from kubechronicle.api.configuration import files
+from kubechronicle.api.configuration.files import FLAG, TEXT, file_of, items, shape
 
 VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
 
@@ -127,7 +127,7 @@ class AuthenticationConfiguration:
 
 def parse(data: bytes) -> AuthenticationConfiguration:
     """What a file says. ConfigFileError: it is no such file."""
-    found = config_files.decode(data, _FILE, VERSIONS)
+    found = files.decode(data, _FILE, VERSIONS)
     anonymous = found.get("anonymous")
     return AuthenticationConfiguration(
         jwt=tuple(map(_authenticator, found.get("jwt") or ())),

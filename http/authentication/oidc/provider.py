@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import orjson
 import trio
 
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.http.authentication.oidc import web_keys
 from kubechronicle.http.authentication.oidc.tokens import Token
 from kubechronicle.http.authentication.oidc.web_keys import KeySetError, WebKey

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.field_errors import go_quote
+from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.oidc.claims import Refused
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from kubechronicle.api.builtin.validation_network import domain_prefixed_path
 from kubechronicle.api.cel.library import urls_of_go
-from kubechronicle.api.field_errors import (
+from kubechronicle.api.errors.field_errors import (
     Cause,
     Path,
     aggregate,

@@ -26,8 +26,10 @@ from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.oidc.tokens import Token
 
 _HASHES: Final[Mapping[str, hashes.HashAlgorithm]] = {
-    "256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512(),
-}  # fmt: skip
+    "256": hashes.SHA256(),
+    "384": hashes.SHA384(),
+    "512": hashes.SHA512(),
+}
 _CURVES: Final[Mapping[str, tuple[ec.EllipticCurve, str]]] = {
     "P-256": (ec.SECP256R1(), "ES256"),
     "P-384": (ec.SECP384R1(), "ES384"),

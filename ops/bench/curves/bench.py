@@ -15,7 +15,7 @@ from kubechronicle.ops.bench.curves import points
 from kubechronicle.ops.bench.curves.points import Point
 from kubechronicle.ops.bench.measure import Load, LoadError
 from kubechronicle.ops.bench.own_server import Measured, Place, Running
-from kubechronicle.ops.bench.processes import cpu_seconds
+from kubechronicle.ops.development.server_process import cpu_seconds
 
 EVENTS_A_SECOND = 50
 QUIET = 0.05  # seconds of CPU in a second

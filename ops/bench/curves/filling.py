@@ -18,13 +18,13 @@ from typing import TypeAlias
 
 import trio
 
-from kubechronicle.eventlog.postgres import migrate, open_session
+from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.ops.bench import copies, history_log
 from kubechronicle.ops.bench.curves.bench import Bench
 from kubechronicle.ops.bench.curves.lengths import LOG_DAYS, LOG_OBJECTS
 from kubechronicle.ops.bench.curves.measuring import NAMESPACE
 from kubechronicle.ops.bench.own_server import Place
-from kubechronicle.ops.embedded_postgres import embedded_postgres
+from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 
 Part: TypeAlias = Callable[[Path, int, int], Awaitable[None]]
 """Fills a data directory from one place of its curve up to another."""

@@ -16,16 +16,16 @@ from urllib.parse import quote
 
 import trio
 
-from kubechronicle.eventlog.postgres import open_session
-from kubechronicle.eventlog.verify import verify
+from kubechronicle.eventlog.integrity.verify import verify
+from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.ops.bench import history, history_log
 from kubechronicle.ops.bench.curves import points
 from kubechronicle.ops.bench.curves.bench import Bench, at_rest, create, get, pointed
 from kubechronicle.ops.bench.curves.points import Point
 from kubechronicle.ops.bench.own_server import Measured, Running
-from kubechronicle.ops.bench.processes import cpu_seconds, descendants, postmaster
 from kubechronicle.ops.bench.usage import between
-from kubechronicle.ops.embedded_postgres import embedded_postgres
+from kubechronicle.ops.development.server_process import cpu_seconds, descendants, postmaster
+from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 
 LOG_OBJECTS = 5_000  # the log of any length is of as many things
 LOG_DAYS = 0.5  # younger than whatever retention would take away while we measure

@@ -22,9 +22,9 @@ from kubechronicle.ops.bench.curves import points
 from kubechronicle.ops.bench.curves.bench import Bench, at_rest, create, event, get
 from kubechronicle.ops.bench.curves.points import Point
 from kubechronicle.ops.bench.own_server import Place, Running
-from kubechronicle.ops.bench.processes import ServerProcess, Stat, descendants, postmaster, running
 from kubechronicle.ops.bench.usage import Sampler, ourselves
-from kubechronicle.ops.embedded_postgres import embedded_postgres
+from kubechronicle.ops.development.server_process import ServerProcess, Stat, descendants, postmaster, running
+from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,9 +87,15 @@ def several(place: Place, count: int) -> Iterator[Several]:
             for number in range(count)
         ]
         yield Several(
-            server=servers[0], token=place.token, load=place.load, settle=place.settle, workers=count,
-            servers=servers, cluster=home / "shared" / "postgres", keeper=keeper,
-        )  # fmt: skip
+            server=servers[0],
+            token=place.token,
+            load=place.load,
+            settle=place.settle,
+            workers=count,
+            servers=servers,
+            cluster=home / "shared" / "postgres",
+            keeper=keeper,
+        )
 
 
 def replicas(bench: Bench, places: Sequence[int]) -> Iterator[Point]:

@@ -8,9 +8,18 @@ from kubechronicle.ops.bench.curves.points import AXES, KINE, REFERENCE, REFEREN
 from kubechronicle.ops.bench.report import microseconds
 
 _COLUMNS = (
-    "work", "CPU/op: server + Postgres", "rate", "p50 ms", "p99 ms", "MiB: server + Postgres", "ready after",
-    "cores busy: server + Postgres + load", "disk", "at its end", REFERENCE,
-)  # fmt: skip
+    "work",
+    "CPU/op: server + Postgres",
+    "rate",
+    "p50 ms",
+    "p99 ms",
+    "MiB: server + Postgres",
+    "ready after",
+    "cores busy: server + Postgres + load",
+    "disk",
+    "at its end",
+    REFERENCE,
+)
 
 
 def table(curve: str, points: Sequence[Point]) -> str:

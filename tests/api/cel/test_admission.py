@@ -69,7 +69,7 @@ def test_can_be_kept(expression: str, wanted: tuple[Type, ...], offer: Offer) ->
         ("'%s'.format([]) == ''", CONDITION, Offer(), "index 0 out of range"),
         ("[1, 'a'] == []", CONDITION, Offer(), "expected type 'int' but found 'string'"),
     ],
-)  # fmt: skip
+)
 def test_cannot_be_kept(expression: str, wanted: tuple[Type, ...], offer: Offer, problem: str) -> None:
     assert problem in Composition(False).problem(expression, wanted, offer)
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubechronicle.api.cel import CompileError, Environment, EvaluationError, InstantiationError, base_environment
-from kubechronicle.api.cel.lexer import Source
-from kubechronicle.api.cel.parser import parse
+from kubechronicle.api.cel.syntax.lexer import Source
+from kubechronicle.api.cel.syntax.parser import parse
 from kubechronicle.api.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, object_type
 
 _OPERAND = (

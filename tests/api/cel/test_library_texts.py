@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubechronicle.api.cel import EvaluationError, base_environment
-from kubechronicle.api.cel.patterns import PatternError, compiled
+from kubechronicle.api.cel.evaluation.patterns import PatternError, compiled
 
 TRUE = (
     "'hello'.charAt(4) == 'o' && 'hello'.charAt(5) == ''",
@@ -79,13 +79,17 @@ FORMATTED = (
     ("'%s'.format([type('x')])", "string"),
     ("'%s'.format([timestamp('2023-02-03T23:31:20+00:00')])", "2023-02-03T23:31:20Z"),
     ("'%s'.format([duration('1h45m47s')])", "6347s"),
-    ("'%s'.format([[timestamp('2023-02-03T23:31:20Z'), duration('1.5s')]])",
-     '[timestamp("2023-02-03T23:31:20Z"), duration("1.5s")]'),
+    (
+        "'%s'.format([[timestamp('2023-02-03T23:31:20Z'), duration('1.5s')]])",
+        '[timestamp("2023-02-03T23:31:20Z"), duration("1.5s")]',
+    ),
     ("""'%s'.format([['abc', 3.14, null, [9, 8], b'\\x61']])""", '["abc", 3.140000, null, [9, 8], b"a"]'),
-    ("""'%s'.format([{'key1': b'xyz', 'key5': null, 'key2': duration('2h'), 'key4': true, 'key3': 2.73}])""",
-     '{"key1":b"xyz", "key2":duration("7200s"), "key3":2.730000, "key4":true, "key5":null}'),
+    (
+        """'%s'.format([{'key1': b'xyz', 'key5': null, 'key2': duration('2h'), 'key4': true, 'key3': 2.73}])""",
+        '{"key1":b"xyz", "key2":duration("7200s"), "key3":2.730000, "key4":true, "key5":null}',
+    ),
     ("'%s'.format([{10: 'a', 9: 'b'}])", '{10:"a", 9:"b"}'),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("expression", "text"), FORMATTED)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.cel import EvaluationError, InstantiationError, base_environment
-from kubechronicle.api.cel.equality import equal
+from kubechronicle.api.cel.evaluation.equality import equal
 from kubechronicle.api.cel.types import BOOL, DOUBLE, DYN, INT, STRING, list_of, map_of
 
 oracle = pytest.importorskip("cel_expr_python.cel")
@@ -65,11 +65,15 @@ TEMPLATES = {
         *("(<int> in l + <ints>)", "(<string> in <map>)", "has(<map>.a)", "<string>.startsWith(<string>)"),
         *("<string>.contains(<string>)", "<string>.matches('^.?é|b*$')", "(dyn(<string>) == dyn(<bool>))"),
     ],
-    "ints": ["(<ints> + <ints>)", "<ints>.map(@, <int:int>)", "<strings>.map(@, <bool:string>, size(@))",
-             "<ints>.filter(@, <bool:int>)"],
+    "ints": [
+        "(<ints> + <ints>)",
+        "<ints>.map(@, <int:int>)",
+        "<strings>.map(@, <bool:string>, size(@))",
+        "<ints>.filter(@, <bool:int>)",
+    ],
     "strings": ["<ints>.map(@, <string:int>)", "m.map(@, @ + <string:string>)"],
     "map": ["{'k': <int>, 'a': <int>}", "(<bool> ? <map> : <map>)"],
-}  # fmt: skip
+}
 
 
 def written(chance: random.Random, kind: str, depth: int, scope: tuple[tuple[str, str], ...] = ()) -> str:

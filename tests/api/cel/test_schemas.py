@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.cel import CompileError, EvaluationError, base_environment
-from kubechronicle.api.cel.escaping import escape, unescape
 from kubechronicle.api.cel.schemas import built_in_type, object_type_of, value_of, without_nulls
+from kubechronicle.api.cel.syntax.escaping import escape, unescape
 from kubechronicle.api.schema.types import object_type
 
 STRINGS = {"type": "array", "items": {"type": "string"}}

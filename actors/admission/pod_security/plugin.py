@@ -1,0 +1,211 @@
+"""PodSecurity: a namespace's labels say which of the Pod Security Standards its pods have to meet
+(k8s.io/pod-security-admission/admission).
+
+    pod-security.kubernetes.io/enforce: baseline           pods that break it are refused
+    pod-security.kubernetes.io/warn: restricted            the client is warned, of workloads' templates too
+    pod-security.kubernetes.io/enforce-version: v1.30      as that version had it; latest without
+
+A level or version nobody knows is refused when the label is set; where it got past that, it counts as restricted for
+``enforce`` and as nothing for ``warn``. ``audit`` shares the rules but has nowhere to go yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.pod_security import standards
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value
+
+Object = dict[str, Any]
+
+PREFIX: Final = "pod-security.kubernetes.io/"
+LEVELS: Final = (standards.PRIVILEGED, standards.BASELINE, standards.RESTRICTED)
+MODES: Final = ("enforce", "audit", "warn")
+LABELS: Final = frozenset(f"{PREFIX}{mode}{suffix}" for mode in MODES for suffix in ("", "-version"))
+LATEST: Final = "latest"
+_VERSION: Final = re.compile(r"v1\.(0|[1-9][0-9]*)\Z")
+# How many pods of a namespace are looked at when its level rises.
+MAX_PODS: Final = 3000
+# Where a pod is in other kinds.
+TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "replicationcontrollers": ("spec", "template"),
+    "podtemplates": ("template",),
+    "replicasets.apps": ("spec", "template"),
+    "deployments.apps": ("spec", "template"),
+    "statefulsets.apps": ("spec", "template"),
+    "daemonsets.apps": ("spec", "template"),
+    "jobs.batch": ("spec", "template"),
+    "cronjobs.batch": ("spec", "jobTemplate", "spec", "template"),
+}
+IGNORED_SUBRESOURCES: Final = frozenset(
+    {"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standard:
+    """A level in a version, "latest" or "v1.30"."""
+
+    level: str = standards.PRIVILEGED
+    version: str = LATEST
+
+    def __str__(self) -> str:
+        return f"{self.level}:{self.version}"
+
+    def violations(self, meta: Object, spec: Object) -> list[tuple[str, str]]:
+        minor = standards.NEWEST_MINOR if self.version == LATEST else int(self.version.removeprefix("v1."))
+        return standards.evaluate(self.level, minor, meta, spec)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    enforce: Standard = Standard()
+    warn: Standard = Standard()
+
+
+class PodSecurity(AdmissionPlugin):
+    name = "PodSecurity"
+    resources = frozenset({"namespaces", "pods", *TEMPLATES})
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        obj = attributes.object
+        if obj is None:
+            return
+        if attributes.rt.resource == "namespaces":
+            if not attributes.subresource:
+                _check_namespace(attributes, obj, state)
+            return
+        is_pod = attributes.rt.resource == "pods"
+        if attributes.subresource in IGNORED_SUBRESOURCES if is_pod else attributes.subresource:
+            return
+        namespace = state.peek("namespaces", "", attributes.namespace)
+        if namespace is None or LABELS.isdisjoint(namespace.labels):
+            return
+        policy, _ = policy_of(namespace.labels)
+        pod = _pod_of(obj, TEMPLATES.get(attributes.rt.resource, ()))
+        if pod is None or (is_pod and attributes.operation == UPDATE and not _matters(attributes, obj)):
+            return
+        meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+        if is_pod:
+            found = policy.enforce.violations(meta, spec)
+            if found:
+                raise forbidden(attributes, f"violates PodSecurity {go_quote(str(policy.enforce))}: {_details(found)}")
+        found = policy.warn.violations(meta, spec)
+        if found:
+            attributes.warnings.append(f"would violate PodSecurity {go_quote(str(policy.warn))}: {_details(found)}")
+
+
+def _pod_of(obj: Object, path: tuple[str, ...]) -> Object | None:
+    found: Any = obj
+    for step in path:
+        found = (found or {}).get(step)
+    return found if isinstance(found, dict) else None
+
+
+def _details(found: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{reason} ({detail})" if detail else reason for reason, detail in found)
+
+
+def _matters(attributes: Attributes, pod: Object) -> bool:
+    """Of what an update of a pod can change, images and ephemeral containers make it another pod."""
+    if attributes.old is None:
+        return True
+    new, old = pod.get("spec") or {}, attributes.old.object().get("spec") or {}
+    for field in ("containers", "initContainers"):
+        if _images(new, field) != _images(old, field):
+            return True
+    known = {one.get("name"): one.get("image") for one in old.get("ephemeralContainers") or []}
+    added = new.get("ephemeralContainers") or []
+    return any(one.get("name") not in known or known[one.get("name")] != one.get("image") for one in added)
+
+
+def _images(spec: Object, field: str) -> list[Any]:
+    return [container.get("image") for container in spec.get(field) or []]
+
+
+# -- labels -----------------------------------------------------------------------------------------------------------
+
+
+def policy_of(labels: Mapping[str, str]) -> tuple[Policy, list[Cause]]:
+    """What the labels ask for, and what is wrong with them. Without ``warn``, clients are warned by ``enforce``."""
+    causes: list[Cause] = []
+    enforce = _standard(labels, "enforce", standards.RESTRICTED, causes)
+    _standard(labels, "audit", standards.PRIVILEGED, causes)
+    warn = _standard(labels, "warn", standards.PRIVILEGED, causes)
+    if PREFIX + "warn" not in labels and labels.get(PREFIX + "enforce") in LEVELS[1:]:
+        warn = Standard(enforce.level, warn.version if PREFIX + "warn-version" in labels else enforce.version)
+    return Policy(enforce=enforce, warn=warn), causes
+
+
+def _standard(labels: Mapping[str, str], mode: str, fallback: str, causes: list[Cause]) -> Standard:
+    level = labels.get(PREFIX + mode, standards.PRIVILEGED)
+    if level not in LEVELS:
+        path = f"metadata.labels[{PREFIX}{mode}]"
+        causes.append(invalid_value(path, level, f"must be one of {', '.join(LEVELS)}"))
+        level = fallback
+    version = labels.get(f"{PREFIX}{mode}-version", LATEST)
+    if version != LATEST and not _VERSION.match(version):
+        path = f"metadata.labels[{PREFIX}{mode}-version]"
+        causes.append(invalid_value(path, version, 'must be "latest" or "v1.x"'))
+        version = LATEST
+    return Standard(level, version)
+
+
+# -- namespaces -------------------------------------------------------------------------------------------------------
+
+
+def _check_namespace(attributes: Attributes, namespace: Object, state: State) -> None:
+    labels = namespace["metadata"].get("labels") or {}
+    held = attributes.old.labels if attributes.old is not None else {}
+    if LABELS.isdisjoint(labels) and LABELS.isdisjoint(held):
+        return
+    policy, causes = policy_of(labels)
+    old, old_causes = policy_of(held)
+    name = namespace["metadata"]["name"]
+    if causes and (attributes.operation == CREATE or causes != old_causes):
+        raise status.invalid("", "Namespace", name, causes)
+    wanted = policy.enforce
+    if attributes.operation == CREATE or wanted == old.enforce or wanted.level == standards.PRIVILEGED:
+        return
+    if wanted.version == old.enforce.version and LEVELS.index(wanted.level) <= LEVELS.index(old.enforce.level):
+        return
+    attributes.warnings.extend(_existing(name, wanted, state))
+
+
+def _existing(namespace: str, wanted: Standard, state: State) -> list[str]:
+    """What to tell of pods that are there already and break the new level. One pod of each controller comes first."""
+    first: list[Object] = []
+    others: list[Object] = []
+    seen: set[str] = set()
+    for entry in state.entries("pods", namespace):
+        pod = entry.object()
+        owners = pod["metadata"].get("ownerReferences") or []
+        controller = next((one.get("uid", "") for one in owners if one.get("controller")), "")
+        (others if controller and controller in seen else first).append(pod)
+        seen.add(controller)
+    pods = first + others
+    breaking: dict[str, list[str]] = {}
+    for pod in pods[:MAX_PODS]:
+        found = wanted.violations(pod["metadata"], pod.get("spec") or {})
+        if found:
+            breaking.setdefault(", ".join(reason for reason, _ in found), []).append(pod["metadata"]["name"])
+    told = []
+    if len(pods) > MAX_PODS:
+        part = f"the first {MAX_PODS} of {len(pods)} existing pods"
+        told.append(f"new PodSecurity enforce level only checked against {part}")
+    if breaking:
+        what = f"existing pods in namespace {go_quote(namespace)} violate the new PodSecurity enforce level"
+        told.append(f"{what} {go_quote(str(wanted))}")
+    return told + sorted(f"{_named(names)}: {reasons}" for reasons, names in breaking.items())
+
+
+def _named(names: list[str]) -> str:
+    others = len(names) - 1
+    if not others:
+        return names[0]
+    return f"{min(names)} (and {others} other pod{'' if others == 1 else 's'})"

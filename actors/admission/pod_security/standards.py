@@ -1,0 +1,93 @@
+"""The Pod Security Standards as a table: which check holds for which level from which version on
+(k8s.io/pod-security-admission/policy)."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Final
+
+from kubechronicle.actors.admission.pod_security import checks
+from kubechronicle.actors.admission.pod_security.checks import CheckPod, Object
+
+PRIVILEGED: Final = "privileged"
+BASELINE: Final = "baseline"
+RESTRICTED: Final = "restricted"
+NEWEST_MINOR: Final = 36
+"""``latest``, and what versions to come are taken for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``versions``: (minor version it holds from, check), ascending; ``overrides``: baseline checks it stands for."""
+
+    id: str
+    versions: tuple[tuple[int, CheckPod], ...]
+    overrides: tuple[str, ...] = ()
+
+    def check_of(self, minor: int) -> CheckPod | None:
+        found = None
+        for first, check in self.versions:
+            if first <= minor:
+                found = check
+        return found
+
+
+# In the order in which what they find is told: bytewise by id.
+BASELINE_ROWS: Final = (
+    Row("appArmorProfile", ((0, checks.apparmor),)),
+    Row("capabilities_baseline", ((0, checks.capabilities),)),
+    Row("hostNamespaces", ((0, checks.host_namespaces),)),
+    Row("hostPathVolumes", ((0, checks.host_paths),)),
+    Row("hostPorts", ((0, checks.host_ports),)),
+    Row("hostProbesAndHostLifecycle", ((34, checks.host_probes),)),
+    Row("privileged", ((0, checks.privileged),)),
+    Row("procMount", ((0, checks.proc_mount), (35, checks.unless(checks.in_user_namespace, checks.proc_mount)))),
+    Row(
+        "seLinuxOptions",
+        (
+            (0, checks.selinux(checks.SELINUX_TYPES)),
+            (31, checks.selinux(checks.SELINUX_TYPES | {"container_engine_t"})),
+        ),
+    ),
+    Row("seccompProfile_baseline", ((0, checks.seccomp_annotations), (19, checks.seccomp))),
+    Row("sysctls", tuple((since, checks.sysctls(since)) for since, _ in checks.SYSCTLS)),
+    Row("windowsHostProcess", ((0, checks.host_process),)),
+)
+RESTRICTED_ROWS: Final = (
+    Row(
+        "allowPrivilegeEscalation",
+        ((8, checks.escalation), (25, checks.unless(checks.for_windows, checks.escalation))),
+    ),
+    Row(
+        "capabilities_restricted",
+        ((22, checks.no_capabilities), (25, checks.unless(checks.for_windows, checks.no_capabilities))),
+        ("capabilities_baseline",),
+    ),
+    Row("procMount_restricted", ((35, checks.proc_mount),), ("procMount",)),
+    Row("restrictedVolumes", ((0, checks.volumes_of_kinds),), ("hostPathVolumes",)),
+    Row("runAsNonRoot", ((0, checks.non_root), (35, checks.unless(checks.in_user_namespace, checks.non_root)))),
+    Row("runAsUser", ((23, checks.user), (35, checks.unless(checks.in_user_namespace, checks.user)))),
+    Row(
+        "seccompProfile_restricted",
+        ((19, checks.seccomp_set), (25, checks.unless(checks.for_windows, checks.seccomp_set))),
+        ("seccompProfile_baseline",),
+    ),
+)
+
+
+@functools.cache
+def checks_of(level: str, minor: int) -> tuple[CheckPod, ...]:
+    """The checks of a level in a version of the policy, in the order of their answers."""
+    if level == PRIVILEGED:
+        return ()
+    baseline, restricted = BASELINE_ROWS, RESTRICTED_ROWS if level == RESTRICTED else ()
+    replaced = {name for row in restricted if row.check_of(minor) is not None for name in row.overrides}
+    rows = [row for row in baseline if row.id not in replaced] + list(restricted)
+    return tuple(check for row in rows if (check := row.check_of(minor)) is not None)
+
+
+def evaluate(level: str, minor: int, meta: Object, spec: Object) -> list[tuple[str, str]]:
+    """(reason, detail) of everything the level forbids in the pod."""
+    chosen = checks_of(level, min(minor, NEWEST_MINOR))
+    return [found for check in chosen if (found := check(meta, spec)) is not None]

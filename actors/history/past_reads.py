@@ -1,0 +1,118 @@
+"""Get, list and watch as of a moment of the past: what Reads answers of the present, as it was then.
+
+What a resourceVersion means here: none and "0" are the moment's revision R; "N" for a get or list is R as well (which
+must not be older), and exactly N where the match says so; a watch from N replays what came after N, one without a
+resourceVersion begins with the state at R. What was answered tells revisions of then, so that a client may go on from
+there: an informer lists at R and is told, one by one, what happened since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubechronicle.actors.reading.reads import Listing, Reads, Selection, Watching, continued, too_old, watch_scope
+from kubechronicle.api.errors import status
+from kubechronicle.api.history.moments import written
+from kubechronicle.api.meta.paging import INCONSISTENT
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.errors import Compacted, FutureRevision
+from kubechronicle.eventlog.records import Moment
+from kubechronicle.eventlog.watching.replay import Replay
+
+
+class PastReads:
+    """``until``: the last revision a watch tells, None to go on with the present. ``speed``: how many times as fast as
+    it happened a watch tells it, None for as fast as it is read."""
+
+    def __init__(self, present: Reads, moment: Moment, *, until: int | None = None, speed: float | None = None) -> None:
+        self._present = present
+        self._moment = moment
+        self._until = until
+        self._speed = speed
+
+    async def get(self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None) -> Entry | None:
+        at = self._at(revision)
+        await self._present.wait_not_older(at)
+        await self._check_kept(rt, at)
+        found = await self._present.past.get(rt.resource, namespace, name, at)
+        if found is not None and found.erased:
+            what = f'{rt.group_resource} "{name}"'
+            raise status.gone(f"what {what} was at revision {at} was erased from history")
+        return found
+
+    async def list(
+        self,
+        rt: ResourceType,
+        selection: Selection,
+        *,
+        limit: int = 0,
+        continue_token: str = "",
+        revision: int | None = None,
+        exact: bool = False,
+    ) -> Listing:
+        at, after = self._at(revision), None
+        if continue_token:
+            read_at, after = continued(rt, selection, continue_token)
+            at = at if read_at == INCONSISTENT else read_at
+        else:
+            at = revision if exact and revision else at
+            await self._check_kept(rt, at)
+        paging = bool(continue_token)
+        return await self._present.list_past(rt, selection, at, limit=limit, after=after, paging=paging)
+
+    def _at(self, revision: int | None) -> int:
+        """The moment's revision. StatusError 504: one asks for no older than a later one."""
+        if revision is not None and revision > self._moment.revision:
+            raise status.too_large_resource_version(revision, self._moment.revision)
+        return self._moment.revision
+
+    async def _check_kept(self, rt: ResourceType, revision: int) -> None:
+        """StatusError 410 that tells since when there is history of this resource, which may be kept for a shorter time
+        than that of others."""
+        mark = self._present.views.compacted_for(rt.resource)
+        if revision < mark:
+            oldest = await self._moment_of(mark)
+            since = f"{written(oldest.time)} (revision {mark})"
+            raise status.expired(f"history of {rt.resource} is kept no longer: the oldest moment there is is {since}")
+
+    async def watch(
+        self,
+        rt: ResourceType,
+        selection: Selection,
+        *,
+        revision: int | None,
+        initial: bool | None = None,
+        bookmarks: bool = False,
+    ) -> Watching:
+        send_initial = initial if initial is not None else not revision
+        start = revision or self._moment.revision
+        if send_initial:
+            start = max(start, self._moment.revision)
+        entries: Sequence[Entry] = ()
+        if send_initial:
+            await self._present.wait_not_older(start)
+            try:
+                entries = (await self._present.past.listing(rt, selection, start, limit=0, after=None)).entries
+            except Compacted as error:
+                raise too_old(error) from None
+        since = self._moment.time
+        if start != self._moment.revision and self._speed is not None:
+            since = (await self._moment_of(start)).time
+        cursor = Replay(
+            self._present.views,
+            rt.resource,
+            after=start,
+            since=since,
+            until=self._until,
+            speed=self._speed,
+            **watch_scope(rt, selection),
+        )
+        ends_with_bookmark = send_initial and bookmarks and (initial is True or revision == 0)
+        return Watching(entries, start, ends_with_bookmark, cursor, selection.matcher())
+
+    async def _moment_of(self, revision: int) -> Moment:
+        try:
+            return await self._present.past.moment(revision)
+        except FutureRevision as error:
+            raise status.too_large_resource_version(revision, error.current) from None

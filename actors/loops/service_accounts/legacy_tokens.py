@@ -1,0 +1,108 @@
+"""Tokens kept in Secrets, and when they were last used: what administrators, and kube-controller-manager's cleaner, go
+by before they take them away (KEP-2799).
+
+    label kubernetes.io/legacy-token-last-used=YYYY-MM-DD on the Secret, written at most once a day
+    ConfigMap kube-apiserver-legacy-service-account-token-tracking of kube-system, since: YYYY-MM-DD, from when on
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+import trio
+
+from kubechronicle.actors.errors import ActorError
+from kubechronicle.actors.loops.bootstrap.config_map import KeptConfigMap
+from kubechronicle.actors.store import Store, system_caller
+from kubechronicle.actors.writing.writes import Target
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.eventlog.errors import LogError
+
+log = logging.getLogger(__name__)
+
+LAST_USED: Final = "kubernetes.io/legacy-token-last-used"
+CONFIG_MAP: Final = "kube-apiserver-legacy-service-account-token-tracking"
+SINCE: Final = "since"
+COMPONENT: Final = "legacy-token-tracking-controller"
+INTERVAL: Final = 300.0
+# Uses waiting to be written; beyond it they are forgotten, and told again at the next use.
+MAX_WAITING: Final = 1024
+
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def today() -> date:
+    return datetime.now(UTC).date()
+
+
+def is_current(label: str, day: date) -> bool:
+    """Whether the label needs no writing: another server's clock may be past midnight already."""
+    return label in (day.isoformat(), (day + timedelta(days=1)).isoformat())
+
+
+class LegacyTokenTracking:
+    """``used`` may be called from anywhere in the server's thread; ``ready`` once the ConfigMap is there."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept = KeptConfigMap(store, CONFIG_MAP, _since, component=COMPONENT, interval=INTERVAL)
+        self._told, self._uses = trio.open_memory_channel[tuple[str, str, str]](MAX_WAITING)
+        rt = store.registry.known("", "v1", "secrets")
+        assert rt is not None, "secrets are a built-in resource"
+        self._secrets = rt
+
+    @property
+    def ready(self) -> bool:
+        return self._kept.ready
+
+    @ready.setter
+    def ready(self, ready: bool) -> None:
+        self._kept.ready = ready
+
+    def used(self, namespace: str, name: str, uid: str) -> bool:
+        """Note that the Secret's token was used today; False if too much waits already."""
+        try:
+            self._told.send_nowait((namespace, name, uid))
+        except trio.WouldBlock:
+            return False
+        return True
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the ConfigMap and write the labels until cancelled."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(lambda *, task_status: self._kept.run(task_status=task_status))
+            task_status.started()
+            while True:
+                namespace, name, uid = await self._uses.receive()
+                try:
+                    await self._label(namespace, name, uid)
+                except (StatusError, LogError, ActorError) as error:
+                    log.warning("The use of the token of Secret %s/%s was not noted: %s", namespace, name, error)
+
+    async def _label(self, namespace: str, name: str, uid: str) -> None:
+        def change(secret: dict[str, Any]) -> dict[str, Any]:
+            metadata, day = secret["metadata"], today()
+            labels = metadata.get("labels") or {}
+            if metadata["uid"] != uid or is_current(labels.get(LAST_USED, ""), day):
+                return secret
+            return {**secret, "metadata": {**metadata, "labels": {**labels, LAST_USED: day.isoformat()}}}
+
+        target = Target(rt=self._secrets, namespace=namespace, name=name, manager=COMPONENT)
+        try:
+            await self._store.writes.edit(system_caller(COMPONENT, "update"), target, change)
+        except StatusError as error:
+            if error.code != 404:  # otherwise the token has gone
+                raise
+
+
+def _since(held: Mapping[str, str]) -> dict[str, str]:
+    """Since when uses are noted: a day once written stays, unless it is none."""
+    try:
+        good = bool(_DATE.fullmatch(held.get(SINCE, ""))) and bool(date.fromisoformat(held[SINCE]))
+    except ValueError:
+        good = False
+    return dict(held) if good else {**held, SINCE: today().isoformat()}

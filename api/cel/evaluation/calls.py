@@ -1,0 +1,387 @@
+"""Planning calls: which overload runs on which values, the operators that need no table, and what a call costs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.cel.costs.call_costs import actual_size, traversal
+from kubechronicle.api.cel.declarations import Overload, RuntimeCost
+from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
+from kubechronicle.api.cel.evaluation.arithmetic import COMPARISONS, add_list
+from kubechronicle.api.cel.evaluation.code import Closure, Code, Context, PlansParts, check_budget, constant
+from kubechronicle.api.cel.evaluation.equality import equal
+from kubechronicle.api.cel.evaluation.patterns import PatternError, compiled
+from kubechronicle.api.cel.syntax import ast
+from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.values import INT_MAX, INT_MIN, PLAIN, OptionalValue, type_name
+
+MAX_ITEMS: Final = 1_000_000
+"""Elements of a list that an expression puts together: doubling a list costs little, but memory."""
+
+
+class ConstantError(Exception):
+    """A conversion of a constant that fails: known when the program is made."""
+
+
+# -- values of unknown type -------------------------------------------------------------------------------------------
+
+
+def _guard(of: Type) -> Callable[[Any], bool] | None:
+    """What tells whether a value is of a type, as far as values know their type. None: any is."""
+    if of.kind in ("dyn", "any", "param", "error"):
+        return None
+    name = of.name
+    if of.kind == "struct":
+        return lambda value: isinstance(value, dict) or type_name(value) == name
+    return lambda value: type_name(value) == name
+
+
+def _certain(of: Type) -> bool:
+    """Whether a value of this static type surely is one."""
+    return of.kind not in ("dyn", "any", "param", "error", "null")
+
+
+_Candidate = tuple[Sequence[Callable[[Any], bool] | None], Overload]
+
+
+def _dispatch(name: str, candidates: Sequence[_Candidate]) -> Callable[[Sequence[Any]], Overload]:
+    """What finds the overload for values; what it found for values of the same Python types is remembered."""
+    known: dict[tuple[type, ...], Overload] = {}
+
+    def choose(values: Sequence[Any]) -> Overload:
+        kinds = tuple(map(type, values))
+        found = known.get(kinds)
+        if found is None:
+            found = search(values)
+            if PLAIN.issuperset(kinds):
+                known[kinds] = found
+        return found
+
+    def search(values: Sequence[Any]) -> Overload:
+        for guards, overload in candidates:
+            for guard, value in zip(guards, values, strict=True):
+                if guard is not None and not guard(value):
+                    break
+            else:
+                return overload
+        raise _refused(name, values)
+
+    return choose
+
+
+_RECEIVERS: Final = frozenset({"string", "google.protobuf.Timestamp", "google.protobuf.Duration"})
+_ADDED: Final = frozenset({"bytes", "double", "int", "list", "uint", *_RECEIVERS})
+_COMPARED: Final = frozenset({"bool", "bytes", "double", "int", "uint", *_RECEIVERS})
+_COUNTED: Final = frozenset({"double", "int", "uint", *_RECEIVERS})
+_ABLE: Final[dict[str, frozenset[str]]] = {
+    "_+_": _ADDED,
+    "_-_": _COUNTED,
+    "_*_": _COUNTED,
+    "_/_": _COUNTED,
+    "_%_": _COUNTED - {"double"},
+    "-_": _COUNTED | {"bool"},
+    **dict.fromkeys(COMPARISONS, _COMPARED),
+    "size": frozenset({"bytes", "list", "map", *_RECEIVERS}),
+    "matches": _RECEIVERS,
+}
+"""The types whose values know an operation, though perhaps not with what else is given: the error differs."""
+_UNNAMED: Final = frozenset({"!_", "@in", "contains", "startsWith", "endsWith"})
+
+
+def _refused(name: str, values: Sequence[Any]) -> EvaluationError:
+    """The error for values that no overload takes, in cel-go's three forms."""
+    kinds = [type_name(value) for value in values]
+    able = _ABLE.get(name)
+    if name in _UNNAMED or (able is not None and kinds[0] in able):
+        return no_such_overload()
+    if able is not None:
+        return EvaluationError(f"no such overload: {name}")
+    return no_such_overload(name, *kinds)
+
+
+# -- calls ------------------------------------------------------------------------------------------------------------
+
+
+def call(planner: PlansParts, node: ast.Call) -> Code:
+    nodes = [node.target, *node.args] if node.target is not None else node.args
+    args = [planner.plan(argument) for argument in nodes]
+    special = _SPECIAL.get(node.function)
+    if special is not None:
+        found = special(node, nodes, args)
+        if found is not None:
+            return found
+    overloads = node.overloads
+    if len(overloads) == 1 and all(
+        _certain(argument.type) or _guard(declared) is None
+        for argument, declared in zip(nodes, overloads[0].args, strict=True)
+    ):
+        found = _direct(overloads[0], args)
+    else:
+        found = _dynamic(node, overloads, args)
+    if node.function in _CONVERSIONS and len(args) == 1 and args[0].constant:
+        return _folded(found)
+    return found
+
+
+def _folded(code: Code) -> Code:
+    try:
+        return constant(code.run([{}, 0, INT_MAX]))
+    except EvaluationError as error:
+        raise ConstantError(str(error)) from error
+
+
+_CONVERSIONS: Final = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "uint"})
+
+
+def _direct(overload: Overload, args: list[Code]) -> Code:
+    """A call whose overload is known."""
+    function, cost = overload.call, overload.cost
+    fixed = sum(argument.cost for argument in args)
+    runs = [argument.run for argument in args]
+    if cost is not None:
+        return Code(_costed(function, cost, runs), fixed)
+    fixed += 1
+    if len(runs) == 1:
+        only = runs[0]
+        return Code(lambda c: function(only(c)), fixed)
+    if len(runs) == 2:
+        first, second = runs
+        return Code(lambda c: function(first(c), second(c)), fixed)
+    return Code(lambda c: function(*[run(c) for run in runs]), fixed)
+
+
+def _costed(function: Callable[..., Any], cost: RuntimeCost, runs: Sequence[Closure]) -> Closure:
+    def run(c: Context) -> Any:
+        values = [argument(c) for argument in runs]
+        result = function(*values)
+        c[1] += cost(values, result)
+        if c[1] > c[2]:
+            raise CostExceeded
+        return result
+
+    return run
+
+
+def _dynamic(node: ast.Call, overloads: Sequence[Overload], args: list[Code]) -> Code:
+    """A call that finds its overload by the values."""
+    candidates = [([_guard(declared) for declared in overload.args], overload) for overload in overloads]
+    choose = _dispatch(node.function, candidates)
+    runs = [argument.run for argument in args]
+    single = len(overloads) == 1  # cel-go charges by the overload only if the checker knew it
+    cost_of = overloads[0].cost if single else None
+
+    def run(c: Context) -> Any:
+        values = [argument(c) for argument in runs]
+        result = choose(values).call(*values)
+        c[1] += 1 if cost_of is None else cost_of(values, result)
+        if c[1] > c[2]:
+            raise CostExceeded
+        return result
+
+    return Code(run, sum(argument.cost for argument in args))
+
+
+# -- what needs no dispatch -------------------------------------------------------------------------------------------
+
+_SCALARS: Final = frozenset({"int", "uint", "bool", "double", "timestamp", "duration", "null", "type"})
+_SAME: Final = frozenset({"string", "int", "uint", "bool", "double", "bytes", "timestamp", "duration"})
+
+
+def _fixed(args: Sequence[Code]) -> int:
+    return sum(argument.cost for argument in args)
+
+
+def _equality(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code:
+    negated = node.function == "_!=_"
+    left, right = args[0].run, args[1].run
+    kinds = nodes[0].type.kind, nodes[1].type.kind
+    direct = kinds[0] == kinds[1] and kinds[0] in _SAME
+    if kinds[0] in _SCALARS and kinds[1] in _SCALARS:
+        if direct:
+            same = operator.ne if negated else operator.eq
+            return Code(lambda c: same(left(c), right(c)), _fixed(args) + 1)
+        return Code(lambda c: equal(left(c), right(c)) is not negated, _fixed(args) + 1)
+    if direct and kinds[0] == "string":
+        return Code(_texts_equal(left, right, negated), _fixed(args))
+
+    def run(c: Context) -> bool:
+        first, second = left(c), right(c)
+        c[1] += 1 if hasattr(first, "cel_type") else traversal(min(actual_size(first), actual_size(second)))
+        return equal(first, second) is not negated
+
+    return Code(run, _fixed(args))
+
+
+def _texts_equal(left: Closure, right: Closure, negated: bool) -> Closure:
+    def run(c: Context) -> bool:
+        first, second = left(c), right(c)
+        size = len(first) if len(first) < len(second) else len(second)
+        c[1] += (size + 9) // 10
+        return (first == second) is not negated
+
+    return run
+
+
+_ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "_<_": operator.lt,
+    "_<=_": operator.le,
+    "_>_": operator.gt,
+    "_>=_": operator.ge,
+}
+_EXACT: Final = frozenset({"int", "uint", "timestamp", "duration"})
+
+
+def _order(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
+    """Comparisons of whole numbers and times; the others take the usual way."""
+    if nodes[0].type.kind not in _EXACT or len(node.overloads) != 1:
+        return None
+    if nodes[1].type.kind not in _EXACT:
+        return None
+    compare = _ORDER[node.function]
+    left, right = args[0].run, args[1].run
+    if args[1].constant:
+        bound = args[1].value
+        return Code(lambda c: compare(left(c), bound), _fixed(args) + 1)
+    return Code(lambda c: compare(left(c), right(c)), _fixed(args) + 1)
+
+
+def _add(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
+    left, right = args[0].run, args[1].run
+    kinds = {argument.type.kind for argument in nodes}
+    if kinds == {"int"}:
+
+        def add(c: Context) -> int:
+            total: int = left(c) + right(c)
+            if INT_MIN <= total <= INT_MAX:
+                return total
+            raise EvaluationError("integer overflow")
+
+        return Code(add, _fixed(args) + 1)
+    if kinds == {"list"}:
+
+        def join(c: Context) -> list[Any]:
+            first, second = left(c), right(c)
+            if len(first) + len(second) > MAX_ITEMS:
+                raise CostExceeded
+            return add_list(first, second)
+
+        return Code(join, _fixed(args) + 1)
+    return None
+
+
+def _in(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
+    if len(node.overloads) != 1 or node.overloads[0].id != "in_list" or nodes[1].type.kind != "list":
+        return None
+    value, items = args
+    if items.constant:
+        found = _in_constant(value, items.value)
+        if found is not None:
+            return found
+    sought, within = value.run, items.run
+
+    def run(c: Context) -> bool:
+        wanted, elements = sought(c), within(c)
+        c[1] += len(elements)
+        check_budget(c)
+        if type(wanted) is str:
+            return wanted in elements
+        return any(equal(wanted, element) for element in elements)
+
+    return Code(run, _fixed(args))
+
+
+def _in_constant(value: Code, items: Sequence[Any]) -> Code | None:
+    """Membership in a list of constants: looked up in a set, at no cost."""
+    if not items:
+        return constant(False)
+    if not all(isinstance(item, (str, int, float)) or item is None for item in items):
+        return None
+    sought = value.run
+    if all(type(item) is str for item in items):
+        texts = frozenset(items)
+
+        def among_texts(c: Context) -> bool:
+            wanted = sought(c)
+            return type(wanted) is str and wanted in texts
+
+        return Code(among_texts, value.cost)
+    numbers = frozenset(item for item in items if type(item) is not bool)
+    bools = frozenset(item for item in items if type(item) is bool)
+
+    def among(c: Context) -> bool:
+        wanted = sought(c)
+        if type(wanted) is bool:
+            return wanted in bools
+        return isinstance(wanted, (str, int, float, type(None))) and wanted in numbers
+
+    return Code(among, value.cost)
+
+
+def _matches(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
+    """A pattern that is a constant is compiled once."""
+    if not args[1].constant or len(node.overloads) != 1 or nodes[0].type.kind != "string":
+        return None
+    pattern = args[1].value
+    try:
+        matches = compiled(pattern).matches
+    except PatternError as error:
+        raise ConstantError(str(error)) from error
+    text_of = args[0].run
+    weight = (len(pattern) + 3) // 4
+    if node.overloads[0].cost is None:
+        return Code(lambda c: matches(text_of(c)), _fixed(args) + 1)
+
+    def run(c: Context) -> bool:
+        text = text_of(c)
+        c[1] += traversal(len(text) + 1) * weight
+        check_budget(c)
+        return matches(text)
+
+    return Code(run, _fixed(args))
+
+
+def _not_strictly_false(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code:
+    value_of = args[0].run
+
+    def run(c: Context) -> bool:
+        try:
+            return value_of(c) is not False
+        except CostExceeded:
+            raise
+        except EvaluationError:
+            return True
+
+    return Code(run, args[0].cost + 1)
+
+
+def _or(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code:
+    """``or`` and ``orValue`` look at the second only if the first has no value, and cost nothing themselves."""
+    unwrap = node.function == "orValue"
+    first, second = args[0].run, args[1].counted()
+
+    def run(c: Context) -> Any:
+        optional = first(c)
+        if not isinstance(optional, OptionalValue):
+            raise no_such_overload()
+        if not optional.has_value:
+            return second(c)
+        return optional.value if unwrap else optional
+
+    return Code(run, args[0].cost)
+
+
+_Special = Callable[[ast.Call, Sequence[ast.Node], Sequence[Code]], Code | None]
+
+_SPECIAL: Final[dict[str, _Special]] = {
+    "_==_": _equality,
+    "_!=_": _equality,
+    **dict.fromkeys(_ORDER, _order),
+    "_+_": _add,
+    "@in": _in,
+    "matches": _matches,
+    "@not_strictly_false": _not_strictly_false,
+    "or": _or,
+    "orValue": _or,
+}

@@ -1,0 +1,170 @@
+"""What the planner makes of a tree: closures over a context, and what they are known to cost.
+
+A context is a list, which Python indexes fastest: [variables, cost so far, budget, slot, slot, …]; slots hold the
+variables of loops and what is kept for later. A closure takes it and returns the value, or raises EvaluationError.
+
+The cost that evaluating a part certainly has is not counted by its closure, but known beforehand (`Code.cost`): who
+evaluates the part counts it, together with its own. So an expression without branches adds once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
+from kubechronicle.api.cel.syntax.ast import Node
+
+Context = list[Any]
+Closure = Callable[[Context], Any]
+
+SLOTS: Final = 3
+"""Where the slots begin."""
+
+
+class Code:
+    """A planned part.
+
+    ``attribute``: a chain of selections and indexes from a variable or value; of its cost, ``base`` (0 or 1) is for
+    where the chain begins, which a branch of ``?:`` or an index does not pay (as in cel-go). ``constant``: the value is
+    known, and costs nothing.
+    """
+
+    __slots__ = ("attribute", "base", "constant", "cost", "run", "value")
+
+    def __init__(self, run: Closure, cost: int = 0, *, attribute: bool = False, base: int = 0) -> None:
+        self.run = run
+        self.cost = cost
+        self.attribute = attribute
+        self.base = base
+        self.constant = False
+        self.value: Any = None
+
+    def counted(self) -> Closure:
+        """A closure that counts all of the part's cost."""
+        return counting(self.run, self.cost)
+
+    def chained(self) -> Closure:
+        """The same without what a chain's beginning costs."""
+        return counting(self.run, self.cost - self.base)
+
+
+def counting(run: Closure, cost: int) -> Closure:
+    if not cost:
+        return run
+
+    def counted(c: Context) -> Any:
+        c[1] += cost
+        return run(c)
+
+    return counted
+
+
+def constant(value: Any) -> Code:
+    code = Code(lambda _: value)
+    code.constant = True
+    code.value = value
+    return code
+
+
+def check_budget(c: Context) -> None:
+    if c[1] > c[2]:
+        raise CostExceeded
+
+
+class PlansParts(Protocol):
+    """The planner, as those see it who plan one kind of node each."""
+
+    def plan(self, node: Node) -> Code: ...
+
+    def new_slot(self) -> int: ...
+
+    def push(self, names: dict[str, int]) -> None: ...
+
+    def pop(self) -> None: ...
+
+
+# -- logic ------------------------------------------------------------------------------------------------------------
+
+
+def logic(terms: list[Code], absorbing: bool) -> Code:
+    """``&&`` (absorbing: False) and ``||`` (True): the absorbing value of any term decides, whatever others fail with.
+
+    Terms are evaluated from the left until one decides; the first error is raised if none does.
+    """
+    runs = [terms[0].run, *(term.counted() for term in terms[1:])]
+    if len(runs) == 2:
+        return Code(_two(runs[0], runs[1], absorbing), terms[0].cost)
+
+    neutral = not absorbing
+
+    def run(c: Context) -> bool:
+        failed: EvaluationError | None = None
+        for term in runs:
+            try:
+                value = term(c)
+            except CostExceeded:
+                raise
+            except EvaluationError as error:
+                failed = failed or error
+                continue
+            if value is absorbing:
+                return not neutral
+            if value is not True and value is not False:
+                failed = failed or no_such_overload()
+        if failed is not None:
+            raise failed
+        return neutral
+
+    return Code(run, terms[0].cost)
+
+
+def _two(first: Closure, second: Closure, absorbing: bool) -> Closure:
+    neutral = not absorbing
+
+    def run(c: Context) -> bool:
+        try:
+            value = first(c)
+        except CostExceeded:
+            raise
+        except EvaluationError as error:
+            failed = error
+        else:
+            if value is absorbing:
+                return not neutral
+            if value is neutral:
+                value = second(c)
+                if value is True or value is False:
+                    return bool(value)
+                raise no_such_overload()
+            failed = no_such_overload()
+        if decides(c, second, absorbing):
+            return absorbing
+        raise failed
+
+    return run
+
+
+def decides(c: Context, term: Closure, absorbing: bool) -> bool:
+    """Return whether a term has the absorbing value, so that an error before it does not count."""
+    try:
+        return bool(term(c) is absorbing)
+    except CostExceeded:
+        raise
+    except EvaluationError:
+        return False
+
+
+def conditional(condition: Code, first: Code, second: Code) -> Code:
+    """``?:``; itself a beginning of chains that costs nothing."""
+    test, yes, no = condition.run, first.chained(), second.chained()
+
+    def run(c: Context) -> Any:
+        value = test(c)
+        if value is True:
+            return yes(c)
+        if value is False:
+            return no(c)
+        raise no_such_overload()
+
+    return Code(run, condition.cost, attribute=True)

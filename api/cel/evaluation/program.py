@@ -1,0 +1,60 @@
+"""A compiled expression: evaluated with variables, within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
+from kubechronicle.api.cel.evaluation.code import Closure, Context
+from kubechronicle.api.cel.types import Type
+
+PER_CALL_LIMIT: Final = 1_000_000
+"""What one evaluation may cost (k8s.io/apiserver ``PerCallLimit``)."""
+
+
+class Program:
+    """What `Environment.compile` returns; immutable, may be used anywhere at the same time.
+
+    ``result_type``: the static type. ``reads``: dotted paths of the variables' fields that occur, such as
+    ``claims.email``; a variable used as a whole occurs as its name. ``source``: the expression.
+    """
+
+    __slots__ = ("_cost", "_run", "_slots", "reads", "result_type", "source")
+
+    def __init__(
+        self, source: str, run: Closure, cost: int, slots: int, result_type: Type, reads: frozenset[str]
+    ) -> None:
+        self.source = source
+        self.result_type = result_type
+        self.reads = reads
+        self._run = run
+        self._cost = cost
+        self._slots: Context = [None] * slots
+
+    def evaluate(self, variables: Mapping[str, Any], budget: int = PER_CALL_LIMIT) -> Any:
+        """Return the value. EvaluationError if it fails, CostExceeded if it costs more than ``budget``.
+
+        The value may be part of a variable or of the program: whoever changes it copies it first.
+        """
+        return self._evaluated([variables, self._cost, budget, *self._slots])
+
+    def evaluate_with_cost(self, variables: Mapping[str, Any], budget: int = PER_CALL_LIMIT) -> tuple[Any, int]:
+        """Return (value, what it cost). Errors as of `evaluate`."""
+        context: Context = [variables, self._cost, budget, *self._slots]
+        return self._evaluated(context), context[1]
+
+    def _evaluated(self, context: Context) -> Any:
+        try:
+            value = self._run(context)
+        except EvaluationError:
+            if context[1] > context[2]:
+                raise CostExceeded from None
+            raise
+        except RecursionError as error:  # values nested deeper than Python goes
+            raise EvaluationError("expression recursion limit exceeded") from error
+        except (AttributeError, TypeError) as error:  # a variable that is not of the type it was declared with
+            raise EvaluationError("no such overload") from error
+        if context[1] > context[2]:
+            raise CostExceeded
+        return value

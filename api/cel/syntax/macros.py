@@ -1,0 +1,202 @@
+"""Macros: calls that the parser replaces by other expressions before anything is checked.
+
+Source: cel-go ``parser/macro.go``, ``cel/library.go`` (optMap, optFlatMap), ``ext/comprehensions.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from kubechronicle.api.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Ident,
+    Keep,
+    Kept,
+    ListNode,
+    Literal,
+    MapNode,
+    Node,
+    Select,
+)
+
+ACCUMULATOR: Final = "@result"
+"""The accumulator's name in expansions: nothing an expression can write."""
+OLD_ACCUMULATOR: Final = "__result__"
+UNUSED: Final = "#unused"
+
+
+class MacroError(Exception):
+    """A macro used wrongly: the place (offset in characters) and cel-go's words."""
+
+    def __init__(self, offset: int, message: str) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.message = message
+
+
+Expansion = Callable[[int, Node | None, Sequence[Node]], Node | None]
+"""(place of the call, target, arguments) -> what stands instead; None: it is a plain call. Raises MacroError."""
+
+
+class Macro(NamedTuple):
+    """A macro is found by name, number of arguments and whether it has a receiver (``x.all(…)``)."""
+
+    name: str
+    arguments: int
+    receiver: bool
+    expand: Expansion
+
+
+def variable(argument: Node, message: str = "argument must be a simple name") -> str:
+    """Return the name of a variable that a macro declares. MacroError if the argument is no name or takes another's."""
+    if not isinstance(argument, Ident):
+        raise MacroError(argument.offset, message)
+    if argument.name in (ACCUMULATOR, OLD_ACCUMULATOR):
+        raise MacroError(argument.offset, "iteration variable overwrites accumulator variable")
+    return argument.name
+
+
+class Loop(NamedTuple):
+    """The variables of a loop and what is done with each element."""
+
+    target: Node
+    var: str
+    var2: str | None
+    rest: Sequence[Node]
+
+
+def _loop(target: Node | None, arguments: Sequence[Node], message: str = "argument must be a simple name") -> Loop:
+    assert target is not None
+    return Loop(target, variable(arguments[0], message), None, arguments[1:])
+
+
+def _loop2(target: Node | None, arguments: Sequence[Node]) -> Loop:
+    assert target is not None
+    for argument in arguments[:2]:
+        if not isinstance(argument, Ident):
+            raise MacroError(argument.offset, "argument must be a simple name")
+    first, second = arguments[:2]
+    assert isinstance(first, Ident)
+    assert isinstance(second, Ident)
+    if first.name == second.name:
+        raise MacroError(second.offset, f"duplicate variable name: {first.name}")
+    return Loop(target, variable(first), variable(second), arguments[2:])
+
+
+def _fold(at: int, loop: Loop, init: Node, condition: Node, step: Node, result: Node) -> Node:
+    return Comprehension(at, loop.target, loop.var, ACCUMULATOR, init, condition, step, result, loop.var2)
+
+
+def _accu(at: int) -> Node:
+    return Ident(at, ACCUMULATOR)
+
+
+def _all(at: int, loop: Loop) -> Node:
+    condition = Call(at, "@not_strictly_false", [_accu(at)])
+    step = Call(at, "_&&_", [_accu(at), loop.rest[0]])
+    return _fold(at, loop, Literal(at, True), condition, step, _accu(at))
+
+
+def _exists(at: int, loop: Loop) -> Node:
+    condition = Call(at, "@not_strictly_false", [Call(at, "!_", [_accu(at)])])
+    step = Call(at, "_||_", [_accu(at), loop.rest[0]])
+    return _fold(at, loop, Literal(at, False), condition, step, _accu(at))
+
+
+def _exists_one(at: int, loop: Loop) -> Node:
+    counted = Call(at, "_+_", [_accu(at), Literal(at, 1)])
+    step = Call(at, "_?_:_", [loop.rest[0], counted, _accu(at)])
+    result = Call(at, "_==_", [_accu(at), Literal(at, 1)])
+    return _fold(at, loop, Literal(at, 0), Literal(at, True), step, result)
+
+
+def _collect(at: int, loop: Loop, condition: Node | None, element: Node) -> Node:
+    step: Node = Call(at, "_+_", [_accu(at), ListNode(at, [element])])
+    if condition is not None:
+        step = Call(at, "_?_:_", [condition, step, _accu(at)])
+    return _fold(at, loop, ListNode(at, []), Literal(at, True), step, _accu(at))
+
+
+def _map(at: int, loop: Loop) -> Node:
+    return _collect(at, loop, loop.rest[0] if len(loop.rest) == 2 else None, loop.rest[-1])
+
+
+def _filter(at: int, loop: Loop, variable: Node) -> Node:
+    return _collect(at, loop, loop.rest[0], variable)
+
+
+def _insert(at: int, loop: Loop, *arguments: Node) -> Node:
+    step: Node = Call(at, "cel.@mapInsert", [_accu(at), *arguments])
+    if len(loop.rest) == 2:
+        step = Call(at, "_?_:_", [loop.rest[0], step, _accu(at)])
+    return _fold(at, loop, MapNode(at, []), Literal(at, True), step, _accu(at))
+
+
+def _transform_map(at: int, loop: Loop) -> Node:
+    return _insert(at, loop, Ident(at, loop.var), loop.rest[-1])
+
+
+def _transform_map_entry(at: int, loop: Loop) -> Node:
+    return _insert(at, loop, loop.rest[-1])
+
+
+def _has(at: int, target: Node | None, arguments: Sequence[Node]) -> Node:
+    argument = arguments[0]
+    if not isinstance(argument, Select) or argument.test_only:
+        raise MacroError(argument.offset, "invalid argument to has() macro")
+    return Select(at, argument.operand, argument.field, test_only=True)
+
+
+def _optional(name: str, wrap: bool) -> Macro:
+    """``x.optMap(v, e)``: with v standing for x's value, ``optional.of(e)`` (optFlatMap: e), if x has one."""
+
+    def expand(at: int, target: Node | None, arguments: Sequence[Node]) -> Node:
+        assert target is not None
+        declared, body = arguments
+        if not isinstance(declared, Ident):
+            raise MacroError(declared.offset, f"{name}() variable name must be a simple identifier")
+        kept = Keep(target)
+        value = Call(at, "value", [], Kept(kept))
+        bound: Node = Comprehension(
+            at, ListNode(at, []), UNUSED, declared.name, value, Literal(at, False), Ident(at, declared.name), body
+        )
+        if wrap:
+            bound = Call(at, "optional.of", [bound])
+        return Call(at, "_?_:_", [Call(at, "hasValue", [], kept), bound, Call(at, "optional.none", [])])
+
+    return Macro(name, 2, True, expand)
+
+
+def _one(name: str, arguments: int, make: Callable[[int, Loop], Node], message: str = "") -> Macro:
+    words = message or "argument must be a simple name"
+    return Macro(name, arguments, True, lambda at, target, given: make(at, _loop(target, given, words)))
+
+
+def _two(name: str, arguments: int, make: Callable[[int, Loop], Node]) -> Macro:
+    return Macro(name, arguments, True, lambda at, target, given: make(at, _loop2(target, given)))
+
+
+_NO_NAME: Final = "argument is not an identifier"
+
+STANDARD: Final = (
+    Macro("has", 1, False, _has),
+    _one("all", 2, _all),
+    _one("exists", 2, _exists),
+    _one("exists_one", 2, _exists_one),
+    _one("existsOne", 2, _exists_one),
+    _one("map", 2, _map, _NO_NAME),
+    _one("map", 3, _map, _NO_NAME),
+    Macro("filter", 2, True, lambda at, target, given: _filter(at, _loop(target, given, _NO_NAME), given[0])),
+)
+OPTIONAL: Final = (_optional("optMap", wrap=True), _optional("optFlatMap", wrap=False))
+TWO_VARIABLES: Final = (
+    _two("all", 3, _all),
+    _two("exists", 3, _exists),
+    _two("existsOne", 3, _exists_one),
+    _two("exists_one", 3, _exists_one),
+    *(_two("transformList", count, _map) for count in (3, 4)),
+    *(_two("transformMap", count, _transform_map) for count in (3, 4)),
+    *(_two("transformMapEntry", count, _transform_map_entry) for count in (3, 4)),
+)

@@ -1,0 +1,233 @@
+"""Bringing back what was: what of an object is its makers' to say, in which order objects are made, and what is to do.
+
+    steps(then, now)        how to get from what is to what was
+    makeable(found)         an object as it can be made again: without what the server and controllers set
+    target(live, then)      an object as it should become: the makers' part of then, the server's part of now
+
+Tables say what is whose. Sources: the REST strategies of k8s.io/kubernetes/pkg/registry (what is reset on create), the
+controllers of k8s.io/kubernetes/pkg/controller (annotations and labels of theirs).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from kubechronicle.api.history.differences import Difference, differences
+from kubechronicle.api.history.restore_rules import (
+    CONTROLLERS_ANNOTATIONS,
+    LEFT_KINDS,
+    LEFT_MARKS,
+    LEFT_NAMES,
+    ORDER,
+    SERVERS_FIELDS,
+    SERVERS_FINALIZERS,
+    SERVERS_METADATA,
+    VOLUME_OF_TOKENS,
+)
+
+Object = dict[str, Any]
+Key = tuple[str, str, str, str]  # group, kind, namespace, name
+Action = Literal["create", "update", "delete", "leave"]
+
+ELSEWHERE: Final = next(rank for rank, kinds in enumerate(ORDER) if ("*", "*") in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is to do about one object. ``then`` as it was, ``live`` as it is; ``why`` it is left as it is."""
+
+    action: Action
+    key: Key
+    then: Object | None = None
+    live: Object | None = None
+    changes: tuple[Difference, ...] = field(default=())
+    why: str = ""
+
+
+def steps(then: Mapping[Key, Object], now: Mapping[Key, Object], *, prune: bool) -> list[Step]:
+    """In the order in which they are to be done; those to leave come last. Deletions are there only with ``prune``, and
+    never of namespaces."""
+    done, left = [], []
+    for key, was in then.items():
+        live = now.get(key)
+        why = lost(was) or (left_alone(live) if live is not None else _finished(was))
+        if why:
+            left.append(Step("leave", key, was, live, why=why))
+        elif live is None or live["metadata"].get("deletionTimestamp"):
+            done.append(Step("create", key, was, live))
+        elif changes := differences(live, target(live, was)):
+            done.append(Step("update", key, was, live, tuple(changes)))
+    done.sort(key=lambda step: order(step.key))
+    if prune:
+        gone = [Step("delete", key, None, live) for key, live in now.items() if _is_to_go(key, live, then)]
+        done += sorted(gone, key=lambda step: order(step.key), reverse=True)
+    return done + sorted(left, key=lambda step: order(step.key))
+
+
+def _is_to_go(key: Key, live: Object, then: Mapping[Key, Object]) -> bool:
+    terminating = live["metadata"].get("deletionTimestamp")
+    return key not in then and key[:2] != ("", "Namespace") and not terminating and not left_alone(live)
+
+
+def order(key: Key) -> tuple[int, Key]:
+    """What others need comes first."""
+    group, kind, _, _ = key
+    for rank, kinds in enumerate(ORDER):
+        if (group, kind) in kinds or ("*", kind) in kinds:
+            return rank, key
+    return ELSEWHERE, key
+
+
+def left_alone(found: Object) -> str:
+    """Why an object is not brought back by hand: who makes it. "" if it is."""
+    metadata = found["metadata"]
+    group = str(found.get("apiVersion", "")).rpartition("/")[0]
+    kind, name = found.get("kind", ""), metadata["name"]
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return f"{owner.get('kind')}/{owner.get('name')} makes it"
+    if (group, kind) in LEFT_KINDS:
+        return LEFT_KINDS[group, kind]
+    for where, mark, value, why in LEFT_MARKS:
+        if (metadata.get(where) or {}).get(mark) is not None and value in ("", metadata[where][mark]):
+            return why
+    if (kind, metadata.get("namespace", ""), name) in LEFT_NAMES or (kind, "*", name) in LEFT_NAMES:
+        return "the server makes it"
+    return ""
+
+
+def lost(was: Object) -> str:
+    """Why what there was is not brought back by hand. "" if it is."""
+    return left_alone(was) or ("it was being deleted" if was["metadata"].get("deletionTimestamp") else "")
+
+
+def _finished(was: Object) -> str:
+    """Why something that had run its course is not made again."""
+    status = was.get("status") or {}
+    if was.get("kind") == "Job" and any(
+        each.get("type") in ("Complete", "Failed") and each.get("status") == "True"
+        for each in status.get("conditions") or ()
+    ):
+        return "it had finished; made again, it would run again"
+    if was.get("kind") == "Pod" and status.get("phase") in ("Succeeded", "Failed"):
+        return "it had finished; made again, it would run again"
+    return ""
+
+
+# -- whose is what ----------------------------------------------------------------------------------------------------
+
+
+def makeable(found: Object, *, addresses: bool = False) -> Object:
+    """As it can be posted. ``addresses``: a Service with the cluster IP it had, which may be taken."""
+    made = {name: copy.deepcopy(value) for name, value in found.items() if name != "status"}
+    made["metadata"] = metadata = {
+        name: value for name, value in made["metadata"].items() if name not in SERVERS_METADATA
+    }
+    _keep(metadata, "annotations", lambda name: name not in CONTROLLERS_ANNOTATIONS)
+    finalizers = [name for name in metadata.pop("finalizers", None) or () if name not in SERVERS_FINALIZERS]
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    address = (made.get("spec") or {}).get("clusterIP") if made.get("kind") == "Service" else None
+    for path in _servers_fields(made):
+        if path[1:] in (("clusterIP",), ("clusterIPs",)) and (addresses or address == "None"):
+            continue
+        _drop(made, path)
+    if made.get("kind") == "Pod":
+        _without_token(made["spec"])
+    return made
+
+
+def _keep(metadata: Object, name: str, wanted: Any) -> None:
+    values = {key: value for key, value in (metadata.pop(name, None) or {}).items() if wanted(key)}
+    if values:
+        metadata[name] = values
+
+
+def _servers_fields(found: Object) -> Iterator[tuple[str, ...]]:
+    group = str(found.get("apiVersion", "")).rpartition("/")[0]
+    for condition, path in SERVERS_FIELDS.get((group, found.get("kind", "")), ()):
+        if condition(found):
+            yield path
+
+
+def _drop(found: Any, path: tuple[str, ...]) -> None:
+    for name in path[:-1]:
+        found = found.get(name) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        found.pop(path[-1], None)
+
+
+def _without_token(spec: Object) -> None:
+    """Without the volume in which admission hands a Pod its service account's token; it does so anew."""
+    names = {
+        volume["name"] for volume in spec.get("volumes") or () if volume.get("name", "").startswith(VOLUME_OF_TOKENS)
+    }
+    if not names:
+        return
+    spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] not in names]
+    for listed in ("initContainers", "containers", "ephemeralContainers"):
+        for container in spec.get(listed) or ():
+            if container.get("volumeMounts"):
+                container["volumeMounts"] = [
+                    mount for mount in container["volumeMounts"] if mount.get("name") not in names
+                ]
+
+
+def target(live: Object, then: Object) -> Object:
+    """``live`` with all that is its makers' as it was then. What is missing then goes."""
+    found: Object = {name: copy.deepcopy(then[name]) for name in then if name not in ("metadata", "status")}
+    for name in ("apiVersion", "kind", "status"):
+        if name in live:
+            found[name] = live[name]
+    found["metadata"] = metadata = dict(live["metadata"])
+    old = then["metadata"]
+    _settle(metadata, "labels", dict(old.get("labels") or {}))
+    theirs = {
+        name: value for name, value in (metadata.get("annotations") or {}).items() if name in CONTROLLERS_ANNOTATIONS
+    }
+    ours = {name: value for name, value in (old.get("annotations") or {}).items() if name not in theirs}
+    annotations = {name: value for name, value in ours.items() if name not in CONTROLLERS_ANNOTATIONS} | theirs
+    _settle(metadata, "annotations", annotations)
+    kept = [name for name in metadata.get("finalizers") or () if name in SERVERS_FINALIZERS]
+    own = [name for name in old.get("finalizers") or () if name not in SERVERS_FINALIZERS]
+    wanted = own + kept
+    if sorted(wanted) != sorted(metadata.get("finalizers") or ()):
+        _settle(metadata, "finalizers", wanted)
+    for path in _servers_fields(then):
+        _drop(found, path)
+        _copy(found, live, path)
+    return {name: found[name] for name in [*live, *(name for name in found if name not in live)] if name in found}
+
+
+def _settle(metadata: Object, name: str, value: Any) -> None:
+    """What is empty is left out, unless it is there."""
+    if value or name in metadata:
+        metadata[name] = value
+
+
+def _copy(found: Object, live: Object, path: tuple[str, ...]) -> None:
+    source: Any = live
+    for name in path:
+        if not isinstance(source, dict) or name not in source:
+            return
+        source = source[name]
+    for name in path[:-1]:
+        found = found.setdefault(name, {})
+    found[path[-1]] = source
+
+
+def patch_of(step: Step) -> list[Object]:
+    """The JSON patch of an update; it fails with a conflict if the object has changed since it was looked at."""
+    assert step.live is not None
+    version = {"op": "replace", "path": "/metadata/resourceVersion", "value": step.live["metadata"]["resourceVersion"]}
+    made = [{name: value for name, value in one.operation().items() if name != "old"} for one in step.changes]
+    return [version, *made]
+
+
+def exported(objects: Iterable[tuple[Key, Object]]) -> list[Object]:
+    """What can be applied elsewhere, in the order in which it is to be."""
+    wanted = [(key, found) for key, found in objects if not lost(found) and not _finished(found)]
+    return [makeable(found) for key, found in sorted(wanted, key=lambda pair: order(pair[0]))]

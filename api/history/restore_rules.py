@@ -1,0 +1,162 @@
+"""Tables of restoring.py: what the server and its controllers set, what they make, and what needs what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+Condition = Callable[[Mapping[str, Any]], bool]
+
+SERVERS_METADATA: Final = frozenset(
+    {
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+        "selfLink",
+    }
+)
+
+CONTROLLERS_ANNOTATIONS: Final = frozenset({
+    "deployment.kubernetes.io/revision",
+    "deployment.kubernetes.io/desired-replicas",
+    "deployment.kubernetes.io/max-replicas",
+    "deprecated.daemonset.template.generation",
+    "control-plane.alpha.kubernetes.io/leader",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+    "batch.kubernetes.io/job-tracking",
+    "kubernetes.io/service-account.uid",
+    "pv.kubernetes.io/bind-completed",
+    "pv.kubernetes.io/bound-by-controller",
+    "volume.kubernetes.io/selected-node",
+    "volume.kubernetes.io/storage-provisioner",
+    "volume.beta.kubernetes.io/storage-provisioner",
+})  # fmt: skip
+
+SERVERS_FINALIZERS: Final = frozenset(
+    {
+        "foregroundDeletion",
+        "orphan",
+        "kubernetes.io/pvc-protection",
+        "kubernetes.io/pv-protection",
+        "batch.kubernetes.io/job-tracking",
+        "service.kubernetes.io/load-balancer-cleanup",
+    }
+)
+
+# The volume of a service account's token in a Pod begins so (plugin/pkg/admission/serviceaccount).
+VOLUME_OF_TOKENS: Final = "kube-api-access-"
+
+
+def _always(_: Mapping[str, Any]) -> bool:
+    return True
+
+
+def _own_selector(job: Mapping[str, Any]) -> bool:
+    return not (job.get("spec") or {}).get("manualSelector")
+
+
+def _account_token(secret: Mapping[str, Any]) -> bool:
+    return bool(secret.get("type") == "kubernetes.io/service-account-token")
+
+
+_TEMPLATE_LABELS: Final = ("spec", "template", "metadata", "labels")
+SERVERS_FIELDS: Final[Mapping[tuple[str, str], tuple[tuple[Condition, tuple[str, ...]], ...]]] = {
+    ("", "Namespace"): ((_always, ("spec",)),),
+    ("", "Service"): (
+        (_always, ("spec", "clusterIP")), (_always, ("spec", "clusterIPs")), (_always, ("spec", "healthCheckNodePort")),
+    ),
+    ("", "Pod"): ((_always, ("spec", "nodeName")),),
+    ("", "PersistentVolume"): (
+        (_always, ("spec", "claimRef", "uid")), (_always, ("spec", "claimRef", "resourceVersion")),
+    ),
+    ("", "Secret"): ((_account_token, ("data",)),),
+    ("batch", "Job"): (
+        (_own_selector, ("spec", "selector")),
+        (_own_selector, ("metadata", "labels", "controller-uid")),
+        (_own_selector, ("metadata", "labels", "batch.kubernetes.io/controller-uid")),
+        (_own_selector, (*_TEMPLATE_LABELS, "controller-uid")),
+        (_own_selector, (*_TEMPLATE_LABELS, "batch.kubernetes.io/controller-uid")),
+        (_own_selector, (*_TEMPLATE_LABELS, "job-name")),
+        (_own_selector, (*_TEMPLATE_LABELS, "batch.kubernetes.io/job-name")),
+    ),
+}  # fmt: skip
+"""What the server or a controller sets of an object, when, by group and kind. ``status`` is theirs of every kind."""
+
+LEFT_KINDS: Final[Mapping[tuple[str, str], str]] = {
+    ("", "Event"): "it tells of what happened",
+    ("events.k8s.io", "Event"): "it tells of what happened",
+    ("", "Endpoints"): "its Service's controller makes it",
+    ("", "Node"): "its kubelet makes it",
+    ("", "ComponentStatus"): "it is no more than a look",
+    ("coordination.k8s.io", "Lease"): "whoever holds it makes it",
+    ("coordination.k8s.io", "LeaseCandidate"): "whoever holds it makes it",
+    ("storage.k8s.io", "CSINode"): "its kubelet makes it",
+    ("storage.k8s.io", "CSIStorageCapacity"): "its driver makes it",
+    ("storage.k8s.io", "VolumeAttachment"): "the controller of volumes makes it",
+    ("networking.k8s.io", "IPAddress"): "its Service has it",
+    ("certificates.k8s.io", "CertificateSigningRequest"): "it was asked once",
+    ("resource.k8s.io", "ResourceSlice"): "its driver makes it",
+    ("internal.apiserver.k8s.io", "StorageVersion"): "the server makes it",
+}
+LEFT_MARKS: Final = (
+    ("labels", "endpointslice.kubernetes.io/managed-by", "", "its Service's controller makes it"),
+    ("labels", "kubernetes.io/bootstrapping", "rbac-defaults", "the server makes it"),
+    ("labels", "kube-aggregator.kubernetes.io/automanaged", "", "the server makes it"),
+    ("annotations", "apf.kubernetes.io/autoupdate-spec", "true", "the server makes it"),
+    ("annotations", "kubernetes.io/config.mirror", "", "its kubelet makes it"),
+)
+"""Labels and annotations of what somebody else makes: where, which, with which value ("": any), and who."""
+
+LEFT_NAMES: Final = frozenset({
+    ("ConfigMap", "*", "kube-root-ca.crt"),
+    ("ConfigMap", "kube-system", "extension-apiserver-authentication"),
+    ("ConfigMap", "kube-system", "kube-apiserver-legacy-service-account-token-tracking"),
+    ("Service", "default", "kubernetes"),
+    ("EndpointSlice", "default", "kubernetes"),
+    ("ServiceCIDR", "", "kubernetes"),
+    ("PriorityClass", "", "system-cluster-critical"),
+    ("PriorityClass", "", "system-node-critical"),
+})  # fmt: skip
+"""Kind, namespace and name of what the server itself makes."""
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+ORDER: Final[tuple[frozenset[tuple[str, str]], ...]] = (
+    frozenset({("", "Namespace")}),
+    frozenset({("apiextensions.k8s.io", "CustomResourceDefinition")}),
+    frozenset({
+        ("scheduling.k8s.io", "PriorityClass"), ("storage.k8s.io", "StorageClass"), ("node.k8s.io", "RuntimeClass"),
+        ("networking.k8s.io", "IngressClass"), ("storage.k8s.io", "VolumeAttributesClass"),
+        ("storage.k8s.io", "CSIDriver"), ("resource.k8s.io", "DeviceClass"), ("networking.k8s.io", "ServiceCIDR"),
+    }),
+    frozenset({("", "ServiceAccount"), (_RBAC, "Role"), (_RBAC, "ClusterRole")}),
+    frozenset({(_RBAC, "RoleBinding"), (_RBAC, "ClusterRoleBinding")}),
+    frozenset({("", "ConfigMap"), ("", "Secret")}),
+    frozenset({("", "PersistentVolume")}),
+    frozenset({("", "PersistentVolumeClaim")}),
+    frozenset({("networking.k8s.io", "NetworkPolicy")}),
+    frozenset({("", "Service"), ("discovery.k8s.io", "EndpointSlice")}),
+    frozenset({("*", "*")}),
+    frozenset({
+        ("", "Pod"), ("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"),
+        ("apps", "Deployment"), ("apps", "DaemonSet"), ("batch", "Job"), ("batch", "CronJob"),
+    }),
+    frozenset({
+        ("networking.k8s.io", "Ingress"), ("policy", "PodDisruptionBudget"), ("autoscaling", "HorizontalPodAutoscaler"),
+    }),
+    frozenset({("", "LimitRange"), ("", "ResourceQuota")}),
+    frozenset({
+        ("apiregistration.k8s.io", "APIService"),
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
+    }),
+)  # fmt: skip
+"""What is made first: what others are in, are defined by, run as, read, store in, and are reached through; then custom
+and other resources, workloads, what acts upon those, and last what could refuse the rest (quotas, webhooks)."""

@@ -1,0 +1,67 @@
+"""Paths of a field set as texts, in the order in which Kubernetes lists them.
+
+    {"f:spec": {"f:containers": {"k:{\\"name\\":\\"c\\"}": {"f:image": {}}}}}  ->  .spec.containers[name="c"].image
+
+The sets themselves are field_sets.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
+
+
+def paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
+    """Yield the members of a set: at each level first the members themselves, then what is below its elements."""
+    elements = sorted((element for element in fields if element != SELF), key=_order)
+    for element in elements:
+        node = fields[element]
+        if not node or SELF in node:
+            yield prefix + element_text(element)
+    for element in elements:
+        if fields[element]:
+            yield from paths(fields[element], prefix + element_text(element))
+
+
+def element_text(element: str) -> str:
+    """Return a path element as messages show it: ``.name``, ``[key="value"]``, ``[="value"]`` or ``[0]``."""
+    form, rest = element[:2], element[2:]
+    if form == "k:":
+        return "[" + ",".join(f"{name}={_text(value)}" for name, value in _keys(rest)) + "]"
+    if form == "v:":
+        return f"[={_text(orjson.loads(rest))}]"
+    return f"[{rest}]" if form == "i:" else f".{rest}"
+
+
+def _keys(text: str) -> list[tuple[str, Any]]:
+    return sorted(orjson.loads(text).items())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return go_quote(value)
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _order(element: str) -> tuple[Any, ...]:
+    form, rest = element[:2], element[2:]
+    if form == "k:":
+        return (1, *((name, *_value_order(value)) for name, value in _keys(rest)))
+    if form == "v:":
+        return (2, _value_order(orjson.loads(rest)))
+    return (3, int(rest)) if form == "i:" else (0, rest)
+
+
+def _value_order(value: Any) -> tuple[int, Any]:
+    if isinstance(value, bool):
+        return 2, value
+    if isinstance(value, int | float):
+        return 0, value
+    return (1, value) if isinstance(value, str) else (3, 0)

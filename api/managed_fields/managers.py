@@ -1,0 +1,283 @@
+"""Who owns which field: ``metadata.managedFields``, after apimachinery's ``util/managedfields``.
+
+Lives here: what a create, update or patch (operation Update) does to the entries. Not here: the field sets themselves
+(field_sets.py) and server-side apply, which owns by intent instead of by difference.
+
+The writer takes what it added or changed from everybody; what vanished is owned by nobody. An entry is one (manager,
+operation, apiVersion, subresource); its time moves only when it takes fields. Example, manager ``b`` changing
+``data.k`` that ``a`` had created along with ``data.l``:
+
+    a: {f:data: {.: {}, f:k: {}, f:l: {}}}   ->   a: {f:data: {.: {}, f:l: {}}},  b: {f:data: {f:k: {}}}
+
+Invariant: an object that was created without any tracked field never gets entries by a mere update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.api.managed_fields import field_sets
+from kubechronicle.api.managed_fields.field_sets import FieldSet
+from kubechronicle.api.managed_fields.path_elements import NoPathElement
+from kubechronicle.api.schema.types import ObjectType
+
+MAX_UPDATE_MANAGERS: Final = 10
+"""Entries of operation Update kept apart; older ones are merged, per apiVersion, into one."""
+
+ANCIENT: Final = "ancient-changes"
+
+Paths = tuple[tuple[str, ...], ...]
+
+UNTRACKED: Final = frozenset(("f:apiVersion", "f:kind"))
+UNTRACKED_METADATA: Final = frozenset(
+    name if name == "." else f"f:{name}"
+    for name in (
+        ".",
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    )
+)
+"""Fields nobody owns: they name the object or are the server's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """Who writes: the key of an entry. ``now`` is the time of the write, whole seconds; empty where none is noted."""
+
+    manager: str
+    api_version: str
+    subresource: str = ""
+    now: str
+
+
+Entry = dict[str, Any]
+Versions = Callable[[dict[str, Any], str], tuple[dict[str, Any], ObjectType] | None]
+"""(object, apiVersion) → the object in that version and its type; None for a version that is not known."""
+
+
+def track(
+    kind: ObjectType,
+    old: Mapping[str, Any] | None,
+    new: dict[str, Any],
+    *,
+    writer: Writer,
+    reset: Paths = (),
+    versions: Versions | None = None,
+) -> None:
+    """Set ``new``'s managedFields to what they are after this write. ``old`` is None on create.
+
+    ``reset`` are the fields this endpoint ignores, such as status on the main resource. An entry in another version of
+    the kind loses what has changed in the words of that version, if ``versions`` knows it.
+    """
+    metadata = new["metadata"]
+    given = metadata.pop("managedFields", None)
+    held = list(old["metadata"].get("managedFields", ())) if old is not None else []
+    entries = _entries_to_start_from(given, held, subresource=writer.subresource)
+    if old is not None and not entries:
+        return
+    try:
+        changed, removed = field_sets.compare(kind.zero() if old is None else _plain(old), new, kind)
+    except NoPathElement:
+        return  # no entries rather than wrong ones
+    changed = field_sets.without_paths(strip_untracked(changed), reset)
+    if not entries:
+        if changed:
+            metadata["managedFields"] = [_entry(writer, changed)]
+        return
+    removed = field_sets.without_paths(removed, reset)
+    result = _take(entries, changed, removed, writer, _elsewhere(entries, old, new, writer, reset, versions))
+    if result:
+        metadata["managedFields"] = result
+
+
+Differences = Mapping[str, tuple[FieldSet, FieldSet]]
+"""apiVersion -> (changed, removed)."""
+
+
+def _elsewhere(
+    entries: list[Entry],
+    old: Mapping[str, Any] | None,
+    new: dict[str, Any],
+    writer: Writer,
+    reset: Paths,
+    versions: Versions | None,
+) -> Differences:
+    """What has changed, in the words of each other version the entries are in."""
+    others = {entry.get("apiVersion", "") for entry in entries} - {writer.api_version}
+    if versions is None or old is None or not others:
+        return {}
+    found: dict[str, tuple[FieldSet, FieldSet]] = {}
+    for api_version in others:
+        before, after = versions(_plain(old), api_version), versions(new, api_version)
+        if before is None or after is None:
+            continue
+        try:
+            changed, removed = field_sets.compare(before[0], after[0], after[1])
+        except NoPathElement:
+            continue
+        changed = field_sets.without_paths(strip_untracked(changed), reset)
+        found[api_version] = (changed, field_sets.without_paths(removed, reset))
+    return found
+
+
+def _plain(old: Mapping[str, Any]) -> dict[str, Any]:
+    return old if isinstance(old, dict) else dict(old)
+
+
+def _entries_to_start_from(given: list[Entry] | None, held: list[Entry], *, subresource: str) -> list[Entry]:
+    """Return the client's entries if it may set them and they are readable, otherwise those of the stored object.
+
+    One empty entry, ``[{}]``, resets; bodies.py has made one of an empty list.
+    """
+    if subresource or not given or given == held:
+        return held
+    if given == [{}]:
+        return []
+    return given if all(map(_readable, given)) else held
+
+
+def _readable(entry: Entry) -> bool:
+    return (
+        entry.get("operation") in ("Apply", "Update")
+        and bool(entry.get("apiVersion"))
+        and entry.get("fieldsType") == "FieldsV1"
+        and _well_formed(entry.get("fieldsV1") or {})
+    )
+
+
+def _well_formed(fields: Any) -> bool:
+    return isinstance(fields, dict) and all(_is_element(name) and _well_formed(below) for name, below in fields.items())
+
+
+def _is_element(name: str) -> bool:
+    form, rest = name[:2], name[2:]
+    if form in ("k:", "v:"):
+        try:
+            value = orjson.loads(rest)
+        except orjson.JSONDecodeError:
+            return False
+        return form == "v:" or (isinstance(value, dict) and bool(value))
+    return name == "." or form == "f:" or (form == "i:" and rest.isascii() and rest.isdigit())
+
+
+def _take(
+    entries: list[Entry], changed: FieldSet, removed: FieldSet, writer: Writer, elsewhere: Differences
+) -> list[Entry]:
+    result: list[Entry] = []
+    own: Entry | None = None
+    for entry in entries:
+        fields = entry.get("fieldsV1") or {}
+        mine = (
+            entry.get("manager", "") == writer.manager
+            and entry["operation"] == "Update"
+            and entry.get("apiVersion") == writer.api_version
+            and entry.get("subresource", "") == writer.subresource
+        )
+        taken, vanished = elsewhere.get(entry.get("apiVersion", ""), (changed, removed))
+        left = field_sets.difference(fields, vanished)
+        left = field_sets.union(left, changed) if mine else field_sets.difference(left, taken)
+        left = strip_untracked(left)
+        if not left:
+            continue
+        kept = entry if left == fields else {**entry, "fieldsV1": left}
+        if mine:
+            own = kept = {**kept, **_time(writer)} if changed else kept
+        result.append(kept)
+    if own is None and changed:
+        result.append(_entry(writer, changed))
+    return ordered(_capped(result))
+
+
+def strip_untracked(fields: FieldSet) -> FieldSet:
+    """Return the set without the fields nobody owns."""
+    inner = fields.get("f:metadata")
+    if inner is None and UNTRACKED.isdisjoint(fields):
+        return fields
+    kept = {element: node for element, node in fields.items() if element not in UNTRACKED}
+    if inner == {}:
+        del kept["f:metadata"]
+    elif inner and not UNTRACKED_METADATA.isdisjoint(inner):
+        left = {element: node for element, node in inner.items() if element not in UNTRACKED_METADATA}
+        if left:
+            kept["f:metadata"] = left
+        else:
+            del kept["f:metadata"]
+    return kept
+
+
+def _time(writer: Writer) -> Entry:
+    return {"time": writer.now} if writer.now else {}
+
+
+def _entry(writer: Writer, fields: FieldSet) -> Entry:
+    entry: Entry = {
+        "manager": writer.manager,
+        "operation": "Update",
+        "apiVersion": writer.api_version,
+        **_time(writer),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+    if writer.subresource:
+        entry["subresource"] = writer.subresource
+    return entry
+
+
+def _sort_key(entry: Entry) -> tuple[str, str, str, str, str]:
+    return (
+        entry["operation"],
+        entry.get("time") or "",
+        entry.get("manager", ""),
+        entry.get("apiVersion", ""),
+        entry.get("subresource", ""),
+    )
+
+
+def ordered(entries: list[Entry]) -> list[Entry]:
+    """Return entries in the order in which they are stored."""
+    return sorted(entries, key=_sort_key) if len(entries) > 1 else entries
+
+
+def _capped(entries: list[Entry]) -> list[Entry]:
+    """Merge the oldest Update entries while there are more than MAX_UPDATE_MANAGERS."""
+    updates = [entry for entry in entries if entry["operation"] == "Update"]
+    surplus = len(updates) - MAX_UPDATE_MANAGERS
+    if surplus <= 0:
+        return entries
+    updates.sort(key=_sort_key)
+    merged: dict[str, Entry] = {}
+    rest: list[Entry] = []
+    for entry in updates:
+        version = entry.get("apiVersion", "")
+        bucket = merged.get(version)
+        if bucket is None and entry.get("manager") == ANCIENT:
+            merged[version] = entry
+        elif surplus > 0:
+            fields = field_sets.union((bucket or {}).get("fieldsV1") or {}, entry.get("fieldsV1") or {})
+            merged[version] = {**entry, "manager": ANCIENT, "fieldsV1": fields}
+            merged[version].pop("subresource", None)
+            if bucket is not None:
+                surplus -= 1
+        else:
+            rest.append(entry)
+    applied = (entry for entry in entries if entry["operation"] != "Update")
+    return [*applied, *merged.values(), *rest]
+
+
+def equal_but_times(one: Iterable[Entry], other: Iterable[Entry]) -> bool:
+    """Tell whether two lists of entries differ at most in their times."""
+    strip = [
+        [{name: value for name, value in entry.items() if name != "time"} for entry in each] for each in (one, other)
+    ]
+    return strip[0] == strip[1]

@@ -1,0 +1,331 @@
+"""Rules of ObjectMeta that hold for every kind: system fields, names, and what may change, after apiserver's
+``registry/rest`` and apimachinery's ``api/validation``.
+
+Lives here: filling and keeping system fields, validation of metadata as lists of causes. Not here: when the rules run
+(pipeline.py), rules of one kind (strategy.py), deletion (deletion.py), managed fields.
+
+Every function takes metadata as it comes from schema/check.py: right types, no nulls, nothing empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause, forbidden, go_quote, invalid_value, required, too_long
+from kubechronicle.api.errors.field_errors import not_supported as unsupported
+from kubechronicle.api.values import names
+
+NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""Characters of a generated name's suffix: none that make words or are mistaken for others."""
+
+NAME_SUFFIX_LENGTH: Final = 5
+MAX_GENERATED_BASE: Final = 63 - NAME_SUFFIX_LENGTH
+"""A longer generateName is cut, so that the generated name is a DNS label."""
+
+MAX_ANNOTATIONS: Final = 256 * 1024
+"""Bytes of all annotations of an object, keys and values."""
+
+STANDARD_FINALIZERS: Final = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
+"""Finalizers that need no domain."""
+
+IMMUTABLE: Final = "field is immutable"
+
+_SYSTEM_FIELDS: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+_IMMUTABLE_FIELDS: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+_OWNER_ORDER: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+
+NAMESPACE_MISMATCH: Final = "the namespace of the provided object does not match the namespace sent on the request"
+
+
+def fill_on_create(metadata: dict[str, Any], *, now: str, uid: str, name_suffix: str) -> None:
+    """Give an object to be created its system fields; what the client sent for them is dropped."""
+    for name in _SYSTEM_FIELDS:
+        metadata.pop(name, None)
+    metadata["uid"] = uid
+    metadata["creationTimestamp"] = now
+    generate_name(metadata, name_suffix=name_suffix)
+
+
+def generate_name(metadata: dict[str, Any], *, name_suffix: str) -> None:
+    """Make a name of generateName for an object that has none."""
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = metadata["generateName"][:MAX_GENERATED_BASE] + name_suffix
+
+
+def keep_on_update(metadata: dict[str, Any], old: Mapping[str, Any]) -> None:
+    """Carry over what an update can never change or remove."""
+    metadata.pop("selfLink", None)
+    metadata.setdefault("uid", old.get("uid", ""))
+    for name in ("creationTimestamp", "deletionTimestamp"):
+        if name in old:
+            metadata[name] = old[name]
+    if "deletionGracePeriodSeconds" in old:
+        metadata.setdefault("deletionGracePeriodSeconds", old["deletionGracePeriodSeconds"])
+
+
+def keep_generation(metadata: dict[str, Any], old: Mapping[str, Any]) -> None:
+    """Requests cannot set the generation of an object that exists."""
+    if "generation" in old:
+        metadata["generation"] = old["generation"]
+    else:
+        metadata.pop("generation", None)
+
+
+def match_namespace(metadata: dict[str, Any], *, namespaced: bool, namespace: str) -> None:
+    """Fill in the URL's namespace, or refuse (400) an object that names another one."""
+    given = metadata.get("namespace", "")
+    wanted = namespace if namespaced else ""
+    if not given:
+        if wanted:
+            metadata["namespace"] = wanted
+    elif given != wanted:
+        raise status.bad_request(NAMESPACE_MISMATCH)
+
+
+def match_name(metadata: Mapping[str, Any], name: str) -> None:
+    """Refuse (400) an object without a name, or of another name than the URL's."""
+    given = metadata.get("name", "")
+    if not given:
+        raise status.bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )
+    if given != name:
+        raise status.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+
+
+def parse_revision(metadata: Mapping[str, Any]) -> int:
+    """Return metadata.resourceVersion as a number, 0 if there is none. 500 if it is none of ours."""
+    text = metadata.get("resourceVersion", "")
+    if text in ("", "0"):
+        return 0
+    if not (text.isascii() and text.isdigit()):
+        raise status.unknown(f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax")
+    number = int(text)
+    if number >= 2**64:
+        raise status.unknown(f"strconv.ParseUint: parsing {go_quote(text)}: value out of range")
+    return number
+
+
+def validate(
+    metadata: Mapping[str, Any],
+    *,
+    namespaced: bool,
+    name_check: names.NameCheck,
+    kube: bool = True,
+    field: str = "metadata",
+) -> list[Cause]:
+    """Return what is wrong with an object's metadata. ``kube``: finalizers must be qualified or standard ones."""
+    causes: list[Cause] = []
+    generate = metadata.get("generateName", "")
+    if generate:
+        causes += [invalid_value(f"{field}.generateName", generate, problem) for problem in name_check(generate, True)]
+    name = metadata.get("name", "")
+    if not name:
+        causes.append(required(f"{field}.name", "name or generateName is required"))
+    else:
+        causes += [invalid_value(f"{field}.name", name, problem) for problem in name_check(name, False)]
+    causes += _validate_namespace(metadata.get("namespace", ""), namespaced=namespaced, field=field)
+    generation = metadata.get("generation", 0)
+    if generation < 0:
+        causes.append(invalid_value(f"{field}.generation", generation, "must be greater than or equal to 0"))
+    causes += _validate_marks(metadata, field)
+    finalizers = metadata.get("finalizers")
+    if finalizers:
+        causes += validate_finalizers(finalizers, f"{field}.finalizers")
+    causes += _validate_managed_fields(metadata.get("managedFields", ()), field)
+    if kube and finalizers:
+        causes += _validate_kube_finalizers(finalizers, f"{field}.finalizers")
+    return causes
+
+
+def validate_update(
+    metadata: Mapping[str, Any], old: Mapping[str, Any], *, kube: bool = True, field: str = "metadata"
+) -> list[Cause]:
+    """Return what is wrong with a change of metadata."""
+    causes: list[Cause] = []
+    if "deletionTimestamp" in old:
+        extra = sorted(set(metadata.get("finalizers", ())) - set(old.get("finalizers", ())))
+        if extra:
+            listed = "[]string{" + ", ".join(map(go_quote, extra)) + "}"
+            causes.append(
+                forbidden(
+                    f"{field}.finalizers",
+                    f"no new finalizers can be added if the object is being deleted, found new finalizers {listed}",
+                )
+            )
+    if metadata.get("generation", 0) < old.get("generation", 0):
+        causes.append(invalid_value(f"{field}.generation", metadata.get("generation", 0), "must not be decremented"))
+    for name in _IMMUTABLE_FIELDS:
+        if metadata.get(name) != old.get(name):
+            causes.append(invalid_value(f"{field}.{name}", metadata.get(name), IMMUTABLE))
+    causes += _validate_marks(metadata, field)
+    causes += _validate_managed_fields(metadata.get("managedFields", ()), field)
+    if kube and "finalizers" in metadata:
+        causes += _validate_kube_finalizers(metadata["finalizers"], f"{field}.finalizers")
+    return causes
+
+
+def _validate_namespace(namespace: str, *, namespaced: bool, field: str) -> Iterable[Cause]:
+    if not namespaced:
+        return [forbidden(f"{field}.namespace", "not allowed on this type")] if namespace else ()
+    if not namespace:
+        return [required(f"{field}.namespace")]
+    return [invalid_value(f"{field}.namespace", namespace, problem) for problem in names.dns_label(namespace)]
+
+
+def _validate_marks(metadata: Mapping[str, Any], field: str) -> list[Cause]:
+    """Labels, annotations and owners: what both a new object and a change are checked for."""
+    causes: list[Cause] = []
+    if "labels" in metadata:
+        causes += validate_labels(metadata["labels"], f"{field}.labels")
+    if "annotations" in metadata:
+        causes += validate_annotations(metadata["annotations"], f"{field}.annotations")
+    if "ownerReferences" in metadata:
+        causes += _validate_owners(metadata["ownerReferences"], f"{field}.ownerReferences")
+    return causes
+
+
+def validate_labels(labels: Mapping[str, str], field: str) -> list[Cause]:
+    """Return what is wrong with labels."""
+    causes: list[Cause] = []
+    for key, value in labels.items():
+        if problems := names.qualified_name(key):
+            causes += [invalid_value(field, key, problem) for problem in problems]
+        if problems := names.label_value(value):
+            causes += [invalid_value(field, value, problem) for problem in problems]
+    return causes
+
+
+def validate_annotations(annotations: Mapping[str, str], field: str) -> list[Cause]:
+    """Return what is wrong with annotations: keys are qualified names, in either case; their size is limited."""
+    causes: list[Cause] = []
+    size = 0
+    for key, value in annotations.items():
+        if problems := names.qualified_name(key.lower()):
+            causes += [invalid_value(field, key, problem) for problem in problems]
+        size += len(key) + len(value)
+        if not value.isascii():
+            size += len(value.encode()) - len(value)
+    if size > MAX_ANNOTATIONS:
+        causes.append(too_long(field, MAX_ANNOTATIONS))
+    return causes
+
+
+def _validate_owners(owners: Sequence[Mapping[str, Any]], field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    first = ""
+    for owner in owners:
+        causes += _validate_owner(owner, field)
+        if owner.get("controller"):
+            current = f"{owner.get('kind', '')}/{owner.get('name', '')}"
+            if first:
+                causes.append(
+                    invalid_value(
+                        field,
+                        [_ordered_owner(each) for each in owners],
+                        'Only one reference can have Controller set to true. Found "true" in references for '
+                        f"{first} and {current}",
+                    )
+                )
+            else:
+                first = current
+    return causes
+
+
+def _validate_owner(owner: Mapping[str, Any], field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    api_version = owner.get("apiVersion", "")
+    group, slash, version = api_version.rpartition("/")
+    if not version or "/" in group or (slash and not group):
+        causes.append(invalid_value(f"{field}.apiVersion", api_version, "version must not be empty"))
+    for name in ("kind", "name", "uid"):
+        if not owner.get(name):
+            causes.append(invalid_value(f"{field}.{name}", "", "must not be empty"))
+    if (group, version, owner.get("kind")) == ("", "v1", "Event"):
+        # Events go by themselves, after an hour: nothing may hang on them.
+        causes.append(invalid_value(field, _ordered_owner(owner), "/v1, Kind=Event is disallowed from being an owner"))
+    return causes
+
+
+def _ordered_owner(owner: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an owner reference with its fields in Kubernetes' order, for messages."""
+    return {name: owner[name] for name in _OWNER_ORDER if name in owner}
+
+
+def validate_finalizers(finalizers: Sequence[str], field: str) -> list[Cause]:
+    """Return what is wrong with the names of finalizers."""
+    causes: list[Cause] = []
+    for finalizer in finalizers:
+        causes += [invalid_value(field, finalizer, problem) for problem in names.qualified_name(finalizer)]
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        causes.append(
+            invalid_value(field, list(finalizers), "finalizer orphan and foregroundDeletion cannot be both set")
+        )
+    return causes
+
+
+def _validate_kube_finalizers(finalizers: Sequence[str], field: str) -> list[Cause]:
+    return [
+        invalid_value(
+            f"{field}[{index}]", finalizer, "name is neither a standard finalizer name nor is it fully qualified"
+        )
+        for index, finalizer in enumerate(finalizers)
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS
+    ]
+
+
+def _validate_managed_fields(entries: Sequence[Mapping[str, Any]], field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, entry in enumerate(entries):
+        operation, manager = entry.get("operation", ""), entry.get("manager", "")
+        known = operation in ("Apply", "Update") and entry.get("fieldsType") == "FieldsV1"
+        if known and not entry.get("subresource") and not validate_field_manager(manager, ""):
+            continue  # as nearly all are: no path has to be told
+        path = f"{field}.managedFields[{index}]"
+        if not operation:
+            causes.append(required(f"{path}.operation", "must not be empty"))
+        elif operation not in ("Apply", "Update"):
+            causes.append(unsupported(f"{path}.operation", operation, ("Apply", "Update")))
+        if entry.get("fieldsType", "FieldsV1") not in ("", "FieldsV1"):
+            causes.append(invalid_value(f"{path}.fieldsType", entry["fieldsType"], "must be `FieldsV1`"))
+        causes += validate_field_manager(manager, f"{path}.manager")
+        if len(entry.get("subresource", "")) > MAX_SUBRESOURCE:
+            causes.append(too_long(f"{path}.subresource", MAX_SUBRESOURCE))
+    return causes
+
+
+MAX_FIELD_MANAGER: Final = 128
+"""Bytes of a field manager's name."""
+
+MAX_SUBRESOURCE: Final = 256
+
+
+def validate_field_manager(manager: str, field: str) -> list[Cause]:
+    """Return what is wrong with the name of a field manager."""
+    if manager.isascii() and manager.isprintable() and len(manager) <= MAX_FIELD_MANAGER:
+        return []
+    causes: list[Cause] = []
+    if len(manager.encode()) > MAX_FIELD_MANAGER:
+        causes.append(too_long(field, MAX_FIELD_MANAGER))
+    if not manager.isprintable():
+        position = 0
+        for character in manager:
+            if not character.isprintable():
+                detail = f"invalid character {_unicode_name(character)} (at position {position})"
+                causes.append(invalid_value(field, manager, detail))
+            position += len(character.encode())
+    return causes
+
+
+def _unicode_name(character: str) -> str:
+    # Go's %#U adds the character itself only when it can be printed, which these cannot.
+    return f"U+{ord(character):04X}"

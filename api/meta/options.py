@@ -1,0 +1,320 @@
+"""Options of requests, from the query string or the body: parsing and validation with Kubernetes' words.
+
+Lives here: query → frozen record, or the StatusError Kubernetes answers. Not here: what the options do.
+
+A query is what ``urllib.parse.parse_qs(text, keep_blank_values=True)`` gives. As in Kubernetes the first value of a
+repeated parameter counts, only dryRun takes several; unknown parameters are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause, forbidden, go_quote, invalid_value, not_supported, required
+from kubechronicle.api.meta.metadata import MAX_FIELD_MANAGER, validate_field_manager
+
+Query = Mapping[str, Sequence[str]]
+
+APPLY_PATCHES: Final = frozenset(("application/apply-patch+yaml", "application/apply-patch+cbor"))
+PROPAGATION_POLICIES: Final = ("Foreground", "Background", "Orphan")
+FIELD_VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
+OPTIONS_GROUP: Final = "meta.k8s.io"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateOptions:
+    """Options of a create. ``field_validation`` is Strict, Warn or Ignore."""
+
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = "Warn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateOptions(CreateOptions):
+    """Options of an update."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchOptions(CreateOptions):
+    """Options of a patch. ``force`` is None when it was not given."""
+
+    force: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """Options of a delete; None is "not given"."""
+
+    dry_run: bool = False
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
+    precondition_uid: str | None = None
+    precondition_resource_version: str | None = None
+    ignore_store_read_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetOptions:
+    """Options of a get."""
+
+    resource_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """Options of a list, a watch or a deletion of a collection. ``limit`` 0 is all."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    continue_: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+    watch: bool = False
+    allow_watch_bookmarks: bool = False
+    send_initial_events: bool | None = None
+    timeout_seconds: int | None = None
+
+
+def manager_of(field_manager: str, user_agent: str) -> str:
+    """Return the field manager of a request: the option, or else the User-Agent up to its first slash.
+
+    Cut to 128 bytes; characters that cannot be printed are left out; ``unknown`` when nothing is left.
+    """
+    if field_manager:
+        return field_manager
+    prefix = user_agent.partition("/")[0]
+    if prefix.isascii() and prefix.isprintable() and 0 < len(prefix) <= MAX_FIELD_MANAGER:
+        return prefix
+    kept = bytearray()
+    for character in prefix:
+        encoded = character.encode()
+        if len(kept) + len(encoded) > MAX_FIELD_MANAGER:
+            break
+        if character.isprintable():
+            kept += encoded
+    return kept.decode() or "unknown"
+
+
+def parse_create_options(query: Query) -> CreateOptions:
+    """400 for malformed, 422 for unsupported values; so do all functions here."""
+    dry_run, manager, validation = _write_values(query, "CreateOptions")
+    return CreateOptions(dry_run=dry_run, field_manager=manager, field_validation=validation)
+
+
+def parse_update_options(query: Query) -> UpdateOptions:
+    """Options of PUT."""
+    dry_run, manager, validation = _write_values(query, "UpdateOptions")
+    return UpdateOptions(dry_run=dry_run, field_manager=manager, field_validation=validation)
+
+
+def parse_patch_options(query: Query, content_type: str) -> PatchOptions:
+    """Options of PATCH. ``content_type`` without parameters."""
+    force = _boolean(query, "force")
+    causes: list[Cause] = []
+    if content_type in APPLY_PATCHES:
+        if not _first(query, "fieldManager"):
+            causes.append(required("fieldManager", "is required for apply patch"))
+    elif force is not None:
+        causes.append(forbidden("force", "may not be specified for non-apply patch"))
+    dry_run, manager, validation = _write_values(query, "PatchOptions", causes)
+    return PatchOptions(dry_run=dry_run, field_manager=manager, field_validation=validation, force=force)
+
+
+def _write_values(query: Query, kind: str, causes: Sequence[Cause] = ()) -> tuple[bool, str, str]:
+    if not query and not causes:
+        return False, "", "Warn"
+    found = list(causes)
+    manager = _first(query, "fieldManager")
+    found += validate_field_manager(manager, "fieldManager")
+    dry_run = list(query.get("dryRun", ()))
+    found += _validate_dry_run(dry_run)
+    validation = _first(query, "fieldValidation")
+    if validation not in FIELD_VALIDATIONS:
+        found.append(not_supported("fieldValidation", validation, FIELD_VALIDATIONS))
+    _raise(kind, found)
+    return bool(dry_run), manager, validation or "Warn"
+
+
+def _validate_dry_run(values: Sequence[str]) -> list[Cause]:
+    if all(value == "All" for value in values):
+        return []
+    return [not_supported("dryRun", list(values), ("All",))]
+
+
+def _raise(kind: str, causes: Sequence[Cause]) -> None:
+    if causes:
+        raise status.invalid(OPTIONS_GROUP, kind, "", causes)
+
+
+def parse_delete_options(query: Query, body: Mapping[str, Any] | None = None) -> DeleteOptions:
+    """Options of DELETE: those of the body if there is one, otherwise those of the query.
+
+    ``body`` is a decoded DeleteOptions of which only the types were checked (schema/check.py).
+    """
+    values = _delete_values_of_query(query) if body is None else dict(body)
+    policy = values.get("propagationPolicy")
+    orphan = values.get("orphanDependents")
+    dry_run = values.get("dryRun") or []
+    causes: list[Cause] = []
+    if orphan is not None and policy is not None:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(invalid_value("propagationPolicy", policy, detail))
+    if policy is not None and policy not in PROPAGATION_POLICIES:
+        causes.append(not_supported("propagationPolicy", policy, (*PROPAGATION_POLICIES, "nil")))
+    causes += _validate_dry_run(dry_run)
+    ignore = bool(values.get("ignoreStoreReadErrorWithClusterBreakingPotential"))
+    causes += _validate_ignore_read_error(values, ignore=ignore)
+    _raise("DeleteOptions", causes)
+    preconditions = values.get("preconditions") or {}
+    return DeleteOptions(
+        dry_run=bool(dry_run),
+        grace_period_seconds=values.get("gracePeriodSeconds"),
+        propagation_policy=policy,
+        orphan_dependents=orphan,
+        precondition_uid=preconditions.get("uid"),
+        precondition_resource_version=preconditions.get("resourceVersion"),
+        ignore_store_read_error=ignore,
+    )
+
+
+def _validate_ignore_read_error(values: Mapping[str, Any], *, ignore: bool) -> list[Cause]:
+    if not ignore:
+        return []
+    path = "ignoreStoreReadErrorWithClusterBreakingPotential"
+    others = {
+        "dryRun": "dryRun",
+        "propagationPolicy": "propagationPolicy",
+        "orphanDependents": "orphanDependents",
+        "gracePeriodSeconds": "gracePeriodSeconds",
+        "preconditions": "preconditions",
+    }
+    return [
+        invalid_value(path, True, f"cannot be set together with .{name}")
+        for name in others
+        if values.get(name) not in (None, [], {})
+    ]
+
+
+def _delete_values_of_query(query: Query) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if query.get("gracePeriodSeconds"):
+        values["gracePeriodSeconds"] = _integer(query, "gracePeriodSeconds")
+    if query.get("propagationPolicy"):
+        values["propagationPolicy"] = _first(query, "propagationPolicy")
+    orphan = _boolean(query, "orphanDependents")
+    if orphan is not None:
+        values["orphanDependents"] = orphan
+    values["dryRun"] = list(query.get("dryRun", ()))
+    if _boolean(query, "ignoreStoreReadErrorWithClusterBreakingPotential"):
+        values["ignoreStoreReadErrorWithClusterBreakingPotential"] = True
+    return values
+
+
+def parse_get_options(query: Query) -> GetOptions:
+    """Options of a get. The revision is checked by who reads (``parse_resource_version``)."""
+    return GetOptions(resource_version=_first(query, "resourceVersion"))
+
+
+def parse_list_options(query: Query, *, watch: bool | None = None) -> ListOptions:
+    """Options of a list or watch. ``watch`` overrides the parameter (paths under /watch/)."""
+    watching = bool(_boolean(query, "watch")) if watch is None else watch
+    options = ListOptions(
+        label_selector=_first(query, "labelSelector"),
+        field_selector=_first(query, "fieldSelector"),
+        limit=_integer(query, "limit") or 0,
+        continue_=_first(query, "continue"),
+        resource_version=_first(query, "resourceVersion"),
+        resource_version_match=_first(query, "resourceVersionMatch"),
+        watch=watching,
+        allow_watch_bookmarks=bool(_boolean(query, "allowWatchBookmarks")),
+        send_initial_events=_boolean(query, "sendInitialEvents"),
+        timeout_seconds=_integer(query, "timeoutSeconds"),
+    )
+    causes = _validate_watch(options) if watching else _validate_list(options)
+    _raise("ListOptions", causes)
+    return options
+
+
+_MATCH: Final = "resourceVersionMatch"
+
+
+def _validate_list(options: ListOptions) -> list[Cause]:
+    causes: list[Cause] = []
+    match = options.resource_version_match
+    if match:
+        if not options.resource_version:
+            causes.append(forbidden(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        if options.continue_:
+            causes.append(forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+        if match not in ("Exact", "NotOlderThan"):
+            causes.append(not_supported(_MATCH, match, ("Exact", "NotOlderThan", "")))
+        if match == "Exact" and options.resource_version == "0":
+            causes.append(forbidden(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if options.send_initial_events is not None:
+        causes.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return causes
+
+
+def _validate_watch(options: ListOptions) -> list[Cause]:
+    causes: list[Cause] = []
+    match = options.resource_version_match
+    if options.send_initial_events is not None:
+        if match != "NotOlderThan":
+            detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            causes.append(forbidden(_MATCH, detail))
+    elif match:
+        detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        causes.append(forbidden(_MATCH, detail))
+        return causes
+    if match and match != "NotOlderThan":
+        causes.append(not_supported(_MATCH, match, ("NotOlderThan",)))
+    return causes
+
+
+def parse_resource_version(text: str) -> int:
+    """Return the revision a read asks for, 0 for none. ValueError with Kubernetes' text if it is no number.
+
+    A list answers the text as 400 behind ``invalid resource version: ``, a get and a watch as 500.
+    """
+    if text in ("", "0"):
+        return 0
+    problem = "invalid syntax"
+    if text.isascii() and text.isdigit():
+        if int(text) < 2**64:
+            return int(text)
+        problem = "value out of range"
+    quoted = go_quote(text)
+    raise ValueError(f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {problem}")
+
+
+def _first(query: Query, name: str) -> str:
+    values = query.get(name)
+    return values[0] if values else ""
+
+
+def _integer(query: Query, name: str) -> int | None:
+    values = query.get(name)
+    if not values or values[0] == "":
+        return None
+    text = values[0]
+    digits = text[1:] if text[0] in "+-" else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise status.bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: invalid syntax")
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise status.bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: value out of range")
+    return number
+
+
+def _boolean(query: Query, name: str) -> bool | None:
+    """As Kubernetes reads booleans of a query: present and neither false nor 0 is true."""
+    values = query.get(name)
+    if not values:
+        return None
+    return values[0].lower() not in ("false", "0")

@@ -1,0 +1,127 @@
+"""The walk that fills in defaults, driven by the tables in builtin/defaults*.py.
+
+Defaults belong to definitions, not to kinds: what is tabulated for a Container holds in Pods, Deployments and
+PodTemplates alike. A plan per definition says where in its subtree anything is defaulted, so that the walk visits
+nothing else; parents come before their children, as in Kubernetes' generated code.
+
+Invariant: defaulting a defaulted object changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin import defaults, defaults_groups, defaults_legacy
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Type, short_name
+
+Object = dict[str, Any]
+
+_VALUES: Final = {**defaults.VALUES, **defaults_groups.VALUES, **defaults_legacy.VALUES}
+_FUNCTIONS: Final = {**defaults.FUNCTIONS, **defaults_groups.FUNCTIONS, **defaults_legacy.FUNCTIONS}
+
+ONE: Final = "one"
+LIST: Final = "list"
+DICT: Final = "map"
+
+
+class _Plan:
+    """What to do with an object of one definition: ``values`` to fill in, ``run`` to call, ``below`` to descend to."""
+
+    __slots__ = ("below", "run", "shared", "values")
+
+    def __init__(self, values: Mapping[str, Any], run: Callable[[Object], None] | None) -> None:
+        self.values = [(name, value) for name, value in values.items() if not isinstance(value, dict | list)]
+        self.shared = [(name, value) for name, value in values.items() if isinstance(value, dict | list)]
+        self.run = run
+        self.below: list[tuple[str, str, _Plan]] = []
+
+
+def apply(obj: Object, kind: ObjectType) -> None:
+    """Fill in the defaults of an object of this kind, in place."""
+    plan = _plan_of(kind.definition)
+    if plan is not None:
+        _apply(obj, plan)
+
+
+def _apply(obj: Object, plan: _Plan) -> None:
+    for name, value in plan.values:
+        held = obj.get(name)
+        if held is None or held == "":
+            obj[name] = value
+    for name, value in plan.shared:
+        if obj.get(name) is None:
+            obj[name] = copy_object(value)
+    if plan.run is not None:
+        plan.run(obj)
+    for name, shape, below in plan.below:
+        value = obj.get(name)
+        if not value and value != {}:
+            continue
+        if shape is ONE:
+            _apply(value, below)
+        else:
+            for item in value if shape is LIST else value.values():
+                _apply(item, below)
+
+
+@functools.cache
+def _plan_of(definition: str) -> _Plan | None:
+    """Return the plan of a definition, None where nothing in its subtree is defaulted."""
+    if definition not in _reaching():
+        return None
+    kind = ObjectType(definition)
+    name = short_name(definition)
+    plan = _Plan(_VALUES.get(name, {}), _FUNCTIONS.get(name))
+    for field in kind.fields.values():
+        target, shape = _target(field.type)
+        below = _plan_of(target.definition) if target is not None else None
+        if below is not None:
+            plan.below.append((field.name, shape, below))
+    return plan
+
+
+@functools.cache
+def _reaching() -> frozenset[str]:
+    """Return the definitions in whose subtree something is defaulted."""
+    from kubechronicle.api.schema.types import definitions
+
+    above: dict[str, set[str]] = {}
+    reached: set[str] = set()
+    for definition, schema in definitions().items():
+        if short_name(definition) in _VALUES or short_name(definition) in _FUNCTIONS:
+            reached.add(definition)
+        for reference in _references(schema):
+            above.setdefault(reference, set()).add(definition)
+    pending = list(reached)
+    while pending:
+        for parent in above.get(pending.pop(), ()):
+            if parent not in reached:
+                reached.add(parent)
+                pending.append(parent)
+    return frozenset(definition for definition in reached if not definition.endswith("JSONSchemaProps"))
+
+
+def _references(schema: Object) -> set[str]:
+    found = set()
+    for property_schema in schema.get("properties", {}).values():
+        for each in (
+            property_schema,
+            property_schema.get("items", {}),
+            property_schema.get("additionalProperties", {}),
+        ):
+            if isinstance(each, dict) and "$ref" in each:
+                found.add(each["$ref"].rpartition("/")[2])
+    return found
+
+
+def _target(kind: Type) -> tuple[ObjectType | None, str]:
+    if isinstance(kind, ObjectType):
+        return kind, ONE
+    if isinstance(kind, ListType) and isinstance(kind.item, ObjectType):
+        return kind.item, LIST
+    if isinstance(kind, MapType) and isinstance(kind.value, ObjectType):
+        return kind.value, DICT
+    return None, ONE

@@ -1,0 +1,98 @@
+"""Applying a patch of any type to an object: content type → algorithm → decoded result."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.api.codecs import errors
+from kubechronicle.api.codecs import json as codec
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.patch import json_patch, merge_patch, strategic_merge
+from kubechronicle.api.pipeline import bodies
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.schema.values import json_word
+
+Object = dict[str, Any]
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_YAML: Final = "application/apply-patch+yaml"
+
+PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+
+
+def apply(
+    rt: ResourceType, base: Object, content_type: str, body: bytes, *, validation: str
+) -> tuple[Object, list[str]]:
+    """Return (patched and decoded object, warnings). ``base`` may be changed.
+
+    ``content_type`` is without parameters. 400 for a patch that cannot be read, 415 for an unknown type, 422 for one
+    that cannot be applied or makes something else of the object.
+    """
+    if content_type == STRATEGIC_MERGE_PATCH and rt.definition:
+        return _strategic(rt, base, body, validation)
+    if content_type == MERGE_PATCH:
+        patch, complaints = _read(body, "error decoding patch: ")
+        patched: Any = merge_patch.apply(base, merge_patch.decode(patch))
+    elif content_type == JSON_PATCH:
+        patch, complaints = _read(body, "error decoding patch: ")
+        operations = json_patch.decode(patch)
+        complaints = _operation_complaints(operations)
+        try:
+            patched = json_patch.apply(base, operations)
+        except json_patch.PatchFailed:
+            raise json_patch.rejected() from None
+        if not isinstance(patched, dict):
+            raise json_patch.rejected()
+    else:
+        raise status.unsupported_media_type_generic()
+    as_patched = orjson.dumps(patched)
+
+    def shown() -> str:
+        return orjson.dumps(orjson.loads(as_patched), option=orjson.OPT_SORT_KEYS).decode()
+
+    warnings = bodies.decode_patched(rt, patched, shown=shown, validation=validation, complaints=complaints)
+    return patched, warnings
+
+
+_OPERATION_FIELDS: Final = frozenset(("op", "path", "from", "value"))
+
+
+def _operation_complaints(operations: list[Object]) -> list[str]:
+    """Return complaints about members of operations that mean nothing."""
+    return [
+        f"json patch unknown field {go_quote(f'[{index}].{name}')}"
+        for index, operation in enumerate(operations)
+        for name in operation
+        if name not in _OPERATION_FIELDS
+    ]
+
+
+def _read(body: bytes, prefix: str) -> tuple[Any, list[str]]:
+    """Return the decoded patch and complaints about repeated keys. 400 with Go's text if it is no JSON."""
+    try:
+        return codec.decode_value(body, strict=True)
+    except errors.DecodeError as error:
+        raise status.bad_request(prefix + error.message) from None
+
+
+def _strategic(rt: ResourceType, base: Object, body: bytes, validation: str) -> tuple[Object, list[str]]:
+    kind = bodies.kind_type(rt)
+    if kind is None:
+        raise status.unsupported_media_type_generic()
+    patch, complaints = _read(body, "")
+    if not isinstance(patch, dict):
+        word = json_word(patch)
+        raise status.bad_request(f"json: cannot unmarshal {word} into Go value of type map[string]interface {{}}")
+    patched = strategic_merge.apply(base, patch, kind)
+    as_sent = orjson.dumps(patch)  # its parts are in the object now, and are about to be changed there
+
+    def shown() -> str:
+        return strategic_merge.go_map(orjson.loads(as_sent))
+
+    warnings = bodies.decode_patched(rt, patched, shown=shown, validation=validation, complaints=complaints)
+    return patched, warnings

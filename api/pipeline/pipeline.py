@@ -1,0 +1,389 @@
+"""One write, step by step: from the decoded body to what is to be stored. Pure; called by the store face.
+
+    create    decode_object → accept_create → [mutating admission] → finish_create
+    update    decode_object → accept_update → [mutating admission] → finish_update
+    patch     apply_patch   → accept_update → [mutating admission] → finish_update
+    apply     as a patch; where there is nothing yet: apply_new → accept_create → …
+    delete    prepare_delete → delete_answer
+
+The order is kube-apiserver's: managed fields are computed from what the client wrote, before admission and strategies
+change it; system metadata, the kind's rules and validation come last. Objects are in the version of the request until
+finish_*, which turns them into the stored version.
+
+Every refusal is a StatusError. Functions change the new object they are given and return it; the stored one is never
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause, invalid_value
+from kubechronicle.api.managed_fields import managers
+from kubechronicle.api.managed_fields.managers import Paths, Writer
+from kubechronicle.api.meta import metadata
+from kubechronicle.api.meta.options import DeleteOptions
+from kubechronicle.api.pipeline import bodies, conversion, defaulting, deletion, patching, scale, server_side_apply
+from kubechronicle.api.registry.registry import ResourceType, known_registry
+from kubechronicle.api.schema import types
+from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, keep, strategy_of
+from kubechronicle.api.strategy.write_context import Outcome as Outcome
+from kubechronicle.api.strategy.write_context import Prepared as Prepared
+from kubechronicle.api.strategy.write_context import WriteContext as WriteContext
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+NAMESPACES = "namespaces"
+
+
+def to_storage_version(rt: ResourceType, obj: Object) -> Object:
+    """Return a request-version object in the version it is stored in."""
+    return conversion.convert(obj, rt.storage_api_version)
+
+
+def to_request_version(rt: ResourceType, obj: Object) -> Object:
+    """Return a stored object in the version of the request."""
+    return conversion.convert(obj, rt.api_version)
+
+
+def allows_create_on_update(rt: ResourceType) -> bool:
+    """Tell whether PUT of a missing object creates it."""
+    return strategy_of(rt.resource).create_on_update
+
+
+# -- decoding ---------------------------------------------------------------------------------------------------------
+
+
+def decode_object(
+    rt: ResourceType, obj: Any, ctx: WriteContext, *, duplicates: Sequence[str] = (), create: bool, raw: bytes = b""
+) -> tuple[Object, list[str]]:
+    """Return (object in the request's version, warnings) of a decoded body.
+
+    ``duplicates`` are the codec's complaints about repeated keys, ``raw`` the body for the error of a body that is no
+    object. ``create`` is False for PUT, which demands the URL's name in the body.
+    """
+    if not isinstance(obj, dict):
+        raise bodies.unrecognized(rt, bodies.not_an_object(obj), raw)
+    obj, warnings = bodies.decode(rt, obj, duplicates=duplicates, validation=ctx.field_validation)
+    meta = obj["metadata"]
+    if not create:
+        metadata.match_name(meta, ctx.name)
+    namespace = meta.get("name", "") if rt.resource == NAMESPACES and not ctx.namespace else ctx.namespace
+    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=namespace)
+    return obj, warnings
+
+
+# -- create -----------------------------------------------------------------------------------------------------------
+
+
+def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
+    """Enter the creator as manager of the fields it sets."""
+    meta = obj["metadata"]
+    for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        meta.pop(name, None)
+    _drop_duplicate_owners(meta)
+    kind = bodies.kind_type(rt)
+    if kind is not None and not ctx.applies:
+        managers.track(kind, None, obj, writer=_writer(rt, ctx), reset=_reset(rt, ctx))
+    return obj
+
+
+def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
+    """Apply the rules of creation. Raises 422 for an invalid object, 500 for one with a resourceVersion."""
+    strategy = strategy_of(rt.resource)
+    obj = to_storage_version(rt, obj)
+    meta = obj["metadata"]
+    metadata.fill_on_create(meta, now=ctx.now, uid=ctx.uid, name_suffix=ctx.name_suffix)
+    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+    if strategy.status and not strategy.status_on_create:
+        _reset_status(rt, obj)
+    if strategy.generation:
+        meta["generation"] = 1
+    strategy.prepare_create(obj)
+    strategy.prepare_as(rt.api_version, obj, None)
+    strategy.requested(obj, ctx.requester)
+    strategy.stamp(obj, None, ctx.now)
+    causes = _validate_metadata(rt, strategy, meta) + strategy.validate(obj)
+    causes += strategy.validate_as(rt.api_version, obj, None)
+    if causes:
+        raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)
+    warnings = strategy.warnings(obj, None) if strategy.warnings is not None else ()
+    strategy.canonicalize(obj)
+    _default_stored(rt, obj)
+    revision = meta.pop("resourceVersion", "")
+    if revision.isdigit() and int(revision):
+        raise status.unknown("resourceVersion should not be set on objects to be created")
+    return Prepared(Outcome.STORE, obj, warnings=warnings)
+
+
+def prepare_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
+    """accept_create and finish_create, for writers without admission."""
+    return finish_create(rt, accept_create(rt, obj, ctx), ctx)
+
+
+def _reset_status(rt: ResourceType, obj: Object) -> None:
+    """Give the object the status of one just created, if its kind has one."""
+    if not rt.definition:
+        obj.pop("status", None)
+        return
+    field = _storage_kind(rt).fields.get("status")
+    if field is None:
+        return
+    if field.null_stays and isinstance(field.type, types.ObjectType):
+        obj["status"] = field.type.zero()
+    else:
+        obj.pop("status", None)
+
+
+def _default_stored(rt: ResourceType, obj: Object) -> None:
+    """Default what a conversion or the hooks have set, as Kubernetes does whenever it reads from its store."""
+    if rt.definition and (strategy_of(rt.resource).defaults_again or not rt.is_storage_version):
+        defaulting.apply(obj, _storage_kind(rt))
+
+
+def _storage_kind(rt: ResourceType) -> types.ObjectType:
+    if rt.is_storage_version:
+        return types.object_type(rt.definition)
+    stored = known_registry().storage(rt.resource) or rt
+    return types.object_type(stored.definition)
+
+
+def _validate_metadata(rt: ResourceType, strategy: Strategy, meta: Object) -> list[Cause]:
+    check = names.NAME_CHECKS[strategy.names]
+    return metadata.validate(meta, namespaced=rt.namespaced, name_check=check, kube=strategy.kube_finalizers)
+
+
+def _drop_duplicate_owners(meta: Object) -> None:
+    owners = meta.get("ownerReferences")
+    if owners and len(owners) > 1:
+        kept: list[Object] = []
+        for owner in owners:
+            if owner not in kept:
+                kept.append(owner)
+        meta["ownerReferences"] = kept
+
+
+def _writer(rt: ResourceType, ctx: WriteContext) -> Writer:
+    # A Scale's managers are told from what the workload's entries were, which have no time for a new one.
+    now = "" if ctx.subresource == "scale" else ctx.now
+    return Writer(manager=ctx.manager, api_version=rt.api_version, subresource=ctx.subresource, now=now)
+
+
+def _subresource(rt: ResourceType, ctx: WriteContext) -> SubresourceStrategy | None:
+    return strategy_of(rt.resource).subresources.get(ctx.subresource) if ctx.subresource else None
+
+
+def _reset(rt: ResourceType, ctx: WriteContext) -> Paths:
+    below = _subresource(rt, ctx)
+    strategy = strategy_of(rt.resource)
+    if below is not None:
+        return below.reset
+    return strategy.reset if strategy.status or strategy.reset != (("status",),) else ()
+
+
+# -- update -----------------------------------------------------------------------------------------------------------
+
+
+def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Object:
+    """Enter the writer as manager of what it changes. ``old`` is the stored object with its resourceVersion."""
+    _drop_duplicate_owners(new["metadata"])
+    kind = bodies.kind_type(rt)
+    if kind is not None and not ctx.applies:
+        before, versions = to_request_version(rt, old), server_side_apply.versions_of(rt)
+        managers.track(kind, before, new, writer=_writer(rt, ctx), reset=_reset(rt, ctx), versions=versions)
+    return new
+
+
+def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:
+    """Apply the rules of an update.
+
+    Raises 409 for another uid or resourceVersion than the stored one's, 422 for an invalid object or change.
+    """
+    strategy = strategy_of(rt.resource)
+    new = to_storage_version(rt, new)
+    meta, held = new["metadata"], old["metadata"]
+    expected = int(held["resourceVersion"])
+    _check_preconditions(rt, strategy, meta, held, expected, ctx)
+    meta["resourceVersion"] = held["resourceVersion"]
+    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+    metadata.keep_generation(meta, held)
+    below = _subresource(rt, ctx)
+    if below is not None:
+        below.prepare(new, old)
+        if below.timed is not None:
+            below.timed(new, old, ctx.now)
+    else:
+        if strategy.status:
+            keep("status", new, old)
+        strategy.prepare_update(new, old)
+        strategy.stamp(new, old, ctx.now)
+        strategy.prepare_as(rt.api_version, new, old)
+        if strategy.generation and any(new.get(name) != old.get(name) for name in strategy.generation_fields):
+            meta["generation"] = held.get("generation", 0) + 1
+    metadata.keep_on_update(meta, held)
+    causes = _validate_update(rt, strategy, below, new, old)
+    if causes:
+        raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)
+    warn = below.warnings if below is not None else strategy.warnings
+    warnings = warn(new, old) if warn is not None else ()
+    strategy.canonicalize(new)
+    _default_stored(rt, new)
+    return _conclude(rt, old, new, expected, warnings)
+
+
+def prepare_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:
+    """accept_update and finish_update, for writers without admission."""
+    return finish_update(rt, old, accept_update(rt, old, new, ctx), ctx)
+
+
+def _check_preconditions(
+    rt: ResourceType, strategy: Strategy, meta: Object, held: Object, expected: int, ctx: WriteContext
+) -> None:
+    name = ctx.name or held.get("name", "")
+    uid = meta.get("uid")
+    if uid and uid != held.get("uid"):
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {held.get('uid')}"
+        raise status.conflict(rt, name, why)
+    given = metadata.parse_revision(meta)
+    if given == expected or (given == 0 and strategy.unconditional_update):
+        return
+    if given:
+        raise status.conflict(rt, name)
+    # Kubernetes names the resource here where other errors name the kind.
+    cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+    raise status.invalid(rt.group, rt.plural, name, [cause])
+
+
+def _validate_update(
+    rt: ResourceType, strategy: Strategy, below: SubresourceStrategy | None, new: Object, old: Object
+) -> list[Cause]:
+    # Kubernetes checks metadata up to four times, for all kinds and once more for each, and reports what is wrong as
+    # often. Once is enough to see that nothing is.
+    meta, held = new["metadata"], old["metadata"]
+    common = metadata.validate(meta, namespaced=rt.namespaced, name_check=names.segment_name, kube=False)
+    common += metadata.validate_update(meta, held, kube=strategy.kube_finalizers)
+    if common:
+        common = metadata.validate(meta, namespaced=rt.namespaced, name_check=names.segment_name, kube=False)
+        common += metadata.validate_update(meta, held, kube=False)
+        common += metadata.validate_update(meta, held, kube=strategy.kube_finalizers)
+    if below is not None:
+        return common if rt.api_version in below.lenient_in else common + below.validate_update(new, old)
+    if strategy.validates_whole_update:
+        whole = _validate_metadata(rt, strategy, meta) if common else _validate_name(strategy, meta)
+        whole += strategy.validate(new)
+        changed = strategy.validate_update(new, old)
+        return common + (whole + changed if strategy.validates_first else changed + whole)
+    if strategy.validates_spec_update:
+        found = strategy.validate(new)
+        common += found + found if strategy.validates_twice else found
+    return common + strategy.validate_update(new, old) + strategy.validate_as(rt.api_version, new, old)
+
+
+def _validate_name(strategy: Strategy, meta: Object) -> list[Cause]:
+    name = meta.get("name", "")
+    return [invalid_value("metadata.name", name, text) for text in names.NAME_CHECKS[strategy.names](name, False)]
+
+
+def _conclude(rt: ResourceType, old: Object, new: Object, expected: int, warnings: Sequence[str]) -> Prepared:
+    meta, held = new["metadata"], old["metadata"]
+    entries = meta.get("managedFields", ())
+    stored = held.get("managedFields", ())
+    if entries != stored and managers.equal_but_times(entries, stored):
+        same = {**new, "metadata": {**meta, "managedFields": stored}}
+        if same == old:  # a newer time alone is no change
+            meta["managedFields"] = stored
+    ends = deletion.namespace_is_done(new) if rt.resource == NAMESPACES else deletion.ends_with_update(new, old)
+    if ends:
+        return Prepared(Outcome.GONE, new, expected, old, warnings)
+    if new == old:
+        return Prepared(Outcome.UNCHANGED, new, expected, warnings=warnings)
+    del meta["resourceVersion"]
+    return Prepared(Outcome.STORE, new, expected, warnings=warnings)
+
+
+def apply_patch(
+    rt: ResourceType, old: Object, content_type: str, body: bytes, ctx: WriteContext
+) -> tuple[Object, list[str]]:
+    """Return (patched object in the request's version, warnings). 400, 415 or 422 for what cannot be applied.
+
+    ``old``, in the stored version, is used up: the result is made of its parts. A server-side apply (``ctx.applies``)
+    is refused with 409 for what others own, and with 500 for what no such object can have.
+    """
+    uid = old["metadata"].get("uid")
+    base = to_request_version(rt, old)
+    if content_type != patching.APPLY_YAML:
+        patched, warnings = patching.apply(rt, base, content_type, body, validation=ctx.field_validation)
+    elif ctx.subresource == "scale":
+        return scale.apply_scale(rt, base, _apply_request(rt, body, ctx), name=ctx.name, namespace=ctx.namespace)
+    else:
+        patched, warnings = server_side_apply.apply_to(rt, base, _apply_request(rt, body, ctx))
+    meta = patched["metadata"]
+    if meta.get("uid", uid) != uid:
+        # A uid in a PUT is a precondition; in a patch it is a change, and that field never changes.
+        cause = invalid_value("metadata.uid", meta["uid"], metadata.IMMUTABLE)
+        raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), [cause, cause])
+    metadata.match_name(meta, ctx.name)
+    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+    return patched, warnings
+
+
+def apply_new(rt: ResourceType, body: bytes, ctx: WriteContext) -> tuple[Object, list[str]]:
+    """Return (object in the request's version, warnings) of a server-side apply that creates, for accept_create."""
+    obj, warnings = server_side_apply.apply_to(rt, None, _apply_request(rt, body, ctx))
+    meta = obj["metadata"]
+    if meta.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
+        raise status.conflict(rt, ctx.name, why)
+    metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
+    metadata.match_name(meta, ctx.name)
+    meta.pop("resourceVersion", None)  # means nothing for an object that is not there
+    return obj, warnings
+
+
+def _apply_request(rt: ResourceType, body: bytes, ctx: WriteContext) -> server_side_apply.Request:
+    return server_side_apply.Request(
+        body=body, writer=_writer(rt, ctx), force=ctx.force, validation=ctx.field_validation, reset=_reset(rt, ctx)
+    )
+
+
+# -- delete -----------------------------------------------------------------------------------------------------------
+
+_OUTCOMES = {
+    deletion.Fate.GONE: Outcome.GONE,
+    deletion.Fate.MARKED: Outcome.STORE,
+    deletion.Fate.MARKED_GONE: Outcome.STORE_THEN_GONE,
+    deletion.Fate.UNCHANGED: Outcome.UNCHANGED,
+}
+
+
+def prepare_delete(rt: ResourceType, old: Object, options: DeleteOptions, ctx: WriteContext) -> Prepared:
+    """Return what a deletion comes to. Raises 409 for failed preconditions."""
+    strategy = strategy_of(rt.resource)
+    if rt.resource == NAMESPACES:
+        decision = deletion.decide_namespace(old, options, now=ctx.now)
+    else:
+        decision = deletion.decide(old, options, strategy, now=ctx.now)
+    expected = int(old["metadata"]["resourceVersion"])
+    if decision.fate in (deletion.Fate.MARKED, deletion.Fate.MARKED_GONE):
+        decision.object["metadata"].pop("resourceVersion", None)
+    last = old if decision.fate is deletion.Fate.GONE else None
+    return Prepared(_OUTCOMES[decision.fate], decision.object, expected, last)
+
+
+def delete_answer(rt: ResourceType, prepared: Prepared, name: str, *, revision: int = 0) -> Object:
+    """Return the body that answers a DELETE: the object while it is there or where its kind says so, else a Status.
+
+    For a change that was stored the caller passes ``prepared`` with the stored object, resourceVersion included;
+    ``revision`` is the deletion's own, for an object that is gone.
+    """
+    gone = prepared.outcome in (Outcome.GONE, Outcome.STORE_THEN_GONE)
+    if gone and not strategy_of(rt.resource).returns_deleted:
+        uid = prepared.object["metadata"].get("uid", "")
+        return status.success(details=status.details_of(rt, name, uid=uid))
+    obj = to_request_version(rt, prepared.object)
+    if gone and revision:
+        obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+    return obj

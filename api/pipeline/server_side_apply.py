@@ -1,0 +1,296 @@
+"""Server-side apply, from a request's body to the object that is to be written.
+
+Lives here: reading the configuration and what it must be, the entry for fields from before the first apply, kubectl's
+last-applied annotation, the result's way into its decoded form. Not here: the merge and the owners (patch/apply.py),
+whether the result may be written (pipeline.py).
+
+The order of the refusals is k8s.io/apiserver's: kind and version, managedFields, schema, conflicts, repeated keys;
+names come last, since what is applied to an object need not repeat its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.api.codecs import errors
+from kubechronicle.api.codecs import yaml as codec
+from kubechronicle.api.errors import status
+from kubechronicle.api.managed_fields import managers
+from kubechronicle.api.managed_fields.field_sets import FieldSet, NoPathElement, compare, difference
+from kubechronicle.api.managed_fields.managers import Entry, Paths, Writer
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.patch import apply, typed_values
+from kubechronicle.api.patch.apply import Applied, Conflicts, Typed
+from kubechronicle.api.pipeline import bodies, conversion, defaulting
+from kubechronicle.api.registry.registry import ResourceType, known_registry
+from kubechronicle.api.schema import check
+from kubechronicle.api.schema.types import ObjectType, object_type
+from kubechronicle.api.schema.values import json_word
+
+Object = dict[str, Any]
+
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+"""The manager of what an object without entries holds when it is first applied to."""
+
+KUBECTL: Final = "kubectl"
+"""The manager whose server-side apply takes over from its client-side one, and keeps its annotation up to date."""
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+MAX_ANNOTATIONS: Final = 256 * 1024
+"""Bytes of all annotations together (apimachinery: TotalAnnotationSizeLimitB)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """An apply: ``body`` is YAML or JSON, ``writer`` who applies, ``reset`` what this endpoint ignores."""
+
+    body: bytes
+    writer: Writer
+    force: bool = False
+    validation: str = "Warn"
+    reset: Paths = ()
+
+
+def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Object, list[str]]:
+    """Return (the object as it is to be written, warnings). ``old`` is in the request's version, None if there is none;
+    it is used up: the result is made of its parts.
+
+    The result has its managedFields, and the resourceVersion of the configuration or of ``old``. Raises 400, 409 for
+    conflicts with other managers, 500 for a configuration that does not fit the schema (as Kubernetes does).
+    """
+    kind = bodies.kind_type(rt)
+    if kind is None:
+        raise status.unsupported_media_type_generic()
+    config, duplicates = _read(request.body)
+    _check_type(rt, config)
+    _refuse_managed_fields(config)
+    named = typed_values.read(config, kind)
+    if named is None:
+        problems = typed_values.validate(config, kind)
+        if problems:
+            raise status.unknown(
+                f"failed to create typed patch object ({_named(rt, config)}): {typed_values.explain(problems)}"
+            )
+        named = typed_values.field_set(config, kind)
+    noted = copy_object(config) if request.writer.manager == KUBECTL else None
+    live, entries = _live(rt, kind, old, request)
+    try:
+        applied = _apply(rt, kind, live, config, named, entries, request)
+    except NoPathElement as error:
+        raise status.unknown(f"failed to create typed live object ({_named(rt, live)}): {error}") from None
+    obj = live if applied.object is None else _decoded(rt, kind, config, applied.object)
+    if noted is not None:
+        _note_last_applied(obj, noted)
+    if applied.entries:
+        obj["metadata"]["managedFields"] = applied.entries
+    if duplicates and request.validation == "Strict":
+        text = "\n  ".join(["error converting YAML to JSON: yaml: unmarshal errors:", *duplicates])
+        raise status.bad_request(f"error strict decoding YAML: {text}")
+    return obj, [] if request.validation == "Ignore" else duplicates
+
+
+# -- the configuration ------------------------------------------------------------------------------------------------
+
+
+def _read(body: bytes) -> tuple[Object, list[str]]:
+    plain = codec.decode_plain(body)
+    if plain is not None:
+        return plain, []
+    try:
+        value, duplicates = codec.decode_value(body)
+    except errors.DecodeError as error:
+        raise status.bad_request(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
+    if value is None:
+        return {}, duplicates
+    if not isinstance(value, dict):
+        raise status.bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+            f"{json_word(value)} into Go value of type map[string]interface {{}}"
+        )
+    config: Object = _whole_numbers(value)
+    return config, duplicates
+
+
+def _whole_numbers(value: Any) -> Any:
+    """Return JSON data with 80.0 as 80: they are one number, and one key of a list."""
+    if value.__class__ is dict:
+        return {name: _whole_numbers(item) for name, item in value.items()}
+    if value.__class__ is list:
+        return [_whole_numbers(item) for item in value]
+    if value.__class__ is float and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
+
+
+def _check_type(rt: ResourceType, config: Object) -> None:
+    kind, api_version = config.get("kind"), config.get("apiVersion")
+    if (kind, api_version) != (rt.kind, rt.api_version):
+        raise status.bad_request(f"invalid object type: {_type_text(api_version, kind)}")
+
+
+def _type_text(api_version: Any, kind: Any) -> str:
+    version = api_version if isinstance(api_version, str) else ""
+    word = kind if isinstance(kind, str) else ""
+    if version.count("/") > 1:
+        return "/, Kind="
+    group, _, version = version.rpartition("/")
+    return f"{group}/{version}, Kind={word}"
+
+
+def _refuse_managed_fields(config: Object) -> None:
+    meta = config.get("metadata")
+    entries = meta.get("managedFields") if isinstance(meta, dict) else None
+    if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries):
+        raise status.bad_request("metadata.managedFields must be nil")
+
+
+def _named(rt: ResourceType, obj: Object) -> str:
+    """Return an object as messages about types name it: ``namespace/name; group/version, Kind=kind``."""
+    meta = obj.get("metadata")
+    given = meta if isinstance(meta, dict) else {}
+    namespace, name = (
+        text if isinstance(text, str) else "" for text in (given.get("namespace", ""), given.get("name", ""))
+    )
+    return f"{namespace}/{name}; {_type_text(rt.api_version, rt.kind)}"
+
+
+# -- the merge --------------------------------------------------------------------------------------------------------
+
+
+def _live(rt: ResourceType, kind: ObjectType, old: Object | None, request: Request) -> tuple[Object, list[Entry]]:
+    """Return what is applied to, without managedFields, and the entries to begin with."""
+    if old is None:
+        return {"apiVersion": rt.api_version, "kind": rt.kind, **kind.zero()}, []
+    meta = dict(old["metadata"])
+    entries: list[Entry] = meta.pop("managedFields", None) or []
+    live = {**old, "metadata": meta}
+    if entries:
+        return live, entries
+    tracked = {**live, "metadata": dict(meta)}
+    writer = request.writer
+    first = Writer(
+        manager=BEFORE_FIRST_APPLY, api_version=writer.api_version, subresource=writer.subresource, now=writer.now
+    )
+    managers.track(kind, None, tracked, writer=first, reset=request.reset)
+    return live, tracked["metadata"].get("managedFields") or []
+
+
+def _apply(
+    rt: ResourceType,
+    kind: ObjectType,
+    live: Object,
+    config: Object,
+    named: FieldSet,
+    entries: list[Entry],
+    request: Request,
+) -> Applied:
+    def once(*, force: bool) -> Applied:
+        return apply.apply(
+            kind,
+            live,
+            config,
+            named,
+            entries,
+            writer=request.writer,
+            force=force,
+            reset=request.reset,
+            versions=versions_of(rt),
+        )
+
+    try:
+        return once(force=request.force)
+    except Conflicts as conflicts:
+        allowed = _last_applied_fields(live, kind, rt.api_version) if request.writer.manager == KUBECTL else {}
+        left = conflicts.without(allowed) if allowed else conflicts.conflicts
+        if not left:
+            return once(force=True)
+        raise status.apply_conflict(*Conflicts(left).describe()) from None
+
+
+def versions_of(rt: ResourceType) -> managers.Versions:
+    """Return what finds objects of a resource in other versions of it."""
+    return lambda obj, api_version: _typed(rt, obj, api_version)
+
+
+def _typed(rt: ResourceType, obj: Object, api_version: str) -> Typed | None:
+    """Return an object in another version of its resource; None for a version that is not known."""
+    if obj["apiVersion"] == api_version:
+        served: ResourceType | None = rt if rt.api_version == api_version else _served(rt, api_version)
+    else:
+        served = _served(rt, api_version)
+        if served is None or not served.definition:
+            return None
+        obj = copy_object(obj)
+        source = rt if rt.api_version == obj["apiVersion"] else _served(rt, obj["apiVersion"])
+        if source is not None and source.definition:
+            # What is taken out on the way is missing even where a complete object always has it.
+            check.check(obj, object_type(source.definition))
+        obj = conversion.convert(obj, api_version)
+    return (obj, object_type(served.definition)) if served is not None and served.definition else None
+
+
+def _served(rt: ResourceType, api_version: str) -> ResourceType | None:
+    for served in known_registry().known_as(rt.resource):
+        if served.api_version == api_version:
+            return served
+    return None
+
+
+def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object) -> Object:
+    """Bring what was merged into the form of a decoded and defaulted object."""
+    try:
+        check.check(obj, kind)
+    except check.TypeMismatch as error:
+        raise status.unknown(
+            f"failed to convert new object ({_named(rt, config)}) to proper version: {error}"
+        ) from None
+    defaulting.apply(obj, kind)
+    return obj
+
+
+# -- kubectl's client-side apply --------------------------------------------------------------------------------------
+
+
+def _last_applied_fields(live: Object, kind: ObjectType, api_version: str) -> FieldSet:
+    """Return the fields that were last applied on the client's side and still are as they were then."""
+    text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
+    if not text:
+        return {}
+    try:
+        last = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return {}
+    if not isinstance(last, dict) or last.get("apiVersion") != api_version or typed_values.validate(last, kind):
+        return {}
+    changed, removed = compare(last, live, kind)
+    return difference(difference(typed_values.field_set(last, kind), changed), removed)
+
+
+def _note_last_applied(obj: Object, noted: Object) -> None:
+    """Keep the annotation of a client-side apply, if there is one, in step with what was applied."""
+    annotations = obj["metadata"].get("annotations")
+    if not annotations or not annotations.get(LAST_APPLIED):
+        return
+    given = noted.get("metadata", {}).get("annotations")
+    if isinstance(given, dict):
+        given.pop(LAST_APPLIED, None)
+    text = _go_json(noted)
+    rest = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
+    total = sum(len(name.encode()) + len(value.encode()) for name, value in rest.items())
+    if total + len(LAST_APPLIED) + len(text.encode()) <= MAX_ANNOTATIONS:
+        rest = {**annotations, LAST_APPLIED: text}
+    if rest:
+        obj["metadata"]["annotations"] = rest
+    else:
+        del obj["metadata"]["annotations"]
+
+
+_ESCAPED: Final = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"})
+
+
+def _go_json(value: Any) -> str:
+    """Return JSON as Go's encoder writes it: keys sorted, HTML's characters escaped, a newline at the end."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode().translate(_ESCAPED) + "\n"

@@ -1,0 +1,213 @@
+"""The discovery documents: what the server tells clients about the resources it serves.
+
+Pure functions from a Registry to plain documents; who may see them, their encoding and their ETags are HTTP's. Legacy
+documents (APIVersions, APIGroupList, APIGroup, APIResourceList), aggregated discovery (apidiscovery.k8s.io v2 and
+v2beta1), the list of root paths and /version.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import platform
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource
+
+Document = dict[str, Any]
+
+KUBERNETES_MAJOR: Final = "1"
+KUBERNETES_MINOR: Final = "36"
+KUBERNETES_PATCH: Final = "2"
+OLDEST_COMPATIBLE_MINOR: Final = "35"
+
+AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
+
+
+# -- legacy documents -------------------------------------------------------------------------------------------------
+
+
+def server_addresses(address: str) -> list[Document]:
+    """Return serverAddressByClientCIDRs: every client reaches the server at ``address`` ("host:port")."""
+    return [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+
+
+def api_versions(registry: Registry, address: str) -> Document:
+    """Return the APIVersions document of /api."""
+    return {
+        "kind": "APIVersions",
+        "versions": list(registry.versions("")),
+        "serverAddressByClientCIDRs": server_addresses(address),
+    }
+
+
+def api_group_list(registry: Registry) -> Document:
+    """Return the APIGroupList document of /apis."""
+    groups = [_group(registry, group) for group in registry.groups() if group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def api_group(registry: Registry, group: str) -> Document | None:
+    """Return the APIGroup document of /apis/GROUP, None for an unknown group."""
+    if not group or not registry.versions(group):
+        return None
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(registry, group)}
+
+
+def _group(registry: Registry, group: str) -> Document:
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in registry.versions(group)]
+    return {"name": group, "versions": versions, "preferredVersion": dict(versions[0])}
+
+
+def api_resource_list(registry: Registry, group: str, version: str) -> Document | None:
+    """Return the APIResourceList document of /apis/GROUP/VERSION, None for an unknown one."""
+    types = registry.resources(group, version)
+    if not types:
+        return None
+    document: Document = {"kind": "APIResourceList"}
+    if group:
+        # The core group's list alone is written without its own apiVersion.
+        document["apiVersion"] = "v1"
+    document["groupVersion"] = f"{group}/{version}" if group else version
+    document["resources"] = [entry for rt in types for entry in _resource_entries(rt)]
+    return document
+
+
+def _resource_entries(rt: ResourceType) -> Iterable[Document]:
+    entry: Document = {
+        "name": rt.plural,
+        "singularName": rt.singular,
+        "namespaced": rt.namespaced,
+        "kind": rt.kind,
+        "verbs": list(rt.verbs),
+    }
+    if rt.short_names:
+        entry["shortNames"] = list(rt.short_names)
+    if rt.categories:
+        entry["categories"] = list(rt.categories)
+    if rt.stored:
+        entry["storageVersionHash"] = storage_version_hash(rt.storage_api_version, rt.storage_kind)
+    yield entry
+    for sub in rt.subresources.values():
+        yield _subresource_entry(rt, sub)
+
+
+def _subresource_entry(rt: ResourceType, sub: Subresource) -> Document:
+    entry: Document = {"name": f"{rt.plural}/{sub.name}", "singularName": "", "namespaced": rt.namespaced}
+    if (sub.group, sub.version) != (rt.group, rt.version):
+        entry |= {"group": sub.group, "version": sub.version}
+    return entry | {"kind": sub.kind, "verbs": list(sub.verbs)}
+
+
+@lru_cache(maxsize=1024)
+def storage_version_hash(api_version: str, kind: str) -> str:
+    """Return base64 of the first 8 bytes of sha256("group/version/kind"), as kube-apiserver computes it. It tells a
+    storage version migrator that the form kept has changed."""
+    group, _, version = api_version.rpartition("/")
+    return base64.b64encode(hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()[:8]).decode()
+
+
+# -- aggregated discovery ---------------------------------------------------------------------------------------------
+
+
+def aggregated(registry: Registry, root: Literal["api", "apis"], version: str) -> Document:
+    """Return the APIGroupDiscoveryList of /api or /apis in ``version``, one of AGGREGATED_VERSIONS."""
+    groups = [group for group in registry.groups() if bool(group) == (root == "apis")]
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "metadata": {},
+        "items": [_aggregated_group(registry, group) for group in groups],
+    }
+
+
+def _aggregated_group(registry: Registry, group: str) -> Document:
+    return {
+        "metadata": {"name": group} if group else {},
+        "versions": [
+            {
+                "version": version,
+                "resources": [_aggregated_resource(rt) for rt in registry.resources(group, version)],
+                "freshness": "Current",
+            }
+            for version in registry.versions(group)
+        ],
+    }
+
+
+def _aggregated_resource(rt: ResourceType) -> Document:
+    entry: Document = {
+        "resource": rt.plural,
+        "responseKind": {"group": "", "version": "", "kind": rt.kind},
+        "scope": "Namespaced" if rt.namespaced else "Cluster",
+        "singularResource": rt.singular,
+        "verbs": list(rt.verbs),
+    }
+    if rt.short_names:
+        entry["shortNames"] = list(rt.short_names)
+    if rt.categories:
+        entry["categories"] = list(rt.categories)
+    if rt.subresources:
+        entry["subresources"] = [_aggregated_subresource(rt, sub) for sub in rt.subresources.values()]
+    return entry
+
+
+def _aggregated_subresource(rt: ResourceType, sub: Subresource) -> Document:
+    # Group and version are left empty where they are those of the list.
+    same = (sub.group, sub.version) == (rt.group, rt.version)
+    group, version = ("", "") if same else (sub.group, sub.version)
+    return {
+        "subresource": sub.name,
+        "responseKind": {"group": group, "version": version, "kind": sub.kind},
+        "verbs": list(sub.verbs),
+    }
+
+
+# -- /, /version ------------------------------------------------------------------------------------------------------
+
+
+def api_paths(registry: Registry) -> list[str]:
+    """Return the paths of the discovery documents: /api, /api/v1, /apis, /apis/, /apis/GROUP, …"""
+    paths = ["/api", *(f"/api/{version}" for version in registry.versions("")), "/apis", "/apis/"]
+    for group in registry.groups():
+        if group:
+            paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in registry.versions(group))]
+    return paths
+
+
+def root_paths(registry: Registry, others: Collection[str]) -> Document:
+    """Return the document of /: the API's paths and ``others``, the paths this server serves besides."""
+    return {"paths": sorted({*api_paths(registry), *others})}
+
+
+def git_version(program_version: str) -> str:
+    """Return the Kubernetes version as a semantic version that names this program in its build part."""
+    return f"v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}.{KUBERNETES_PATCH}+kubechronicle-{program_version}"
+
+
+_PLATFORMS: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def version_info(
+    program_version: str, *, commit: str = "", tree_state: str = "clean", build_date: str = ""
+) -> Document:
+    """Return the document of /version. ``compiler`` and ``goVersion`` tell what really runs the server."""
+    machine = platform.machine()
+    return {
+        "major": KUBERNETES_MAJOR,
+        "minor": KUBERNETES_MINOR,
+        "emulationMajor": KUBERNETES_MAJOR,
+        "emulationMinor": KUBERNETES_MINOR,
+        "minCompatibilityMajor": KUBERNETES_MAJOR,
+        "minCompatibilityMinor": OLDEST_COMPATIBLE_MINOR,
+        "gitVersion": git_version(program_version),
+        "gitCommit": commit,
+        "gitTreeState": tree_state,
+        "buildDate": build_date,
+        "goVersion": f"python{platform.python_version()}",
+        "compiler": platform.python_implementation().lower(),
+        "platform": f"{sys.platform}/{_PLATFORMS.get(machine, machine)}",
+    }

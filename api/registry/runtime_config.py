@@ -1,0 +1,105 @@
+"""--runtime-config: which of the versions there are the server serves.
+
+Texts, precedence and refusals are those of kube-apiserver (apiserver pkg/server/resourceconfig and options), except
+that a resource that does not exist is refused as well. Whatever their order in the text, later rules win over earlier
+ones:
+
+    1. by default the versions of today are served, those of the past (builtin/legacy.py) are not
+    2. api/all, then api/ga, api/beta, api/alpha     all versions of that kind
+    3. GROUP/VERSION (v1 for the core group)         one version
+    4. GROUP/VERSION/RESOURCE                        one resource of it, whether the rest is served or not
+
+What is not served is still stored, decoded and converted: it only has no path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.registry.registry import Registry, ResourceType, builtin_registry, known_registry, serving
+
+_PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
+    "api/all": re.compile(r".*"),
+    "api/ga": re.compile(r"v\d+", re.ASCII),
+    "api/beta": re.compile(r"v\d+beta\d+", re.ASCII),
+    "api/alpha": re.compile(r"v\d+alpha\d+", re.ASCII),
+}
+_TRUE: Final = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_FALSE: Final = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+
+
+def parse(text: str) -> dict[str, str]:
+    """Return the pairs of a comma-separated list of KEY=VALUE; the last one of a key counts, VALUE may be missing."""
+    pairs: dict[str, str] = {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        if part.strip():
+            pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def registry_for(pairs: Mapping[str, str]) -> Registry:
+    """Return the registry that serves what the pairs say. ValueError, in one line, for what they cannot say."""
+    if not pairs:
+        return builtin_registry()
+    if dict(pairs) == {"api/all": "false"}:
+        raise ValueError("invalid key with only api/all=false")
+    known = tuple(known_registry())
+    served = set(builtin_registry())
+    for key, pattern in _PATTERNS.items():
+        if key in pairs:
+            if pairs[key] not in ("true", "false"):
+                raise ValueError(f"invalid value {key}={pairs[key]}")
+            found = {rt for rt in known if pattern.fullmatch(rt.version)}
+            served = served | found if pairs[key] == "true" else served - found
+    for length in (2, 3):
+        for key, value in pairs.items():
+            if key not in _PATTERNS and len(parts := _parts(key)) == length:
+                found = _named(known, key, parts)
+                served = served | found if _is_true(key, value) else served - found
+    return serving(served)
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    """(group, version) or (group, version, resource); "v1", "/v1" and "api/v1" are the core group's."""
+    parts = tuple(key.split("/"))
+    if len(parts) == 1 and parts[0]:
+        return ("", *parts)
+    if parts[0] == "api":
+        return ("", *parts[1:])
+    if len(parts) not in (2, 3):
+        raise ValueError(f"invalid key {key}")
+    return parts
+
+
+def _named(known: tuple[ResourceType, ...], key: str, parts: tuple[str, ...]) -> set[ResourceType]:
+    group, version, *resource = parts
+    of_group = [rt for rt in known if rt.group == group]
+    if not of_group:
+        raise ValueError(f"unknown api groups {group}")
+    of_version = {rt for rt in of_group if rt.version == version}
+    if not of_version:
+        raise ValueError(f"group version {f'{group}/{version}' if group else version} that has not been registered")
+    if not resource:
+        return of_version
+    if resource[0] != resource[0].lower():
+        raise ValueError(
+            f"invalid key {key}: group/version/resource and resource is always lowercase plural, "
+            f"not {go_quote(resource[0])}"
+        )
+    found = {rt for rt in of_version if rt.plural == resource[0]}
+    if not found:
+        raise ValueError(f"invalid key {key}: there is no resource {go_quote(resource[0])}")
+    return found
+
+
+def _is_true(key: str, value: str) -> bool:
+    if value in _TRUE or not value:
+        return True
+    if value in _FALSE:
+        return False
+    why = f"strconv.ParseBool: parsing {go_quote(value)}: invalid syntax"
+    raise ValueError(f"invalid value of {key}: {value}, err: {why}")

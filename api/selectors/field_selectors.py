@@ -1,0 +1,208 @@
+"""Selectors: field selectors, and ``describe``, which says what of an object selectors look at.
+
+Label selectors are label_selectors.py's and can be had from here too. Which fields a kind offers stands in fields.py.
+
+Field selectors (apimachinery ``pkg/fields``) are ``name=value``, ``name==value``, ``name!=value`` joined by commas; in
+a value a backslash makes a backslash, comma or equals sign stand for itself. Every parse error is a 400 BadRequest with
+Kubernetes' own message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from kubechronicle.api.errors import status
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.selectors import selectable_fields as selectable
+from kubechronicle.api.selectors.label_selectors import (
+    LONGEST_KEPT,
+    PARSED_KEPT,
+    LabelSelector,
+    Matcher,
+    Requirement,
+    SelectorSyntaxError,
+    all_of,
+    label_selector_problem,
+    parse_label_selector,
+    selector_from_labels,
+    selector_from_spec,
+)
+from kubechronicle.api.values.remembering import remembered
+
+__all__ = [
+    "FieldSelector",
+    "FieldTerm",
+    "LabelSelector",
+    "Requirement",
+    "custom_fields",
+    "describe",
+    "field_terms",
+    "label_selector_problem",
+    "parse_field_selector",
+    "parse_label_selector",
+    "plain",
+    "selector_from_labels",
+    "selector_from_spec",
+]
+
+
+class FieldTerm(NamedTuple):
+    """One condition on a field of the stored form."""
+
+    field: str
+    equal: bool
+    value: str
+
+
+class FieldSelector:
+    """A parsed field selector. ``matches(fields)`` is a plain function; an absent field counts as empty."""
+
+    __slots__ = ("empty", "matches", "terms")
+
+    def __init__(self, terms: Iterable[FieldTerm] = ()) -> None:
+        self.terms = tuple(terms)
+        self.empty = not self.terms
+        self.matches: Matcher = all_of([_field_matcher(term) for term in self.terms])
+
+    def required(self, field: str) -> str | None:
+        """Return the one value the selector demands of ``field``, None where it leaves a choice."""
+        return next((term.value for term in self.terms if term.equal and term.field == field), None)
+
+    def __str__(self) -> str:
+        return ",".join(f"{term.field}{'=' if term.equal else '!='}{_escape(term.value)}" for term in self.terms)
+
+
+def _field_matcher(term: FieldTerm) -> Matcher:
+    field, equal, value = term
+    if equal:
+        return lambda fields: fields.get(field, "") == value
+    return lambda fields: fields.get(field, "") != value
+
+
+# -- parsing field selectors ------------------------------------------------------------------------------------------
+
+_FIELD_OPERATOR: Final = re.compile("!=|==|=")
+_COMMA: Final = re.compile(r"\\.|,", re.DOTALL)
+_ESCAPED: Final = re.compile(r"\\(.?)|[,=]", re.DOTALL)
+_ESCAPABLE: Final = re.compile(r"[\\,=]")
+
+
+def _split_terms(text: str) -> list[str]:
+    """Split at commas that are not escaped."""
+    terms, start = [], 0
+    for match in _COMMA.finditer(text):
+        if match.group() == ",":
+            terms.append(text[start : match.start()])
+            start = match.end()
+    return [*terms, text[start:]]
+
+
+def _unescape(value: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        sequence = match.group()
+        if sequence in (",", "="):
+            # Kubernetes prints the character as Go prints a rune, a number.
+            raise SelectorSyntaxError(f"invalid field selector: unescaped character in value: {ord(sequence)}")
+        if match.group(1) not in ("\\", ",", "="):
+            raise SelectorSyntaxError(f"invalid field selector: invalid escape sequence: {sequence}")
+        return match.group(1)
+
+    return _ESCAPED.sub(replace, value)
+
+
+def _escape(value: str) -> str:
+    return _ESCAPABLE.sub(lambda match: "\\" + match.group(), value)
+
+
+def _field_terms(text: str, vocabulary: selectable.Vocabulary) -> Iterator[FieldTerm]:
+    for part in sorted(filter(None, _split_terms(text))):
+        match = _FIELD_OPERATOR.search(part)
+        if match is None:
+            raise SelectorSyntaxError(f"invalid selector: '{text}'; can't understand '{part}'")
+        yield FieldTerm(part[: match.start()], match.group() != "!=", _unescape(part[match.end() :]))
+
+
+@remembered(PARSED_KEPT, longest=LONGEST_KEPT)
+def _parsed_fields(text: str, vocabulary: selectable.Vocabulary) -> FieldSelector | str:
+    try:
+        terms = list(_field_terms(text, vocabulary))
+    except SelectorSyntaxError as error:
+        return str(error)
+    for term in terms:
+        if term.field not in vocabulary.names:
+            return vocabulary.refusal.replace("%s", term.field)
+    return FieldSelector(term._replace(field=vocabulary.names[term.field]) for term in terms)
+
+
+_custom_vocabulary: Final = lru_cache(maxsize=PARSED_KEPT)(selectable.custom_vocabulary)
+
+
+def _vocabulary(rt: ResourceType) -> selectable.Vocabulary:
+    if rt.custom is not None or rt.selectable_fields:
+        return _custom_vocabulary(rt.selectable_fields, namespaced=rt.namespaced)
+    return selectable.VOCABULARIES.get((rt.group, rt.version, rt.kind), selectable.DEFAULT)
+
+
+def parse_field_selector(text: str, rt: ResourceType) -> FieldSelector:
+    """Return the selector of a ``fieldSelector`` parameter, its fields named as in the stored form.
+
+    StatusError 400 where it is malformed or names a field this kind does not offer.
+    """
+    parsed = _parsed_fields(text, _vocabulary(rt))
+    if isinstance(parsed, str):
+        raise status.bad_request(parsed)
+    return parsed
+
+
+def field_terms(text: str) -> list[FieldTerm] | None:
+    """Return a selector's terms, None if it is malformed. For authorization, which comes before the kind is looked at."""
+    try:
+        return list(_field_terms(text, selectable.DEFAULT))
+    except SelectorSyntaxError:
+        return None
+
+
+def value_required(text: str, field: str) -> str:
+    """Return the one value of a field that a selector lets through, "" if it names none or is malformed. For
+    authorization, too."""
+    for term in field_terms(text) or ():
+        if term.field == field and term.equal:
+            return term.value
+    return ""
+
+
+# -- describing objects -----------------------------------------------------------------------------------------------
+
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+def describe(
+    resource: str, obj: Mapping[str, Any], extra: Iterable[tuple[str, selectable.Getter]] = ()
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return (labels, fields) of a stored object: all that selectors look at.
+
+    ``extra`` are the selectable fields of a custom resource, see ``custom_fields``. The labels are the object's own.
+    """
+    metadata: Mapping[str, Any] = obj.get("metadata") or _NOTHING
+    fields: dict[str, str] = {
+        selectable.NAME: metadata.get("name", ""),
+        selectable.NAMESPACE: metadata.get("namespace", ""),
+    }
+    for name, get in selectable.SELECTABLE.get(resource, ()):
+        fields[name] = get(obj)
+    for name, get in extra:
+        fields[name] = get(obj)
+    return metadata.get("labels") or _NOTHING, fields
+
+
+def plain(resource: str) -> bool:
+    """Return whether names and namespaces are all the selectable fields there are."""
+    return resource not in selectable.SELECTABLE
+
+
+def custom_fields(selectable_fields: Iterable[str]) -> tuple[tuple[str, selectable.Getter], ...]:
+    """Return the getters of a custom resource's selectable fields, for ``describe``."""
+    return tuple(selectable.dotted(name) for name in selectable_fields)

@@ -1,0 +1,308 @@
+"""Label selectors: parsing with apimachinery's grammar and words, matching by closures.
+
+    <selector>    ::= <requirement> | <requirement> "," <selector>
+    <requirement> ::= ["!"] KEY | KEY ("=" | "==" | "!=" | "<" | ">") VALUE | KEY ("in" | "notin") "(" VALUES ")"
+
+Source: apimachinery ``pkg/labels``. Every parse error is a 400 BadRequest with Kubernetes' own message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause, Path, aggregate, invalid_value
+from kubechronicle.api.values import names
+from kubechronicle.api.values.remembering import remembered
+
+Matcher = Callable[[Mapping[str, str]], bool]
+
+PARSED_KEPT: Final = 2048
+LONGEST_KEPT: Final = 4096
+"""Parsed selectors kept, and the characters of the longest. Controllers and kubelets send the same few again and again;
+a stranger's flood of different ones only pushes those out."""
+
+
+class SelectorSyntaxError(Exception):
+    """A selector that cannot be parsed; its text is what the client is told."""
+
+
+class Requirement(NamedTuple):
+    """One condition on a label. ``operator`` is one of = == != in notin exists ! gt lt; ``values`` sorted."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.operator == "exists":
+            return self.key
+        if self.operator == "!":
+            return f"!{self.key}"
+        if self.operator in ("in", "notin"):
+            return f"{self.key} {self.operator} ({','.join(self.values)})"
+        return f"{self.key}{_SYMBOLS.get(self.operator, self.operator)}{self.values[0]}"
+
+
+_SYMBOLS: Final = {"gt": ">", "lt": "<"}
+
+
+class LabelSelector:
+    """A parsed label selector. ``matches(labels)`` is a plain function."""
+
+    __slots__ = ("empty", "matches", "requirements")
+
+    def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
+        self.requirements = tuple(sorted(requirements, key=lambda requirement: requirement.key))
+        self.empty = not self.requirements
+        self.matches: Matcher = all_of([_label_matcher(requirement) for requirement in self.requirements])
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.requirements))
+
+
+# -- matching ---------------------------------------------------------------------------------------------------------
+
+
+def all_of(matchers: list[Matcher]) -> Matcher:
+    if not matchers:
+        return lambda _: True
+    if len(matchers) == 1:
+        return matchers[0]
+    if len(matchers) == 2:
+        first, second = matchers
+        return lambda labels: first(labels) and second(labels)
+    return lambda labels: all(matcher(labels) for matcher in matchers)
+
+
+def _label_matcher(requirement: Requirement) -> Matcher:
+    key, operator, values = requirement
+    if operator in ("=", "=="):
+        value = values[0]
+        return lambda labels: labels.get(key) == value
+    if operator == "!=":
+        value = values[0]
+        return lambda labels: labels.get(key) != value
+    if operator == "exists":
+        return lambda labels: key in labels
+    if operator == "!":
+        return lambda labels: key not in labels
+    if operator in ("gt", "lt"):
+        return _comparison(key, int(values[0]), greater=operator == "gt")
+    members = frozenset(values)
+    if operator == "in":
+        return lambda labels: labels.get(key) in members
+    return lambda labels: labels.get(key) not in members
+
+
+def _comparison(key: str, bound: int, *, greater: bool) -> Matcher:
+    def matches(labels: Mapping[str, str]) -> bool:
+        number = _int64(labels.get(key, ""))
+        if number is None:
+            return False
+        return number > bound if greater else number < bound
+
+    return matches
+
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
+
+
+def _int64(text: str) -> int | None:
+    """Return what Go's strconv.ParseInt(text, 10, 64) does, None for an error."""
+    # 20 characters hold every int64; longer ones are zeros or overflow, and must not cost time.
+    if not _INTEGER.match(text) or len(text) > 64:
+        return None
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+# -- parsing label selectors ------------------------------------------------------------------------------------------
+
+
+_KEYWORDS: Final = frozenset((")", ",", "!", "==", "=", ">", "in", "<", "!=", "notin", "("))
+_TOKEN: Final = re.compile(r"(==|!=|[=!(),><]|[^ \t\r\n=!(),><]+)")
+_IDENTIFIER: Final = "identifier"
+_END: Final = "end"
+_OPERATORS: Final = {
+    "in": "in",
+    "notin": "notin",
+    "=": "=",
+    "==": "==",
+    "!=": "!=",
+    ">": "gt",
+    "<": "lt",
+}
+_BINARY_OPERATORS: Final = "in, notin, =, ==, !=, gt, lt"
+
+
+class _Token(NamedTuple):
+    type: str
+    text: str
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    """Split into symbols, keywords and words, ending with an end token. As for apimachinery's lexer a NUL ends it."""
+    for match in _TOKEN.finditer(text.partition("\0")[0]):
+        word = match.group(1)
+        yield _Token(word if word in _KEYWORDS else _IDENTIFIER, word)
+    yield _Token(_END, "")
+
+
+class _Parser:
+    """Recursive descent over the tokens; ``in`` and ``notin`` are words except where an operator must stand."""
+
+    def __init__(self, text: str, path: Path) -> None:
+        self._tokens = list(_tokens(text))
+        self._position = 0
+        self._path = path
+
+    def parse(self) -> list[Requirement]:
+        found: list[Requirement] = []
+        while True:
+            token = self._peek()
+            if token.type == _END:
+                return found
+            if token.type not in (_IDENTIFIER, "!"):
+                raise SelectorSyntaxError(f"found '{token.text}', expected: !, identifier, or 'end of string'")
+            try:
+                found.append(self._requirement())
+            except SelectorSyntaxError as error:
+                raise SelectorSyntaxError(f"unable to parse requirement: {error}") from None
+            token = self._next()
+            if token.type == _END:
+                return found
+            if token.type != ",":
+                raise SelectorSyntaxError(f"found '{token.text}', expected: ',' or 'end of string'")
+            token = self._peek()
+            if token.type not in (_IDENTIFIER, "!"):
+                raise SelectorSyntaxError(f"found '{token.text}', expected: identifier after ','")
+
+    def _peek(self) -> _Token:
+        token = self._tokens[min(self._position, len(self._tokens) - 1)]
+        return _Token(_IDENTIFIER, token.text) if token.type in ("in", "notin") else token
+
+    def _next(self, *, operator: bool = False) -> _Token:
+        token = self._tokens[min(self._position, len(self._tokens) - 1)] if operator else self._peek()
+        self._position += 1
+        return token
+
+    def _requirement(self) -> Requirement:
+        token = self._next()
+        absent = token.type == "!"
+        if absent:
+            token = self._next()
+        if token.type != _IDENTIFIER:
+            raise SelectorSyntaxError(f"found '{token.text}', expected: identifier")
+        key = token.text
+        problems = names.qualified_name(key)
+        if problems:
+            raise SelectorSyntaxError(str(invalid_value(self._path, key, "; ".join(problems))))
+        if absent:
+            return Requirement(key, "!")
+        if self._peek().type in (_END, ","):
+            return Requirement(key, "exists")
+        token = self._next(operator=True)
+        operator = _OPERATORS.get(token.type)
+        if operator is None:
+            raise SelectorSyntaxError(f"found '{token.text}', expected: {_BINARY_OPERATORS}")
+        values = self._set() if operator in ("in", "notin") else {self._value()}
+        return self._checked(Requirement(key, operator, tuple(sorted(values))))
+
+    def _value(self) -> str:
+        if self._peek().type in (_END, ","):
+            return ""
+        token = self._next()
+        if token.type != _IDENTIFIER:
+            raise SelectorSyntaxError(f"found '{token.text}', expected: identifier")
+        return token.text
+
+    def _set(self) -> set[str]:
+        token = self._next()
+        if token.type != "(":
+            raise SelectorSyntaxError(f"found '{token.text}' expected: '('")
+        first = self._peek()
+        if first.type == ")":
+            self._next()
+            return {""}
+        if first.type not in (_IDENTIFIER, ","):
+            raise SelectorSyntaxError(f"found '{first.text}', expected: ',', ')' or identifier")
+        found: set[str] = set()
+        while True:
+            token = self._next()
+            follower = self._peek()
+            if token.type == _IDENTIFIER:
+                found.add(token.text)
+                if follower.type not in (",", ")"):
+                    raise SelectorSyntaxError(f"found '{follower.text}', expected: ',' or ')'")
+            elif token.type == ",":
+                # "(,", ",," and ",)" have an empty value beside the comma.
+                if not found or follower.type in (",", ")"):
+                    found.add("")
+            else:
+                raise SelectorSyntaxError(f"found '{token.text}', expected: ',', or identifier")
+            if follower.type == ")":
+                self._next()
+                return found
+
+    def _checked(self, requirement: Requirement) -> Requirement:
+        """Check the values as NewRequirement does: numbers where compared, then each one's syntax."""
+        path = self._path.child("values")
+        causes: list[Cause] = []
+        for index, value in enumerate(requirement.values):
+            if requirement.operator in ("gt", "lt") and _int64(value) is None:
+                detail = "for 'Gt', 'Lt' operators, the value must be an integer"
+                causes.append(invalid_value(path.index(index), value, detail))
+        for index, value in enumerate(requirement.values):
+            problems = names.label_value(value)
+            if problems:
+                causes.append(invalid_value(path.index(index).key(requirement.key), value, "; ".join(problems)))
+        if causes:
+            raise SelectorSyntaxError(aggregate(causes))
+        return requirement
+
+
+@remembered(PARSED_KEPT, longest=LONGEST_KEPT)
+def _parsed_labels(text: str, path: str) -> LabelSelector | str:
+    try:
+        return LabelSelector(_Parser(text, Path(path) if path else Path()).parse())
+    except SelectorSyntaxError as error:
+        return str(error)
+
+
+def parse_label_selector(text: str) -> LabelSelector:
+    """Return the selector of a ``labelSelector`` parameter. StatusError 400 where it is malformed."""
+    parsed = _parsed_labels(text, "")
+    if isinstance(parsed, str):
+        raise status.bad_request(parsed)
+    return parsed
+
+
+def label_selector_problem(text: str, path: Path) -> str | None:
+    """Return what is wrong with a label selector that stands in the field ``path``, None when nothing is."""
+    parsed = _parsed_labels(text, str(path))
+    return parsed if isinstance(parsed, str) else None
+
+
+_SPEC_OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+
+
+def selector_from_spec(spec: Mapping[str, Any] | None) -> LabelSelector | None:
+    """Return the selector of a LabelSelector object (matchLabels, matchExpressions), which must be valid.
+
+    None for an absent one: it selects nothing, an empty one everything (LabelSelectorAsSelector).
+    """
+    if spec is None:
+        return None
+    found = [Requirement(key, "=", (value,)) for key, value in (spec.get("matchLabels") or {}).items()]
+    for expression in spec.get("matchExpressions") or ():
+        values = tuple(sorted(set(expression.get("values") or ())))
+        found.append(Requirement(expression["key"], _SPEC_OPERATORS[expression["operator"]], values))
+    return LabelSelector(found)
+
+
+def selector_from_labels(labels: Mapping[str, str] | None) -> LabelSelector:
+    """Return the selector of a plain map, as Services and ReplicationControllers have: all of it must match."""
+    return LabelSelector(Requirement(key, "=", (value,)) for key, value in (labels or {}).items())

@@ -1,0 +1,163 @@
+"""Which fields of which resource a field selector may name, and how they are read off a stored object.
+
+A table: for each storage resource the selectable fields beside ``metadata.name`` and ``metadata.namespace``, and per
+served kind the names clients may use with the words of the refusal. Source: each kind's field label conversion and
+its registry strategy's selectable fields in Kubernetes. Parsing and matching are selectors.py's.
+
+A selector is matched against the *stored* form: a client of events.k8s.io/v1 asks for ``regarding.name``, which is
+renamed to ``involvedObject.name`` before it is matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubechronicle.api.selectors import revision_fields
+
+Object = Mapping[str, Any]
+Getter = Callable[[Object], str]
+
+NAME: Final = "metadata.name"
+NAMESPACE: Final = "metadata.namespace"
+
+
+def text(value: Any) -> str:
+    """Return a field's value as selectors compare it: Go's formatting of strings, booleans and numbers."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def path(*names: str, default: str = "") -> Getter:
+    """Return a getter of a nested field, ``default`` where it is absent."""
+
+    def get(obj: Object) -> str:
+        value: Any = obj
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+            if value is None:
+                return default
+        return text(value)
+
+    return get
+
+
+def dotted(name: str, default: str = "") -> tuple[str, Getter]:
+    """Return (name, getter) of a field whose selectable name is its path."""
+    return name, path(*name.split("."), default=default)
+
+
+def _event_source(obj: Object) -> str:
+    return path("source", "component")(obj) or path("reportingComponent")(obj)
+
+
+SELECTABLE: Final[Mapping[str, tuple[tuple[str, Getter], ...]]] = {
+    "pods": (
+        dotted("spec.nodeName"),
+        dotted("spec.restartPolicy"),
+        dotted("spec.schedulerName"),
+        dotted("spec.serviceAccountName"),
+        dotted("spec.hostNetwork", "false"),
+        dotted("status.phase"),
+        dotted("status.podIP"),
+        dotted("status.nominatedNodeName"),
+    ),
+    "events": (
+        dotted("involvedObject.kind"),
+        dotted("involvedObject.namespace"),
+        dotted("involvedObject.name"),
+        dotted("involvedObject.uid"),
+        dotted("involvedObject.apiVersion"),
+        dotted("involvedObject.resourceVersion"),
+        dotted("involvedObject.fieldPath"),
+        dotted("reason"),
+        dotted("reportingComponent"),
+        ("source", _event_source),
+        dotted("type"),
+    ),
+    "namespaces": (dotted("status.phase"),),
+    "nodes": (dotted("spec.unschedulable", "false"),),
+    "replicationcontrollers": (dotted("status.replicas", "0"),),
+    "secrets": (dotted("type"),),
+    "services": (dotted("spec.clusterIP"), dotted("spec.type")),
+    "jobs.batch": (("status.successful", path("status", "succeeded", default="0")),),
+    "certificatesigningrequests.certificates.k8s.io": (dotted("spec.signerName"),),
+    "resourceslices.resource.k8s.io": (dotted("spec.nodeName"), dotted("spec.driver")),
+}
+"""Storage resource -> its own selectable fields."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vocabulary:
+    """What clients of one served kind may name: label -> stored field, and the refusal with %s for the label."""
+
+    names: Mapping[str, str]
+    refusal: str
+
+
+_UNSUPPORTED: Final = "field label not supported: %s"
+
+
+def _vocabulary(*names: str, refusal: str = _UNSUPPORTED, **renamed: str) -> Vocabulary:
+    return Vocabulary({name: name for name in names} | renamed, refusal)
+
+
+_INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+_REVISION: Final = _vocabulary(
+    *revision_fields.FIELDS,
+    refusal=f'"%s" is not a known field selector of revisions: there are {", ".join(revision_fields.FIELDS)}',
+)
+
+VOCABULARIES: Final[Mapping[tuple[str, str, str], Vocabulary]] = {
+    ("", "v1", "Pod"): Vocabulary(
+        {name: name for name in (NAME, NAMESPACE, "status.podIPs", *(field for field, _ in SELECTABLE["pods"]))}
+        # What v1 clients of Kubernetes 1.0 sent.
+        | {"spec.host": "spec.nodeName"},
+        _UNSUPPORTED,
+    ),
+    ("", "v1", "Node"): _vocabulary(NAME, "spec.unschedulable"),
+    ("", "v1", "ReplicationController"): _vocabulary(NAME, NAMESPACE, "status.replicas"),
+    ("", "v1", "Event"): _vocabulary(NAME, NAMESPACE, *(field for field, _ in SELECTABLE["events"])),
+    ("", "v1", "Namespace"): _vocabulary(NAME, "status.phase"),
+    ("", "v1", "Secret"): _vocabulary(NAME, NAMESPACE, "type"),
+    ("", "v1", "Service"): _vocabulary(NAME, NAMESPACE, "spec.clusterIP", "spec.type"),
+    ("events.k8s.io", "v1", "Event"): Vocabulary(
+        {name: name for name in (NAME, NAMESPACE, "reason", "type")}
+        | {f"regarding.{name}": f"involvedObject.{name}" for name in _INVOLVED}
+        | {"reportingController": "reportingComponent"},
+        _UNSUPPORTED,
+    ),
+    ("batch", "v1", "Job"): _vocabulary(
+        NAME, NAMESPACE, "status.successful", refusal='field label "%s" not supported for Job'
+    ),
+    ("certificates.k8s.io", "v1", "CertificateSigningRequest"): _vocabulary(NAME, "spec.signerName"),
+    ("resource.k8s.io", "v1", "ResourceSlice"): _vocabulary(
+        NAME,
+        "spec.nodeName",
+        "spec.driver",
+        refusal="field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s",
+    ),
+    ("history.kubechronicle.dev", "v1", "Revision"): _REVISION,
+    ("history.kubechronicle.dev", "v1", "ClusterRevision"): _REVISION,
+}
+"""(group, version, kind) -> vocabulary of the kinds that have one of their own."""
+
+DEFAULT: Final = Vocabulary(
+    {NAME: NAME, NAMESPACE: NAMESPACE},
+    f'"%s" is not a known field selector: only "{NAME}", "{NAMESPACE}"',
+)
+"""Every other built-in kind's vocabulary."""
+
+
+def custom_vocabulary(selectable: tuple[str, ...], *, namespaced: bool) -> Vocabulary:
+    """Return a custom resource's vocabulary. ``selectable`` are paths without the leading dot."""
+    return _vocabulary(NAME, *((NAMESPACE,) if namespaced else ()), *selectable)

@@ -1,0 +1,102 @@
+"""The Binding of a pod to a node: what a valid one is, and the pod it leaves.
+
+A binding is no update of the pod: managed fields, generation and the rules for changes of a spec do not come into it
+(pkg/registry/core/pod/storage of kube-apiserver). A pod is bound once:
+
+    unbound          bind to n1 -> spec.nodeName n1, condition PodScheduled True
+    bound to n1      bind to n1 -> 409, bind to n2 -> 409
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause, aggregate, not_supported, required
+from kubechronicle.api.meta.encoding import copy_object
+
+Object = dict[str, Any]
+
+PODS_BINDING: Final = "pods/binding"
+NODE: Final = "Node"
+SCHEDULED: Final = "PodScheduled"
+
+
+def check(binding: Mapping[str, Any], *, name: str) -> None:
+    """Refuse a Binding that is none. 400 for another pod's name than the URL's, 500 (as Kubernetes has it) for a target
+    that can't be one."""
+    if binding["metadata"].get("name", "") != name:
+        raise status.bad_request("name in URL does not match name in Binding object")
+    target = binding.get("target") or {}
+    causes: list[Cause] = []
+    kind = target.get("kind", "")
+    if kind and kind != NODE:
+        causes.append(not_supported("target.kind", kind, (NODE, "<empty>")))
+    if not target.get("name"):
+        causes.append(required("target.name"))
+    if causes:
+        raise status.unknown(aggregate(causes))
+
+
+def bound(pod: Object, binding: Mapping[str, Any], *, now: str) -> Object:
+    """Return the pod bound to the binding's target; ``pod`` is not changed. 409 for a pod that can't be."""
+    meta, wanted = pod["metadata"], binding["metadata"]
+    name = meta["name"]
+    _check_preconditions(meta, wanted)
+    why = _obstacle(pod)
+    if why:
+        raise status.conflict(PODS_BINDING, name, why)
+    new: Object = copy_object(pod)
+    new["spec"]["nodeName"] = binding["target"]["name"]
+    current = new.setdefault("status", {})
+    # The nomination was for the time until the pod is bound.
+    current.pop("nominatedNodeName", None)
+    for field in ("annotations", "labels"):
+        if wanted.get(field):
+            new["metadata"][field] = {**(meta.get(field) or {}), **wanted[field]}
+    _mark_scheduled(current, generation=meta.get("generation", 0), now=now)
+    return new
+
+
+def _obstacle(pod: Object) -> str:
+    name = pod["metadata"]["name"]
+    if pod["metadata"].get("deletionTimestamp"):
+        return f"pod {name} is being deleted, cannot be assigned to a host"
+    node = pod["spec"].get("nodeName", "")
+    if node:
+        return f'pod {name} is already assigned to node "{node}"'
+    if pod["spec"].get("schedulingGates"):
+        return f"pod {name} has non-empty .spec.schedulingGates"
+    return ""
+
+
+def _check_preconditions(meta: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """A uid or resourceVersion in the Binding is demanded of the pod."""
+    for field, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        asked, held = wanted.get(field, ""), meta.get(field, "")
+        if asked and asked != held:
+            key = f"/registry/pods/{meta['namespace']}/{meta['name']}"
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+                f"Precondition failed: {label} in precondition: {asked}, {label} in object meta: {held}"
+            )
+            raise status.conflict("pods", meta["name"], why)
+
+
+def _mark_scheduled(current: Object, *, generation: int, now: str) -> None:
+    """Set the condition PodScheduled; the time of its transition stays if it is True already."""
+    conditions = current.setdefault("conditions", [])
+    for place, old in enumerate(conditions):
+        if old.get("type") == SCHEDULED:
+            condition: Object = {
+                "lastProbeTime": None,
+                "lastTransitionTime": old.get("lastTransitionTime") if old.get("status") == "True" else now,
+                "status": "True",
+                "type": SCHEDULED,
+            }
+            if old.get("observedGeneration"):
+                condition["observedGeneration"] = generation
+            conditions[place] = condition
+            return
+    conditions.append({"lastProbeTime": None, "lastTransitionTime": now, "status": "True", "type": SCHEDULED})

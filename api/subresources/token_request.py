@@ -1,0 +1,169 @@
+"""TokenRequest: what may be asked for, and what a service account's token says (authentication.k8s.io/v1).
+
+Pure; after pkg/registry/core/serviceaccount/storage of kube-apiserver, whose refusals these are. A token may be bound
+to one object, and is worth nothing once that is gone:
+
+    boundObjectRef v1 Pod       one that runs as this service account; the token then tells its node, too
+    boundObjectRef v1 Secret    one of the same namespace
+    boundObjectRef v1 Node      any
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value
+from kubechronicle.api.registry.registry import ResourceType, body_type
+
+Object = dict[str, Any]
+
+GROUP: Final = "authentication.k8s.io"
+DEFAULT_SECONDS: Final = 3600
+MIN_SECONDS: Final = 10 * 60
+MAX_SECONDS: Final = 2**32
+POD_SECONDS: Final = 3607
+"""What a pod's projected token asks for when nobody said how long it should last."""
+EXTENDED_SECONDS: Final = 365 * 24 * 3600
+"""How long such a token lasts, for programs that read it once; it says when it should have been read again."""
+
+BINDABLE: Final[Mapping[str, str]] = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+"""Kinds of the core group a token can be bound to, with their resource."""
+
+
+@functools.cache
+def token_type(accounts: ResourceType) -> ResourceType:
+    """Return the type of the service accounts' token subresource, for decoding its bodies."""
+    return body_type(accounts, group=GROUP, version="v1", kind="TokenRequest")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """What a token is bound to: ``kind`` "" for nothing. ``pod``, ``secret``, ``node``: (name, uid) to be told of."""
+
+    kind: str = ""
+    pod: tuple[str, str] | None = None
+    secret: tuple[str, str] | None = None
+    node: tuple[str, str] | None = None
+
+
+def match_account(sent: Mapping[str, Any], name: str) -> None:
+    """422 for a request that names another service account than the URL."""
+    given = sent["metadata"].get("name", "")
+    if given and given != name:
+        cause = invalid_value("metadata.name", given, "must match the service account name if specified")
+        raise status.invalid(GROUP, "TokenRequest", name, [cause])
+
+
+def match_uid(sent: Mapping[str, Any], account: Mapping[str, Any]) -> None:
+    """409 for a request about a service account of another uid."""
+    given, uid = sent["metadata"].get("uid", ""), account["metadata"]["uid"]
+    if given and given != uid:
+        why = f"the UID in the token request ({given}) does not match the UID of the service account ({uid})"
+        raise status.conflict(f"TokenRequest.{GROUP}", account["metadata"]["name"], why)
+
+
+def validate(spec: Mapping[str, Any]) -> None:
+    """422 for a token that would last too short or too long."""
+    seconds, field = spec.get("expirationSeconds") or 0, "spec.expirationSeconds"
+    causes: list[Cause] = []
+    if seconds < MIN_SECONDS:
+        causes.append(invalid_value(field, seconds, "may not specify a duration less than 10 minutes"))
+    if seconds > MAX_SECONDS:
+        causes.append(invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds"))
+    if causes:
+        raise status.invalid(GROUP, "TokenRequest", "", causes)
+
+
+def bound_kind(reference: Mapping[str, Any]) -> str:
+    """Return which of BINDABLE a reference is to. 400 for another kind, and for a name no object can have."""
+    group, version, kind = _group_version_kind(reference)
+    if group or kind not in BINDABLE:
+        raise status.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
+    name = reference.get("name", "")
+    if not name:
+        raise status.bad_request("Name parameter required.")
+    if problem := _segment_problem(name):
+        raise status.bad_request(f"Name parameter invalid: {go_quote(name)}: {problem}")
+    return kind
+
+
+def _group_version_kind(reference: Mapping[str, Any]) -> tuple[str, str, str]:
+    api_version, kind = reference.get("apiVersion", ""), reference.get("kind", "")
+    if api_version.count("/") > 1:
+        return "", "", kind
+    group, _, version = api_version.rpartition("/")
+    return group, version, kind
+
+
+def _segment_problem(name: str) -> str:
+    """Why a name can be no part of a path (apimachinery's IsValidPathSegmentName)."""
+    if name in (".", ".."):
+        return f"may not be '{name}'"
+    return ", ".join(f"may not contain '{character}'" for character in "/%" if character in name)
+
+
+def match_bound(reference: Mapping[str, Any], kind: str, found: Mapping[str, Any], account_name: str) -> None:
+    """400 for a pod that runs as somebody else, 409 for an object of another uid."""
+    if kind == "Pod" and (found.get("spec") or {}).get("serviceAccountName", "") != account_name:
+        raise status.bad_request(
+            f"cannot bind token for serviceaccount {go_quote(account_name)} to pod running with different "
+            "serviceaccount name."
+        )
+    given = reference.get("uid", "")
+    if given and given != found["metadata"]["uid"]:
+        why = (
+            f"the UID in the bound object reference ({given}) does not match the UID in record. The object might have "
+            "been deleted and then recreated"
+        )
+        raise status.conflict(kind, reference["name"], why)
+
+
+def lifetime(spec: Mapping[str, Any], bound: Bound, *, ours: Sequence[str], extend: bool) -> tuple[int, int]:
+    """Return (seconds the token lasts, seconds after which it should have been read again, 0 for no such time).
+
+    ``ours`` are this server's audiences, ``extend`` whether tokens for it last longer than pods ask for by default.
+    """
+    seconds: int = spec["expirationSeconds"]
+    if extend and bound.kind == "Pod" and seconds == POD_SECONDS and set(spec["audiences"]) <= set(ours):
+        return EXTENDED_SECONDS, seconds
+    return seconds, 0
+
+
+def claims(
+    account: Mapping[str, Any],
+    bound: Bound,
+    *,
+    issuer: str,
+    audiences: Sequence[str],
+    token_id: str,
+    now: int,
+    lasts: int,
+    warn_after: int,
+) -> Object:
+    """Return what the token says. ``now`` in seconds since the epoch, ``lasts`` and ``warn_after`` as of lifetime."""
+    meta = account["metadata"]
+    private: Object = {"namespace": meta["namespace"], "serviceaccount": _named((meta["name"], meta["uid"]))}
+    for field in ("pod", "secret", "node"):
+        named: tuple[str, str] | None = getattr(bound, field)
+        if named is not None:
+            private[field] = _named(named)
+    if warn_after:
+        private["warnafter"] = now + warn_after
+    return {
+        "iss": issuer,
+        "sub": f"system:serviceaccount:{meta['namespace']}:{meta['name']}",
+        "aud": list(audiences),
+        "exp": now + lasts,
+        "nbf": now,
+        "iat": now,
+        "jti": token_id,
+        "kubernetes.io": private,
+    }
+
+
+def _named(named: tuple[str, str]) -> Object:
+    return {field: value for field, value in zip(("name", "uid"), named, strict=True) if value}

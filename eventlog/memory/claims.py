@@ -1,0 +1,55 @@
+"""Appending alone, on a log in memory: the claim of log.py, and the seams by which tests shake it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from kubechronicle.eventlog.errors import NotSoleAppender
+from kubechronicle.eventlog.log import Claim
+from kubechronicle.eventlog.memory.faults import Seams
+
+if TYPE_CHECKING:
+    from kubechronicle.eventlog.memory.memory_log import MemoryStore
+
+
+class MemoryClaims(Seams):
+    """A part of MemoryLog. Tests break its connection with ``disconnect``, and keep a claim off with ``guests``."""
+
+    store: MemoryStore
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = 0
+        self.guests = 0  # who append beside
+        self._connection = 0
+        self._shaken = trio.Event()
+
+    async def claim(self) -> Claim | None:
+        await self._enter("claim")
+        if self.guests or self.store.sole not in (None, self):
+            if self.store.sole is self:
+                self.store.sole = None
+            return None
+        self.store.sole = self
+        head, connection = self.store.head(), self._connection
+        self.told = max(self.told, head.revision)
+        return Claim(head, lambda: self._connection == connection)
+
+    async def wait_claim_shaken(self) -> None:
+        await self._shaken.wait()
+        self._shaken = trio.Event()
+
+    def check_may_append(self) -> None:
+        if self.store.sole not in (None, self):
+            raise NotSoleAppender("another server alone appends to this log")
+
+    # Seams
+
+    def shake(self) -> None:
+        self._shaken.set()
+
+    def disconnect(self) -> None:
+        """The connection is lost on which the claim was made; what was claimed stays so."""
+        self._connection += 1

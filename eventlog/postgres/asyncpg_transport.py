@@ -1,0 +1,235 @@
+"""The socket of a connection to Postgres, as asyncpg's transport: plain, or with TLS. See asyncpg_on_trio.py.
+
+A write goes to the socket at once; what it does not take stays in ``unsent`` until somebody waits for the answer
+(``send_more``). Reading is asked for (``receive``, ``receive_some``). TLS works on memory and the socket sees only
+records, so that a half-sent record is no matter and there is one way to send and to receive.
+
+Invariants: bytes reach the socket in the order they were written; a connection that is lost tells its protocol once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+import trio
+
+if TYPE_CHECKING:
+    from kubechronicle.eventlog.postgres.asyncpg_on_trio import ConnectionLoop
+
+RECEIVE, RECEIVE_MUCH = 16 * 1024, 256 * 1024
+"""Bytes taken from the socket at once; the larger one after a read that filled its buffer. (A large buffer costs a
+mapping of memory each time.)"""
+
+
+TCP_PATIENCE = 2.0
+"""Seconds for one host to take a connection: there may be another, and time for it must be left."""
+
+KEEPALIVE = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    # A server whose machine or network vanished says nothing: found out after 10 + 3 x 5 s while it owes an answer, and
+    # while it does not acknowledge what was sent. Else a read would wait for a quarter of an hour.
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 10),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 5),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 25_000),
+)
+
+
+class SocketTransport(asyncio.Transport):
+    """A socket, plain or with TLS. What it cannot send at once waits until somebody waits for the answer."""
+
+    def __init__(self, loop: ConnectionLoop, opened: socket.socket, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        self.unsent: deque[memoryview] = deque()  # bounded: asyncpg writes one message, then waits for its answer
+        self._loop = loop
+        self._socket = opened
+        self._protocol = protocol
+        self._tls: ssl.SSLObject | None = None
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._size = RECEIVE
+        self._closed = False
+        loop.transports.append(self)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"socket": self._socket, "ssl_object": self._tls}.get(name, default)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = cast(asyncio.Protocol, protocol)
+
+    def get_protocol(self) -> asyncio.Protocol:
+        return self._protocol
+
+    def is_closing(self) -> bool:
+        return self._closed
+
+    def write(self, data: Any) -> None:
+        if self._closed:
+            return
+        if self._tls is not None:
+            self._tls.write(data)
+            data = self._outgoing.read()
+        if self.unsent:
+            self.unsent.append(memoryview(data))
+        elif rest := self._sent(memoryview(data)):
+            self.unsent.append(rest)
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def close(self) -> None:
+        """At once: asyncpg closes only what it has waited for, or given up."""
+        self._lose(None)
+
+    def abort(self) -> None:
+        self._lose(None)
+
+    # For the loop
+
+    async def send_more(self) -> None:
+        """Wait until the socket takes something, and send what it takes."""
+        try:
+            await trio.lowlevel.wait_writable(self._socket)
+        except trio.ClosedResourceError:  # somebody dropped the connection
+            return
+        self._loop.call(self._send_unsent)
+
+    async def receive_some(self) -> None:
+        """Wait until something has arrived or the connection is lost."""
+        with suppress(trio.ClosedResourceError):
+            await trio.lowlevel.wait_readable(self._socket)
+            self.receive()
+
+    def receive(self) -> bool:
+        """Let asyncpg have what has arrived, if anything has; False if nothing had."""
+        try:
+            data = self._socket.recv(self._size)
+            self._size = RECEIVE_MUCH if len(data) == self._size else RECEIVE
+            if not data:
+                self._loop.call(self._lose, None)
+            elif self._tls is None:
+                self._loop.call(self._protocol.data_received, data)
+            else:
+                self._loop.call(self._decrypt, data)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except Exception as error:  # of the network, or asyncpg could make nothing of it
+            self._loop.call(self._lose, error)
+        return True
+
+    async def shake_hands(self, context: ssl.SSLContext, host: str | None) -> None:
+        """OSError (ssl.SSLError is one) if it fails."""
+        tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await self._send_all(self._outgoing.read())
+                await trio.lowlevel.wait_readable(self._socket)
+                data = self._socket.recv(RECEIVE)
+                if not data:
+                    raise ConnectionResetError("the connection was closed during the TLS handshake") from None
+                self._incoming.write(data)
+            except ssl.SSLError:
+                with suppress(OSError):
+                    self._socket.send(self._outgoing.read())  # the alert that tells the server why
+                raise
+        await self._send_all(self._outgoing.read())
+        self._tls = tls
+
+    # Inside
+
+    async def _send_all(self, data: bytes) -> None:
+        if rest := self._sent(memoryview(data)):
+            self.unsent.append(rest)
+        while self.unsent:
+            await self.send_more()
+
+    def _send_unsent(self) -> None:
+        while self.unsent:
+            if rest := self._sent(self.unsent.popleft()):
+                self.unsent.appendleft(rest)
+                return
+
+    def _sent(self, data: memoryview) -> memoryview | None:
+        """Send what the socket takes; the rest. A connection that takes nothing any more may still have a last word for
+        us, which says more than the error."""
+        try:
+            while data:
+                data = data[self._socket.send(data) :]
+        except (BlockingIOError, InterruptedError):
+            return data
+        except OSError as error:
+            self.unsent.clear()
+            self._loop.call_soon(self._hear_out, error)
+        return None
+
+    def _hear_out(self, error: OSError) -> None:
+        while not self._closed and self.receive():
+            pass
+        self._lose(error)
+
+    def _decrypt(self, data: bytes) -> None:
+        assert self._tls is not None
+        self._incoming.write(data)
+        while not self._closed:
+            try:
+                plain = self._tls.read(RECEIVE_MUCH)
+            except ssl.SSLWantReadError:
+                break
+            if not plain:
+                self._lose(None)
+                return
+            self._protocol.data_received(plain)
+        if self._outgoing.pending and not self._closed:  # an answer of TLS' own
+            self.unsent.append(memoryview(self._outgoing.read()))
+
+    def _lose(self, error: Exception | None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self.unsent.clear()
+        self._loop.transports.remove(self)
+        with suppress(RuntimeError):  # outside of Trio: an object nobody closed is collected
+            trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
+        self._loop.call_soon(self._protocol.connection_lost, error)
+
+
+async def open_tcp(host: str, port: int) -> socket.socket:
+    """Names are resolved in a thread; addresses are tried a quarter of a second apart (RFC 8305)."""
+    if not 0 < port < 65536:
+        raise OverflowError(f"port {port}: must be 1-65535")
+    try:
+        with trio.fail_after(TCP_PATIENCE):
+            stream = await trio.open_tcp_stream(host, port)
+    except trio.TooSlowError:
+        raise TimeoutError(f"{host} port {port}: no answer within {TCP_PATIENCE:g} s") from None
+    except OSError as error:
+        reasons = error.__cause__
+        several = reasons.exceptions if isinstance(reasons, BaseExceptionGroup) else (reasons,)
+        if why := ", ".join(dict.fromkeys(str(reason) for reason in several if reason is not None)):
+            raise OSError(f"{host} port {port}: {why}") from error
+        raise
+    opened = _plain(stream)
+    for level, name, value in KEEPALIVE:
+        option = getattr(socket, name, None)  # all but the first are not on every system
+        if option is not None:
+            opened.setsockopt(level, option, value)
+    return opened
+
+
+async def open_unix(path: str) -> socket.socket:
+    return _plain(await trio.open_unix_socket(path))
+
+
+def _plain(stream: trio.SocketStream) -> socket.socket:
+    """Its socket, which is waited for with trio.lowlevel."""
+    opened = socket.socket(fileno=cast(Any, stream.socket).detach())
+    opened.setblocking(False)
+    return opened

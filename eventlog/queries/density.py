@@ -1,0 +1,169 @@
+"""How many changes there were, by time and by one thing they have in common: what a timeline is drawn from.
+
+    DensityQuery(ChangeQuery(), edges=(nine, ten, eleven), by="resource")     of each resource, in each of two hours
+
+Buckets are half open: the first holds what was committed at ``edges[0]`` or later, but before ``edges[1]``. Commits
+are in the order of revisions, so edges are turned into revisions first, and nothing but the columns asked about is
+read: counting a range by resource, by user or by namespace without further conditions is answered from an index alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from msgspec import structs
+
+from kubechronicle.eventlog.errors import TooMany
+from kubechronicle.eventlog.postgres.sql import log_table
+from kubechronicle.eventlog.queries.changes import ChangeQuery, conditions_of, table_of
+from kubechronicle.eventlog.records import Record, Who
+
+By = Literal["resource", "user_name", "namespace", "operation"]
+BY: Final[tuple[By, ...]] = ("resource", "user_name", "namespace", "operation")
+
+# Rows one question may count: about a second of a Postgres process.
+MAX_COUNTED: Final = 2_000_000
+
+# $1 the edges, ascending.
+EDGES: Final = (
+    "select kubechronicle.first_revision_since(edge) from unnest($1::timestamptz[]) with ordinality as u (edge, place)"
+    " order by place"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DensityQuery:
+    """``edges``: at least two, ascending. ``most``: values told by name, those with the most changes; the others are
+    counted together. ``limit``: rows that may be counted."""
+
+    changes: ChangeQuery
+    edges: tuple[datetime, ...]
+    by: By = "resource"
+    most: int = 10
+    limit: int = MAX_COUNTED
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Count:
+    """``value`` of the column asked about; None: all that are not told by name."""
+
+    bucket: int
+    value: str | None
+    changes: int
+
+
+def value_of(record: Record, by: By) -> str:
+    if by == "resource":
+        return record.key.resource
+    if by == "namespace":
+        return record.key.namespace
+    if by == "operation":
+        return str(int(record.operation))
+    return record.who.user if record.who is not None else ""
+
+
+def counted(rows: Iterable[Record], who: Mapping[int, Who], query: DensityQuery) -> list[Count]:
+    """Of records in the order of revisions, with who made each. TooMany."""
+    between = [
+        row
+        for row in rows
+        if query.edges[0] <= row.committed_at < query.edges[-1]
+        and query.changes.after < row.revision <= query.changes.until
+    ]
+    if between:
+        check_limit(between[-1].revision - between[0].revision + 1, query)
+    found: Counter[tuple[int, str]] = Counter()
+    for row in between:
+        record = structs.replace(row, who=who[row.revision])
+        if query.changes.matches(record):
+            found[bisect_right(query.edges, record.committed_at) - 1, value_of(record, query.by)] += 1
+    return folded((Count(bucket, value, number) for (bucket, value), number in found.items()), query.most)
+
+
+def check_limit(changes: int, query: DensityQuery) -> None:
+    if changes > query.limit:
+        raise TooMany(changes, query.limit)
+
+
+def folded(counts: Iterable[Count], most: int) -> list[Count]:
+    """In order of bucket and value, with only ``most`` values by name; of equally many changes the first by name."""
+    counts = list(counts)
+    totals: Counter[str] = Counter()
+    for count in counts:
+        totals[count.value or ""] += count.changes
+    named = {value for value, _ in sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:most]}
+    found: Counter[tuple[int, str | None]] = Counter()
+    for count in counts:
+        found[count.bucket, count.value if count.value in named else None] += count.changes
+    order = sorted(found.items(), key=lambda item: (item[0][0], item[0][1] is None, item[0][1] or ""))
+    return [Count(bucket, value, number) for (bucket, value), number in order]
+
+
+def within(query: ChangeQuery, edges: Sequence[int]) -> ChangeQuery:
+    """Only what lies between the first and the last edge, given as revisions."""
+    return replace(query, after=max(query.after, edges[0] - 1), until=min(query.until, edges[-1] - 1))
+
+
+# Without "offset 0" Postgres expects as many groups as there are rows, and sorts them all.
+_PART: Final = (
+    "select bucket, value, {}count(*) as changes from (select {} from {} where {} offset 0) found group by 1, 2"
+)
+
+
+def statement(query: DensityQuery, edges: Sequence[int], short: Sequence[str]) -> tuple[str, list[Any]]:
+    """The SELECT of bucket, value (null: the others) and number; ``edges`` as revisions. It costs one index range, of
+    the index that has the columns if there is one."""
+    changes, table = query.changes, table_of(query.changes, short)
+    extra: list[tuple[str, str, list[str]]] = []  # sign, table and resources of what is counted besides
+    if not changes.resources and set(short) & set(changes.not_resources):
+        # Of what is kept for a short time there is much, in tables of its own: look only for what counts of it.
+        table, left = log_table("long"), tuple(sorted(set(changes.not_resources) - set(short)))
+        extra.append(("", log_table("short"), sorted(set(short) - set(changes.not_resources))))
+        changes = replace(changes, not_resources=left)
+    if query.by in ("user_name", "namespace") and changes.not_resources and _is_whole(changes):
+        # The index by user does not know of resources: count all, and take away those of the few that don't count.
+        extra.append(("-", table, list(changes.not_resources)))
+        changes = replace(changes, not_resources=())
+    bucket = f"{_bucket(list(edges[1:-1]), 0)} as bucket, {query.by}::text as value"
+    conditions, arguments = conditions_of(changes)
+    # The range as numbers: plans are made without regard to arguments, and how much is counted decides which is best.
+    conditions[:2] = [f"revision > {int(changes.after)}::bigint", f"revision <= {int(changes.until)}::bigint"]
+    parts = [_PART.format("", bucket, table, " and ".join(conditions))]
+    for sign, other, resources in extra:
+        arguments.append(resources)
+        these = [*conditions, f"resource = any (${len(arguments)}::text[])"]
+        parts.append(_PART.format(sign, bucket, other, " and ".join(these)))
+    arguments.append(query.most)
+    text = f"""
+with counted as (
+    select bucket, value, sum(changes) as changes from ({" union all ".join(parts)}) parts
+    group by 1, 2 having sum(changes) > 0
+), named as (
+    select value from counted group by value order by sum(changes) desc, value collate "C" limit ${len(arguments)}
+)
+select c.bucket, n.value, sum(c.changes)::bigint as changes
+from counted c left join named n on n.value = c.value where $1::bigint <= $2::bigint
+group by 1, n.value order by 1, n.value collate "C" nulls last
+"""
+    return text, arguments
+
+
+def _is_whole(changes: ChangeQuery) -> bool:
+    """Whether a range of revisions is asked about without a condition, but for resources that don't count."""
+    return changes == ChangeQuery(
+        after=changes.after, until=changes.until, newest_first=changes.newest_first, not_resources=changes.not_resources
+    )
+
+
+def _bucket(edges: Sequence[int], first: int) -> str:
+    """The expression for a revision's bucket: bisection, written out. Nothing else Postgres has is as fast, by far."""
+    if not edges:
+        return str(first)
+    middle = len(edges) // 2
+    low, high = _bucket(edges[:middle], first), _bucket(edges[middle + 1 :], first + middle + 1)
+    return f"case when revision < {int(edges[middle])}::bigint then {low} else {high} end"

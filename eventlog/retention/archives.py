@@ -1,0 +1,343 @@
+"""Archives: the rows of a partition in a file, written before it is dropped and read again without a database.
+
+A file is gzip of JSON lines: a header, a row per line in the order of revisions, and a last line with their number.
+
+    {"format": "kubechronicle archive v1", "log": "6b1c…", "class": "long", "first": 1, "last": 1000000,
+     "firstRow": 1, "lastRow": 999998, "hashBefore": "…", "hashAfter": "…"}
+    {"revision": 1, …, "object": "{\\"apiVersion\\": …}", "digest": "…", "hash": "…"}
+    {"rows": 873210}
+
+``first`` and ``last`` bound the partition, ``firstRow`` and ``lastRow`` are the revisions of the rows in it;
+``hashBefore`` is the hash of revision firstRow - 1 (null if it is not known any more), ``hashAfter`` that of lastRow. A
+row has the columns of its digest under their names, byte for byte (``object`` and ``user_extra`` are texts for that),
+and digest and hash as hex: see verify.py. What an erasure has left of a row has its own digest as well, ``"erased"``.
+
+Invariant: a file of this name is whole: it is written beside, synced, and renamed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import heapq
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from hashlib import sha256
+from itertools import chain, groupby
+from pathlib import Path
+from typing import IO, Any
+from uuid import UUID
+
+import orjson
+import trio
+
+from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.integrity.digests import DIGESTED, encode_row
+from kubechronicle.eventlog.integrity.verify import ArchivedRow
+from kubechronicle.eventlog.postgres.session import Row, Session
+
+FORMAT = "kubechronicle archive v1"
+SUFFIX = ".jsonl.gz"
+CHUNK = 500  # rows at a time: some 2 MB of typical ones
+LONGEST_LINE = 256 * 1024 * 1024  # bytes; a row is an object of a few MB at most
+_NAMES = tuple(name for name, _ in DIGESTED)
+_COLUMNS = ", ".join((*_NAMES, "digest", "hash"))
+_ROWS = f"""
+select {_COLUMNS}, exists (select from kubechronicle.erased e where e.revision = p.revision) as erased
+from kubechronicle.{{}} p order by revision
+"""
+_NOTE = """
+insert into kubechronicle.archived (file, class, first, last) values ($1, $2, $3, $4) on conflict (file) do nothing
+"""
+_EDGE = "select revision, hash from kubechronicle.{} order by revision {} limit 1"
+# $1: the first row. The nearest hash that is still stored before it.
+_HASH_BEFORE = """
+select revision, hash from (
+    (select revision, hash from kubechronicle.log where revision < $1 order by revision desc limit 1)
+    union all
+    (select revision, hash from kubechronicle.kept where revision < $1 order by revision desc limit 1)) found
+order by revision desc limit 1
+"""
+_DIGESTS = """
+select r.revision, r.digest from kubechronicle.tombstones t, unnest(t.revisions, t.digests) r (revision, digest)
+where t.thousand between $1::bigint / 1000 and $2::bigint / 1000 and r.revision > $1 and r.revision < $2 order by 1
+"""
+
+
+class ArchiveError(LogError):
+    """An archive can't be written or read: which, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """The header of a file."""
+
+    path: Path
+    log_id: UUID
+    retention_class: str
+    first: int
+    last: int
+    first_row: int
+    last_row: int
+    hash_before: bytes | None
+    hash_after: bytes
+
+
+async def write_partition(session: Session, directory: Path, table: str, retention_class: str, bounds: range) -> None:
+    """Write the rows of the partition unless its file is there already. ArchiveError: nothing may be dropped."""
+    log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
+    edges = [await session.fetch(_EDGE.format(table, order)) for order in ("asc", "desc")]
+    if not edges[0]:
+        return
+    first_row, last_row = edges[0][0]["revision"], edges[1][0]["revision"]
+    path = directory / f"{log_id}-{retention_class}-{bounds[0]:019}-{bounds[-1]:019}{SUFFIX}"
+    header = Archive(
+        path=path,
+        log_id=log_id,
+        retention_class=retention_class,
+        first=bounds[0],
+        last=bounds[-1],
+        first_row=first_row,
+        last_row=last_row,
+        hash_after=bytes(edges[1][0]["hash"]),
+        hash_before=await _hash_before(session, directory, log_id, first_row),
+    )
+    try:
+        if await trio.to_thread.run_sync(path.exists):
+            there = await trio.to_thread.run_sync(read_header, path)
+            if (there.last_row, there.hash_after) != (header.last_row, header.hash_after):
+                raise ArchiveError(f"{path} holds other rows than the partition to be archived there")
+        else:
+            await _write(session, table, header)
+    except OSError as error:
+        raise ArchiveError(f"cannot archive to {path}: {error.strerror}") from error
+    await session.fetch(_NOTE, path.name, retention_class, first_row, last_row)
+
+
+async def _write(session: Session, table: str, header: Archive) -> None:
+    unfinished = _unfinished(header.path)
+    file = await trio.to_thread.run_sync(_open, unfinished)
+    rows = 0
+    try:
+        with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
+            await trio.to_thread.run_sync(packed.write, _header_line(header))
+            async with session.snapshot():
+                await session.execute("set local statement_timeout = 0")
+                async with aclosing(session.rows(_ROWS.format(table), chunk=CHUNK)) as chunks:
+                    async for chunk in chunks:
+                        await trio.to_thread.run_sync(_write_rows, packed, chunk)
+                        rows += len(chunk)
+            await trio.to_thread.run_sync(packed.write, orjson.dumps({"rows": rows}) + b"\n")
+        await trio.to_thread.run_sync(_finish, file, unfinished, header.path)
+    finally:
+        file.close()
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}.unfinished")
+
+
+def _open(path: Path) -> IO[bytes]:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")  # Secrets are in it
+
+
+def _finish(file: IO[bytes], unfinished: Path, path: Path) -> None:
+    """On disk, and then by its name on disk."""
+    file.flush()
+    os.fsync(file.fileno())
+    unfinished.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _header_line(header: Archive) -> bytes:
+    told = {
+        "format": FORMAT,
+        "log": str(header.log_id),
+        "class": header.retention_class,
+        "first": header.first,
+        "last": header.last,
+        "firstRow": header.first_row,
+        "lastRow": header.last_row,
+        "hashBefore": header.hash_before.hex() if header.hash_before is not None else None,
+        "hashAfter": header.hash_after.hex(),
+    }
+    return orjson.dumps(told) + b"\n"
+
+
+def _write_rows(packed: gzip.GzipFile, chunk: Sequence[Row]) -> None:
+    for row in chunk:
+        columns = {name: row[name] for name in _NAMES}
+        packed.write(_line(columns, bytes(row["digest"]), bytes(row["hash"]), erased=row["erased"]))
+
+
+def _line(columns: Mapping[str, Any], digest: bytes, hash_: bytes, *, erased: bool) -> bytes:
+    line = {**columns, "digest": digest.hex(), "hash": hash_.hex()}
+    if erased:
+        line["erased"] = sha256(encode_row([columns[name] for name in _NAMES])).hexdigest()
+    return orjson.dumps(line) + b"\n"
+
+
+async def _hash_before(session: Session, directory: Path, log_id: UUID, first_row: int) -> bytes | None:
+    """The hash of the revision before: from the nearest that is still told, by the digests between."""
+    at, found = 0, sha256(log_id.bytes).digest()
+    for row in await session.fetch(_HASH_BEFORE, first_row):
+        at, found = row["revision"], bytes(row["hash"])
+    for archive in await trio.to_thread.run_sync(archives, directory):
+        if archive.log_id == log_id and at < archive.last_row < first_row:
+            at, found = archive.last_row, archive.hash_after
+    for revision, digest in await session.fetch(_DIGESTS, at, first_row):
+        if revision != at + 1:
+            return None
+        at, found = revision, sha256(found + digest).digest()
+    return found if at == first_row - 1 else None
+
+
+# Reading
+
+
+def archives(directory: Path) -> list[Archive]:
+    """All there are, by log and first revision. ArchiveError."""
+    try:
+        files = sorted(path for path in directory.glob(f"*{SUFFIX}") if not path.name.startswith("."))
+    except OSError as error:
+        raise ArchiveError(f"cannot read {directory}: {error.strerror}") from None
+    found = map(read_header, files)
+    return sorted(found, key=lambda archive: (archive.log_id, archive.first, archive.retention_class))
+
+
+def of_log(directory: Path, log_id: UUID) -> list[Archive]:
+    """Those of one log, maybe none yet. ArchiveError: nobody can mean this directory."""
+    if not directory.is_dir():
+        raise ArchiveError(f"there is no directory {directory}")
+    everything = archives(directory)
+    found = [archive for archive in everything if archive.log_id == log_id]
+    if everything and not found:
+        raise ArchiveError(f"the archives in {directory} are of another log than {log_id}")
+    return found
+
+
+def read_header(path: Path) -> Archive:
+    with _reading(path) as lines:
+        return _header(path, next(lines, b""))
+
+
+def rows_of(archive: Archive) -> Iterator[ArchivedRow]:
+    """All its rows. ArchiveError: the file is cut short or damaged."""
+    with _reading(archive.path) as lines:
+        _header(archive.path, next(lines, b""))
+        for count, line in enumerate(lines):
+            columns = _parsed(archive.path, line)
+            if "rows" in columns:
+                if columns["rows"] != count or next(lines, None) is not None:
+                    break
+                return
+            yield _row(archive.path, columns)
+    raise ArchiveError(f"{archive.path} is cut short: it does not have the rows it should")
+
+
+def rows_of_all(found: Sequence[Archive]) -> Iterator[ArchivedRow]:
+    """The rows of several archives of one log in the order of revisions. Two files are open at a time, as two classes
+    share the revisions."""
+    ordered = sorted(found, key=lambda archive: (archive.retention_class, archive.first))
+    classes = [list(group) for _, group in groupby(ordered, key=lambda archive: archive.retention_class)]
+    streams = [chain.from_iterable(map(rows_of, group)) for group in classes]
+    return heapq.merge(*streams, key=lambda row: row.revision)
+
+
+def rewrite(archive: Archive, changed: Callable[[ArchivedRow], Mapping[str, Any] | None]) -> int:
+    """Write the file anew with what an erasure leaves of its rows (None: the row as it is), and answer of how many. The
+    old file is there until the new one is whole. ArchiveError."""
+    unfinished, path, count = _unfinished(archive.path), archive.path, 0
+    try:
+        with _open(unfinished) as file:
+            with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed, _reading(path) as lines:
+                packed.write(next(lines))
+                for line in lines:
+                    told = _parsed(path, line)
+                    row = _row(path, told) if "rows" not in told else None
+                    left = changed(row) if row is not None else None
+                    if row is None or left is None:
+                        packed.write(line)
+                        continue
+                    packed.write(_line(left, row.digest, row.hash, erased=True))
+                    count += 1
+            _finish(file, unfinished, path)
+    except OSError as error:
+        raise ArchiveError(f"cannot rewrite {path}: {error.strerror}") from error
+    return count
+
+
+def remove_unfinished(directory: Path, log_id: UUID) -> None:
+    """What was left when a write was interrupted; nobody may be writing."""
+    for path in directory.glob(f".{log_id}-*.unfinished"):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Iterator[bytes]]:
+    """The lines of a file. ArchiveError: it can't be read, or only in part."""
+    try:
+        with gzip.open(path) as file:
+            yield iter(partial(file.readline, LONGEST_LINE), b"")
+    except OSError as error:
+        raise ArchiveError(f"cannot read {path}: {error.strerror or error}") from None
+    except (EOFError, zlib.error) as error:
+        raise ArchiveError(f"{path} is damaged: {error}") from None
+
+
+def _parsed(path: Path, line: bytes) -> dict[str, Any]:
+    try:
+        parsed = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise ArchiveError(f"{path} is damaged: a line of it is no JSON object")
+    return parsed
+
+
+def _header(path: Path, line: bytes) -> Archive:
+    told = _parsed(path, line)
+    try:
+        if told["format"] != FORMAT:
+            raise ValueError(told["format"])
+        before = told["hashBefore"]
+        return Archive(
+            path=path,
+            log_id=UUID(told["log"]),
+            retention_class=str(told["class"]),
+            first=int(told["first"]),
+            last=int(told["last"]),
+            first_row=int(told["firstRow"]),
+            last_row=int(told["lastRow"]),
+            hash_before=bytes.fromhex(before) if before is not None else None,
+            hash_after=bytes.fromhex(told["hashAfter"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        raise ArchiveError(f"{path} is no archive of kubechronicle") from None
+
+
+def _row(path: Path, told: dict[str, Any]) -> ArchivedRow:
+    try:
+        digest, stored = bytes.fromhex(told.pop("digest")), bytes.fromhex(told.pop("hash"))
+        erased = told.pop("erased", None)
+        told["committed_at"] = datetime.fromisoformat(told["committed_at"])
+        computed = sha256(encode_row([told[name] for name in _NAMES])).digest()
+        revision = int(told["revision"])
+        expected = digest if erased is None else bytes.fromhex(erased)
+    except (KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
+        raise ArchiveError(f"{path} is damaged: a row is not as it was written ({error})") from None
+    if computed != expected:
+        raise ArchiveError(f"{path}: revision {revision} was edited: its content does not have its digest")
+    return ArchivedRow(
+        revision=revision, columns=told, digest=digest, hash=stored, content=computed, erased=erased is not None
+    )

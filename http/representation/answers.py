@@ -1,0 +1,97 @@
+"""What every handler needs to answer: which representation the client asked for, and errors in it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kubechronicle.api.codecs import negotiate
+from kubechronicle.api.codecs.errors import NotAcceptableError
+from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.http.context import Context
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.entry_encoder import encode
+
+CACHE_CONTROL = ("cache-control", "no-cache, private")
+# Characters of all warnings of an answer, and of one where that is too much (kube-apiserver's WithWarningRecorder).
+MAX_WARNINGS = 4 * 1024
+MAX_CUT_WARNING = 256
+GZIPPED = [("content-encoding", "gzip"), ("vary", "Accept-Encoding")]
+JSON_FORM = Representation(media_type=negotiate.JSON)
+
+
+def object_form(request: Request, context: Context, *, protobuf: bool = True) -> Representation:
+    """For an object or a list; ``protobuf``: whether the kind has such a form. StatusError 406."""
+    accept = request.headers.get("accept")
+    negotiate.check_route(accept, lists=context.info.verb in ("list", "watch"))
+    return _pretty(negotiate.resource(accept, protobuf=protobuf), request, context)
+
+
+def watch_form(request: Request, context: Context, *, protobuf: bool = True) -> Representation:
+    """For a watch, likewise. StatusError 406."""
+    accept = request.headers.get("accept")
+    if request.websocket is None:
+        negotiate.check_route(accept, lists=True)
+    return negotiate.watch(accept, protobuf=protobuf)
+
+
+def discovery_form(request: Request, context: Context, *, aggregated: bool = True) -> Representation:
+    """For a discovery document, aggregated where that is offered. StatusError 406."""
+    accept = request.headers.get("accept")
+    return negotiate.discovery(accept) if aggregated else negotiate.plain(accept)
+
+
+def status_form(request: Request) -> Representation:
+    """For a Status: what the client accepts, JSON if that is nothing a Status can be written in."""
+    try:
+        form = negotiate.resource(request.headers.get("accept"))
+    except NotAcceptableError:
+        return JSON_FORM
+    return Representation(media_type=form.media_type)
+
+
+def takes_gzip(request: Request) -> bool:
+    """Whether the client wants its answer gzipped."""
+    accepted = [token.partition(";") for token in request.headers.get("accept-encoding").split(",")]
+    return any(name.strip() == "gzip" and not _REFUSED.fullmatch(further) for name, _, further in accepted)
+
+
+_REFUSED = re.compile(r"\s*q=0(\.0*)?\s*", re.IGNORECASE)
+
+
+def _pretty(form: Representation, request: Request, context: Context) -> Representation:
+    if form.pretty or not negotiate.wants_pretty(context.query.get("pretty"), request.headers.get("user-agent")):
+        return form
+    return replace(form, pretty=True)
+
+
+def status_response(request: Request, error: StatusError) -> Response:
+    form = status_form(request)
+    headers = [("content-type", form.content_type), CACHE_CONTROL, ("x-content-type-options", "nosniff")]
+    headers.extend((name.lower(), value) for name, value in error.headers.items())
+    with contextlib.suppress(LookupError):  # it failed before it was identified
+        headers.append(("audit-id", request.attached(Context).audit_id))
+    return Response(error.code, headers, encode(error.body(), form.media_type))
+
+
+def warning_fields(warnings: Sequence[str]) -> list[str]:
+    """Each warning once. If they are too long together each is cut short, and those that don't fit then are left out:
+    proxies refuse answers with too large a header."""
+    found = list(dict.fromkeys(warnings))
+    if sum(map(len, found)) > MAX_WARNINGS:
+        found = [text[:MAX_CUT_WARNING] for text in found]
+    fields, length = [], 0
+    for text in found:
+        length += len(text)
+        if length > MAX_WARNINGS:
+            break
+        fields.append(f'299 - "{_quoted(text)}"')
+    return fields
+
+
+def _quoted(text: str) -> str:
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return printable.replace("\\", "\\\\").replace('"', '\\"')

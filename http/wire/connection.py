@@ -1,0 +1,348 @@
+"""One client's connection: handshake, protocol, deadlines and end, under a guard.
+
+Lives here: the life of a connection and the order of its writes. Not here: accepting (listener.py), TLS itself
+(tls.py), what the bytes mean (http1.py, http2.py).
+
+    handshake → [h2 | http/1.1] reading until: the client's end, our Closed, a deadline, an error → farewell → closed
+
+Invariant: nothing that happens on a connection leaves `run`, except cancellation from outside. A task that sends is
+never interrupted half-way: sends are shielded, and bounded by the reaper, which aborts the socket under them. What a
+push leaves unsent (``_unsent``) is the first thing that whoever sends next sends.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import trio
+
+from kubechronicle.http.messages import Application
+from kubechronicle.http.wire.connection_host import WireProtocol
+from kubechronicle.http.wire.dates import Dates
+from kubechronicle.http.wire.exchange import Exchange
+from kubechronicle.http.wire.http1.connection import Http1Protocol
+from kubechronicle.http.wire.serve_config import Limits
+from kubechronicle.http.wire.tls import TLSStream
+
+if TYPE_CHECKING:
+    from kubechronicle.http.wire.http2.connection import Http2Protocol
+    from kubechronicle.http.wire.websocket.hypercorn_config import Wire
+
+
+RECORDS = 32
+"""Of TLS, read together from a connection of HTTP/2 on which several requests are under way."""
+
+
+class ServerFace(Protocol):
+    """What connections need of their server."""
+
+    app: Application
+    limits: Limits
+    draining: trio.Event
+    dates: Dates
+    handshakes_failed: int
+    requests: int
+    running_requests: int
+    cut_off_slow: int
+    timed_out: int
+    protocol_errors: int
+
+    def wire(self) -> Wire: ...
+
+    def report(self, where: str, error: BaseException) -> None: ...
+
+
+class Connection:
+    def __init__(self, server: ServerFace, stream: TLSStream, client: tuple[str, int], local: tuple[str, int]) -> None:
+        self.app = server.app
+        self.limits = server.limits
+        self.draining = server.draining
+        self.client = client
+        self.server = local
+        self.peer_certificate: bytes | None = None
+        self.peer_intermediates: tuple[bytes, ...] = ()
+        self.deadline = trio.current_time() + server.limits.handshake
+        self._server = server
+        self._stream = stream
+        self._protocol: WireProtocol | None = None
+        self._http2: Http2Protocol | None = None
+        self._nursery: trio.Nursery
+        self._exchanges: set[Exchange] = set()
+        self._send_lock = trio.Lock()
+        self._unsent: memoryview | None = None
+        self._reading = trio.CancelScope()
+        self.overdue = False
+        self._limited_until = math.inf
+        self._closing = False  # we said Closed: the farewell may wait for the client to have read our last bytes
+        self._lost = False
+
+    # --- life ---
+
+    async def run(self) -> None:
+        try:
+            await self._stream.do_handshake()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._server.handshakes_failed += 1
+            self._stream.close_nowait()
+            return
+        try:
+            async with trio.open_nursery() as self._nursery:
+                await self._serve()
+        except Exception as error:
+            # The guard: whatever a client provoked ends its own connection only.
+            self._server.report(f"connection of {self.client[0]}", error)
+        except BaseExceptionGroup as group:
+            rest = group.split(trio.Cancelled)[1]
+            if rest is None:
+                raise
+            self._server.report(f"connection of {self.client[0]}", rest)
+            await trio.lowlevel.checkpoint_if_cancelled()
+        finally:
+            self.lost()
+
+    async def _serve(self) -> None:
+        self.peer_certificate = self._stream.peer_certificate()
+        if self.peer_certificate is not None:
+            self.peer_intermediates = self._stream.peer_intermediates()
+        if self._stream.alpn_protocol() == "h2":
+            from kubechronicle.http.wire.http2.connection import (
+                Http2Protocol,  # imported when the server is ready (ops/server/replica.py)
+            )
+
+            self._protocol = self._http2 = Http2Protocol(self, self._server.dates)
+            self.deadline = trio.current_time() + self.limits.idle
+        else:
+            self._protocol = Http1Protocol(self, self._server.dates, self._server.wire)
+            self.deadline = trio.current_time() + self.limits.header_wait
+        await self._protocol.initiate()
+        goes_on = True
+        while goes_on:
+            with trio.CancelScope() as self._reading:
+                await self._read()
+            # A request was cancelled because its time was over: what is left goes on in another scope.
+            goes_on = self.overdue and not (self._closing or self._lost)
+        if not self._lost:
+            self._tell_exchanges()
+            await self._protocol.ended()
+            await self._farewell()
+
+    async def _read(self) -> None:
+        assert self._protocol is not None
+        awaiting = False
+        if self.overdue:
+            self.overdue = False
+            await self._protocol.received(b"")  # goes on with what was received behind that request
+        while not (self._closing or self.overdue):
+            try:
+                data = await self._stream.receive_some()
+                if self._http2 is not None:
+                    data = self._receive_more(self._http2, data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self.lost()
+                return
+            if not data:
+                return
+            await self._protocol.received(data)
+            if not self._protocol.awaits_header:
+                awaiting = False
+            elif not awaiting:
+                awaiting = True
+                self.deadline = trio.current_time() + self.limits.header_wait
+
+    def _receive_more(self, protocol: Http2Protocol, data: bytes) -> bytes:
+        """What has come besides, each request its record: to wait for each takes longer than to look."""
+        if not (data and protocol.expects_more(data)):
+            return data
+        pieces = [data]
+        while len(pieces) < RECORDS and protocol.expects_more(data):
+            data = self._stream.receive_nowait() or b""
+            if not data:
+                break
+            pieces.append(data)
+        return b"".join(pieces)
+
+    async def _farewell(self) -> None:
+        """close_notify, then throw away what the client still sends: closing meanwhile would reset our last answer."""
+        self._stream.send_eof_nowait()
+        with trio.move_on_after(self.limits.discard_wait):
+            sending = True
+            while sending:
+                sending = False
+                with trio.move_on_after(self.limits.linger):
+                    sending = await self._stream.discard_some()
+        self._stream.close_nowait()
+
+    def lost(self) -> None:
+        """The client is gone, or is treated as if: everything that waits for it is told, at once."""
+        if self._lost:
+            return
+        self._lost = True
+        self._stream.close_nowait()
+        self._tell_exchanges()
+        if self._protocol is not None:
+            self._protocol.disconnected()
+        self._reading.cancel()
+
+    def _tell_exchanges(self) -> None:
+        for exchange in list(self._exchanges):
+            exchange.disconnected()
+
+    def reap(self, now: float) -> None:
+        """Called by the server's reaper: ends the connection if one of its bounds has passed."""
+        if self._http2 is not None:
+            self._http2.reap(now)
+        blocked = self._stream.blocked_since
+        if blocked is not None and self._send_lock.locked() and now - blocked >= self.limits.send_wait:
+            self._server.cut_off_slow += 1
+            self._abort()
+        elif now >= self._limited_until:
+            self._limited_until = math.inf
+            self.overdue = True
+            self._reading.cancel()
+        elif now >= self.deadline:
+            self.deadline = math.inf
+            self._server.timed_out += 1
+            if self._protocol is None:
+                self._abort()
+            else:
+                self._nursery.start_soon(self._protocol.drain)
+
+    def _abort(self) -> None:
+        self._stream.abort()
+        self.lost()
+
+    async def retire(self) -> None:
+        """Let the client go by itself. HTTP/1.1 can't be told before its next answer."""
+        if self._http2 is not None:
+            await self._http2.drain()
+
+    async def drain(self) -> None:
+        if self._protocol is not None:
+            await self._protocol.drain()
+
+    # --- what the protocols call (ConnectionHost) ---
+
+    def busy(self) -> None:
+        self.deadline = self._limited_until = math.inf
+
+    def idle(self) -> None:
+        self.deadline = trio.current_time() + self.limits.idle
+        self._limited_until = math.inf
+
+    def limit(self, deadline: float) -> None:
+        self._limited_until = deadline
+
+    def end(self) -> None:
+        self._closing = True
+        self.deadline = math.inf  # the farewell has its own bound
+        self._reading.cancel()
+
+    async def write(self, data: bytes) -> None:
+        if self._lost:
+            return
+        rest = memoryview(data)
+        try:
+            if self._unsent is None and not self._send_lock.locked():
+                rest = rest[self._stream.send_nowait(data) :]
+                if not rest:
+                    return
+                self._send_lock.acquire_nowait()
+                with trio.CancelScope(shield=True):
+                    await self._send_rest(rest)
+                return
+            with trio.CancelScope(shield=True):
+                await self._send_lock.acquire()
+                await self._send_rest(rest)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.lost()
+
+    @property
+    def ready(self) -> bool:
+        return self._unsent is None and not self._lost and not self._send_lock.locked()
+
+    def push(self, data: bytes) -> None:
+        try:
+            sent = self._stream.send_nowait(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.lost()
+            return
+        if sent < len(data):
+            self._unsent = memoryview(data)[sent:]
+            self._nursery.start_soon(self._finish_push)
+
+    async def _finish_push(self) -> None:
+        if self._unsent is not None:  # nobody who sends was faster
+            await self.write(b"")
+
+    async def _send_rest(self, rest: memoryview) -> None:
+        try:
+            if self._unsent is not None:
+                unsent, self._unsent = self._unsent, None
+                await self._stream.send_all(unsent)
+            await self._stream.send_all(rest)
+        finally:
+            self._send_lock.release()
+
+    async def receive(self) -> bytes:
+        try:
+            data = await self._stream.receive_some()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            data = b""
+        if not data:
+            self.lost()
+        return data
+
+    async def hand_over(self, protocol: WireProtocol, data: bytes) -> None:
+        self._protocol = protocol
+        self.deadline = math.inf
+        await protocol.initiate()
+        await protocol.received(data)
+
+    def begin_exchange(self, exchange: Exchange) -> None:
+        self._exchanges.add(exchange)
+        self._server.requests += 1
+        self._server.running_requests += 1
+
+    def start_task(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
+        self._nursery.start_soon(task, *args)
+
+    def finish_exchange(self, exchange: Exchange) -> None:
+        self._exchanges.discard(exchange)
+        self._server.running_requests -= 1
+
+    def report(self, where: str, error: BaseException) -> None:
+        self._server.report(where, error)
+
+    def count_cut_off(self) -> None:
+        self._server.cut_off_slow += 1
+
+    def count_protocol_error(self) -> None:
+        self._server.protocol_errors += 1
+
+
+def socket_address(address: Any) -> tuple[str, int]:
+    """(host, port) of an IPv4 or IPv6 socket address; IPv4 clients of a dual-stack socket in their own notation."""
+    host = str(address[0])
+    return host.removeprefix("::ffff:") if "." in host else host, int(address[1])
+
+
+KEEPALIVE = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
+    # A client whose machine vanished says nothing: found out after 30 + 3 × 15 s, also while it only listens.
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 15),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+)
+
+
+def prepare_socket(raw: socket.socket) -> None:
+    """Non-blocking, answers not delayed, dead peers found out."""
+    raw.setblocking(False)
+    for level, name, value in KEEPALIVE:
+        option = getattr(socket, name, None)  # the last three are not on every system
+        if option is not None:
+            raw.setsockopt(level, option, value)

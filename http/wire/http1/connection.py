@@ -1,0 +1,358 @@
+"""HTTP/1.1 on one connection: parsed by httptools, one write for each answer, no task for a request without a body.
+
+Lives here: framing of requests (RFC 9112); that of answers is in http1_exchange.py. A WebSocket handshake is handed
+over, with the connection, to Hypercorn (websocket_protocol.py). Other upgrades are ignored, as a server may (RFC 9110
+§7.8).
+
+    bytes → parser → exchanges, in order, not yet begun → `_advance`: one at a time → answer
+
+httptools (llhttp, strict) refuses what two parsers could read differently: folded fields, both a length and a transfer
+coding, bare line feeds. `_check_head` adds what it leaves to servers.
+
+Invariant: requests of one connection are answered one after another, in the order received; a request that was refused
+is answered after those before it, and is the last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import httptools
+import trio
+
+from kubechronicle.http.messages import Headers, Request
+from kubechronicle.http.wire.connection_host import ConnectionHost
+from kubechronicle.http.wire.dates import Dates
+from kubechronicle.http.wire.exchange import split_target
+from kubechronicle.http.wire.http1.exchange import Http1Exchange, status_line
+
+if TYPE_CHECKING:
+    from kubechronicle.http.wire.websocket.hypercorn_config import Wire
+
+PIPELINED = 64
+"""Requests received ahead of the one being answered; beyond it the socket is not read."""
+
+PLAIN_TARGET = re.compile(rb"(GET|HEAD|DELETE) (/[A-Za-z0-9/._~%?&=:,@!$'()*+;-]*)")
+FRAMING = frozenset(
+    {
+        b"connection",
+        b"content-length",
+        b"expect",
+        b"keep-alive",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""Fields that say how a message goes on: whoever sends one is parsed each time."""
+KNOWN_HEADS = 4
+KNOWN_BYTES = 2048
+"""Of one connection: what follows the request line in heads that were parsed, to be known when it comes again."""
+
+
+class RefusedRequest(Exception):
+    """Raised in a parser's callback, which httptools wraps."""
+
+
+class Http1Protocol:
+    """The parser's callbacks (`on_*`) and the queue of requests."""
+
+    def __init__(self, host: ConnectionHost, dates: Dates, wire: Callable[[], Wire]) -> None:
+        self._host = host
+        self.date_line = dates.line
+        self._wire = wire
+        self._parser = httptools.HttpRequestParser(self)
+        self._queue: deque[Http1Exchange] = deque()
+        self._current: Http1Exchange | None = None
+        self._receiving: Http1Exchange | None = None  # whose body the parser is in
+        self._advancing = False
+        self._closed = False
+        self._leaving = False  # drained: nothing after the answer under way
+        self._refused = 0  # a status: nothing is parsed any more
+        self._room: trio.Event | None = None
+        self._head_bytes = 0  # of a header that is not complete
+        self._handshake: bytes | None = None  # what to hand over to Hypercorn
+        self._url = b""
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._in_head = False
+        self._known: dict[bytes, Headers] = {}
+        self._once = 0  # the hash of fields that have come once: what never comes again, as before a watch, is not kept
+
+    async def initiate(self) -> None:
+        pass
+
+    @property
+    def awaits_header(self) -> bool:
+        """Between two requests, with a part of the next one's header received."""
+        return self._head_bytes > 0 and self._current is None and not self._closed
+
+    def disconnected(self) -> None:
+        self._closed = True
+        self._make_room()
+
+    async def drain(self) -> None:
+        """Close at once when idle; otherwise the answer under way says `connection: close`."""
+        self._leaving = True
+        if self._current is None:
+            self._close()
+
+    # --- receiving ---
+
+    async def ended(self) -> None:
+        self.disconnected()
+
+    async def received(self, data: bytes) -> None:
+        if self._closed:
+            return
+        self._take(data)
+        if self._handshake is not None:
+            from kubechronicle.http.wire.websocket.protocol import WebSocketProtocol  # few come, and it takes long
+
+            protocol = WebSocketProtocol(self._host, self._wire())
+            await self._host.hand_over(protocol, self._handshake)
+            return
+        await self._advance(by_reader=True)
+        if self._receiving is not None:
+            await self._receiving.wait_buffer()
+        while len(self._queue) > PIPELINED and not self._closed:
+            self._room = trio.Event()
+            await self._room.wait()
+
+    async def read_ahead(self) -> None:
+        """For an application that the reader itself runs and that waits for its client to leave."""
+        if len(self._queue) > PIPELINED:
+            await trio.sleep_forever()
+        data = await self._host.receive()
+        if data:
+            self._parse(data)
+
+    def _take(self, data: bytes) -> None:
+        """Most clients send the same fields with each of their requests, one request at a time. A head whose fields,
+        byte by byte, the parser has already found to be good, and to be all of a message, is not parsed again."""
+        between = self._current is None and not (
+            self._queue or self._in_head or self._receiving or self._head_bytes or self._refused
+        )
+        end = data.find(b" HTTP/1.1\r\n") if between else -1
+        line = PLAIN_TARGET.fullmatch(data, 0, end) if end > 0 else None
+        if line is None:
+            self._parse(data)
+            return
+        fields = data[end:]
+        known = self._known.get(fields)
+        if known is not None:
+            exchange = Http1Exchange(self, self._host)
+            exchange.feed_end()
+            raw_path, _, query_string = line[2].decode("ascii").partition("?")
+            self._begin_request(exchange, line[1], raw_path, query_string, known.copy(), "1.1")
+            return
+        self._parse(data)
+        before, self._once = self._once, hash(fields)
+        if (
+            before == self._once
+            and len(self._known) < KNOWN_HEADS
+            and len(fields) <= KNOWN_BYTES
+            and len(self._queue) == 1
+            and self._queue[0].received_whole
+            and not (self._refused or self._in_head)
+            and fields.find(b"\r\n\r\n") == len(fields) - 4
+            and FRAMING.isdisjoint(name for name, _ in self._fields)
+        ):
+            self._known[fields] = self._queue[0].request.headers.copy()
+
+    def _begin_request(
+        self,
+        exchange: Http1Exchange,
+        method: bytes,
+        raw_path: str,
+        query_string: str,
+        headers: Headers,
+        version: str,
+    ) -> None:
+        host = self._host
+        exchange.request = Request(
+            method=method.decode("ascii"),
+            raw_path=raw_path,
+            query_string=query_string,
+            headers=headers,
+            exchange=exchange,
+            client=host.client,
+            peer_certificate=host.peer_certificate,
+            peer_intermediates=host.peer_intermediates,
+            http_version=version,
+            draining=host.draining,
+        )
+        self._queue.append(exchange)
+
+    def _parse(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._head_bytes += len(data)
+        rest = data
+        while rest and not self._refused:
+            rest = self._feed_parser(rest)
+        if self._in_head or (self._receiving is None and not self._queue and self._current is None):
+            if self._head_bytes > self._host.limits.header_bytes:
+                self._refuse_later(431)
+        else:
+            self._head_bytes = 0
+
+    def _feed_parser(self, data: bytes) -> bytes:
+        """What is left to be parsed: something only behind an upgrade that is ignored."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            return self._after_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserCallbackError as error:
+            cause = error.__context__
+            if not isinstance(cause, RefusedRequest | ValueError):
+                self._host.report("HTTP/1.1 parser", cause or error)
+            self._refuse_later(400)
+        except httptools.HttpParserError:
+            self._refuse_later(400)
+        return b""
+
+    def _refuse_later(self, status: int) -> None:
+        if not self._refused:
+            self._host.count_protocol_error()
+            self._refused = status
+        if self._receiving is not None:
+            # Its body is broken: the application, which may have begun, learns that the client is no good.
+            receiving, self._receiving = self._receiving, None
+            if receiving in self._queue:
+                self._queue.remove(receiving)
+            receiving.disconnected()
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._url = b""
+        self._fields = []
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # otherwise a trailer field, which nobody asked for
+            self._fields.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        version = self._parser.get_http_version()
+        exchange = Http1Exchange(self, self._host)
+        raw_path, query_string = self._check_head(version, exchange)
+        headers = Headers.from_raw(self._fields)
+        self._begin_request(exchange, self._parser.get_method(), raw_path, query_string, headers, version)
+        self._in_head = False
+        self._head_bytes = 0
+        self._receiving = exchange
+
+    def on_body(self, body: bytes) -> None:
+        if self._receiving is not None:
+            self._receiving.feed(body)
+
+    def on_message_complete(self) -> None:
+        if self._receiving is not None:
+            self._receiving.feed_end()
+            self._receiving = None
+
+    def _check_head(self, version: str, exchange: Http1Exchange) -> tuple[str, str]:
+        """The target's parts, and what the fields say of this exchange. Raises RefusedRequest, ValueError (400)."""
+        hosts = 0
+        exchange.keep_alive = version == "1.1"
+        for name, value in self._fields:
+            if name == b"host":
+                hosts += 1
+            elif name == b"connection":
+                exchange.keep_alive = exchange.keep_alive and b"close" not in value.lower()
+            elif name == b"expect":
+                exchange.expects_continue = value.lower() == b"100-continue" and version == "1.1"
+            elif name == b"transfer-encoding":
+                if value.lower() != b"chunked":
+                    self._refuse(501)
+                if version != "1.1":
+                    self._refuse(400)  # RFC 9112 §6.1: a sign of request smuggling
+        if version not in ("1.1", "1.0"):
+            self._refuse(505 if version > "1.1" else 400)
+        if hosts > 1 or (hosts == 0 and version == "1.1"):
+            self._refuse(400)
+        if self._parser.get_method() == b"CONNECT":
+            self._refuse(405)
+        return split_target(self._url)
+
+    def _refuse(self, status: int) -> None:
+        self._refuse_later(status)
+        raise RefusedRequest
+
+    def _after_upgrade(self, rest: bytes) -> bytes:
+        """The parser stops at an Upgrade. WebSocket: handed over. Others are ignored; returns what is to be parsed."""
+        names = dict(self._fields)
+        if names.get(b"upgrade", b"").lower() == b"websocket" and self._parser.get_method() == b"GET":
+            if self._current is not None or len(self._queue) > 1:
+                self._refuse_later(400)  # pipelined behind another request: nobody does
+                return b""
+            self._queue.clear()
+            lines = [b"GET %b HTTP/1.1\r\n" % self._url]
+            lines += [b"%b: %b\r\n" % field for field in self._fields if field[0] != b"sec-websocket-extensions"]
+            self._handshake = b"".join([*lines, b"\r\n", rest])
+            return b""
+        if names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names:
+            # The parser has skipped the body; what it holds must not be taken for a request.
+            if self._queue:
+                self._queue.pop()
+            self._refuse_later(400)
+            return b""
+        self._parser = httptools.HttpRequestParser(self)
+        return rest
+
+    # --- answering ---
+
+    async def _advance(self, *, by_reader: bool) -> None:
+        """Begin requests while none is under way; those received whole run here: in the reader's task, or in that of
+        an answer that was just sent."""
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            while self._current is None and self._queue and not self._closed and not self._host.overdue:
+                exchange = self._current = self._queue.popleft()
+                self._make_room()
+                self._host.busy()
+                self._host.begin_exchange(exchange)
+                if exchange.received_whole:
+                    exchange.inline = by_reader
+                    await exchange.run()
+                else:
+                    self._host.start_task(exchange.run)
+        finally:
+            self._advancing = False
+        if self._refused and self._current is None and not self._closed:
+            await self._send_refusal()
+
+    def _make_room(self) -> None:
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+
+    async def exchange_done(self, *, goes_on: bool) -> None:
+        self._current = None
+        if self._closed:
+            return
+        if not goes_on or self._leaving:
+            self._close()
+            return
+        self._host.idle()
+        await self._advance(by_reader=False)
+
+    async def _send_refusal(self) -> None:
+        line = status_line(self._refused)
+        text = line[len(b"HTTP/1.1 ") : -2]
+        head = b"%bcontent-type: text/plain; charset=utf-8\r\n%bconnection: close\r\ncontent-length: %d\r\n\r\n%b"
+        await self._host.write(head % (line, self.date_line(), len(text), text))
+        self._close()
+
+    def _close(self) -> None:
+        self._closed = True
+        self._host.end()

@@ -1,0 +1,161 @@
+"""One request of an HTTP/1.1 connection, and how its answer is framed (RFC 9112): by length, in chunks, by the end."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Protocol
+
+from kubechronicle.http.messages import Push
+from kubechronicle.http.wire.connection_host import ConnectionHost
+from kubechronicle.http.wire.exchange import NO_BODY, HttpExchange
+
+STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %s\r\n" % (status.value, status.phrase.encode("ascii")) for status in HTTPStatus
+}
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def status_line(status: int) -> bytes:
+    return STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+
+
+_framed: tuple[bytes, bytes] = (b"", b"")
+
+
+def framed(chunk: bytes) -> bytes:
+    """The chunk as it is on the wire. An event goes to a thousand watchers one after another: the last is kept."""
+    global _framed
+    before, found = _framed
+    if before is not chunk:
+        found = b"%x\r\n%b\r\n" % (len(chunk), chunk)
+        _framed = (chunk, found)
+    return found
+
+
+class Exchanging(Protocol):
+    """What an exchange needs of its connection's protocol."""
+
+    def date_line(self) -> bytes: ...
+
+    async def read_ahead(self) -> None:
+        """For an application that the reader itself runs and that waits for its client to leave."""
+
+    async def exchange_done(self, *, goes_on: bool) -> None:
+        """The answer is out, and another request may follow or not."""
+
+
+class Http1Exchange(HttpExchange):
+    """One request and its answer on an HTTP/1.1 connection."""
+
+    keep_alive = True
+    expects_continue = False
+    _received = 0
+    _chunked = True
+    _complete_answer = False
+    _opening = b""  # the head of an answer of a known length, which leaves with the first of its body
+
+    def __init__(self, protocol: Exchanging, host: ConnectionHost) -> None:
+        super().__init__(host)
+        self._protocol = protocol
+        self._wire = host
+
+    def feed(self, data: bytes) -> bool:
+        self._received += len(data)
+        return super().feed(data)
+
+    async def receive_body(self) -> bytes:
+        if self.expects_continue and not self._pieces and not self._ended:
+            self.expects_continue = False
+            await self._wire.write(CONTINUE)
+        return await super().receive_body()
+
+    async def wait_disconnect(self) -> None:
+        while self.inline and not self._gone:
+            await self._protocol.read_ahead()
+        await super().wait_disconnect()
+
+    @property
+    def push(self) -> Push | None:
+        return None if self.request.method == "HEAD" else self._push
+
+    def limit(self, deadline: float) -> bool:
+        if self.inline:
+            self._wire.limit(deadline)
+        return self.inline
+
+    @property
+    def overdue(self) -> bool:
+        return self.inline and self._wire.overdue
+
+    def _push(self, chunk: bytes) -> bool:
+        if not self._wire.ready:
+            return False
+        self._wire.push(framed(chunk) if self._chunked else chunk)
+        return True
+
+    def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[bytes]:
+        lines = [status_line(status)]
+        for name, value in headers:
+            lines += (name, b": ", value, b"\r\n")
+        lines += (self._protocol.date_line(), b"" if self.keep_alive else b"connection: close\r\n")
+        return lines
+
+    def _decide_keep_alive(self) -> None:
+        """Told in the answer's header, so that no client sends a request into a connection about to be closed."""
+        if not (self._ended or self._will_end()) or self._host.draining.is_set():
+            self.keep_alive = False
+
+    def _will_end(self) -> bool:
+        """Whether the rest of an unread body is worth receiving: it is known to be short, and the client sends it."""
+        declared = self.request.headers.get("content-length")
+        if self._stalled or self.expects_continue or not declared:
+            return False
+        return int(declared) - self._received <= self._host.limits.discard_bytes
+
+    async def _send_answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        self._decide_keep_alive()
+        head = self._head(status, headers)
+        if status in NO_BODY:
+            body = b""
+            head.append(b"\r\n")
+        else:
+            head.append(b"content-length: %d\r\n\r\n" % len(body))
+        if body and self.request.method != "HEAD":
+            head.append(body)
+        self._complete_answer = True
+        await self._wire.write(b"".join(head))
+        if not self._ended and self.keep_alive:
+            await self._discard_rest()
+
+    async def _send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._decide_keep_alive()
+        known_length = any(name == b"content-length" for name, _ in headers)
+        if self.request.http_version == "1.0" or known_length:
+            self._chunked = False
+            self.keep_alive = self.keep_alive and self.request.http_version != "1.0"
+        head = self._head(status, headers)
+        head.append(b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n")
+        opening = b"".join(head)
+        if known_length and self.request.method != "HEAD":
+            self._opening = opening
+        else:
+            await self._wire.write(opening)
+
+    async def _send_chunk(self, chunk: bytes) -> None:
+        if self.request.method == "HEAD":
+            return
+        data = b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked else chunk
+        if self._opening:
+            data, self._opening = self._opening + data, b""  # the first is short (pieces.py)
+        await self._wire.write(data)
+
+    async def _send_end(self) -> None:
+        self._complete_answer = True
+        if self._opening:
+            await self._wire.write(self._opening)
+        elif self._chunked and self.request.method != "HEAD":
+            await self._wire.write(LAST_CHUNK)
+
+    async def _finish(self) -> None:
+        await self._protocol.exchange_done(goes_on=self.keep_alive and self._complete_answer and self._ended)

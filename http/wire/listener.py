@@ -1,0 +1,265 @@
+"""The server: accepts TLS connections, keeps their number and their deadlines, drains.
+
+Lives here: `serve`, the sockets it listens on, the reaper that applies every connection's bounds, the counters.
+
+    async with trio.open_nursery() as nursery:
+        server = await nursery.start(partial(serve, app, config))
+        print(server.port)
+        ...
+        await server.drain(grace=60)      # serve returns, too
+
+Invariant: an accepted connection counts against `Limits.connections` until its task has ended; beyond the limit nothing
+is accepted and the kernel's backlog holds (or refuses) new clients.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+import trio
+
+from kubechronicle.http.messages import Application
+from kubechronicle.http.wire.connection import Connection, prepare_socket, socket_address
+from kubechronicle.http.wire.dates import Dates
+from kubechronicle.http.wire.serve_config import ServeConfig, ServerStatistics
+from kubechronicle.http.wire.sockets import bind, close_all, inherited
+from kubechronicle.http.wire.tls import ReloadingContext, TLSFiles, TLSStream
+
+if TYPE_CHECKING:
+    from kubechronicle.http.wire.websocket.hypercorn_config import Wire
+
+logger = logging.getLogger(__name__)
+
+ACCEPT_BURST = 64
+"""Connections accepted without letting other tasks run."""
+EXHAUSTED_PAUSE = 0.1
+"""Seconds without accepting when the process is out of descriptors or memory: long enough for one to be freed."""
+SIBLING_INTERVAL = 0.2
+"""Seconds between looks at what waits for a process beside this one that is dead, or too busy to accept."""
+REPORTED_KINDS = 256
+"""Distinct errors remembered as logged already; beyond it the memory starts anew."""
+
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_AGAIN = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
+
+
+class Server:
+    """What `serve` hands out when it listens."""
+
+    def __init__(self, app: Application, config: ServeConfig) -> None:
+        self.app = app
+        self.config = config
+        self.limits = config.limits
+        self.draining = trio.Event()
+        self.addresses: list[tuple[str, int]] = []
+        self.dates = Dates()
+        self.accepted = 0
+        self.handshakes_failed = 0
+        self.requests = 0
+        self.running_requests = 0
+        self.cut_off_slow = 0
+        self.timed_out = 0
+        self.protocol_errors = 0
+        self.guarded_errors = 0
+        self._connections: set[Connection] = set()
+        self._changed = trio.Event()
+        self._stop = trio.CancelScope()
+        self._accepting = trio.CancelScope()
+        self._patience = trio.CancelScope()
+        self._finished = trio.Event()
+        self._reported: set[tuple[str, ...]] = set()
+        self._ending = trio.Event()  # idle connections of HTTP/2 are to be closed
+        self._wire: Wire | None = None
+
+    @property
+    def port(self) -> int:
+        return self.addresses[0][1]
+
+    def wire(self) -> Wire:
+        """What Hypercorn's protocols need."""
+        if self._wire is None:
+            from kubechronicle.http.wire.websocket.hypercorn_config import Wire
+
+            self._wire = Wire(self.limits, self.dates, self._ending)
+        return self._wire
+
+    def statistics(self) -> ServerStatistics:
+        return ServerStatistics(
+            open_connections=len(self._connections),
+            running_requests=self.running_requests,
+            accepted=self.accepted,
+            handshakes_failed=self.handshakes_failed,
+            requests=self.requests,
+            cut_off_slow=self.cut_off_slow,
+            timed_out=self.timed_out,
+            protocol_errors=self.protocol_errors,
+            guarded_errors=self.guarded_errors,
+        )
+
+    async def drain(self, grace: float, *, patience: float = 0.0) -> None:
+        """Stop accepting, tell every request (`draining`), let answers under way finish for `grace` seconds, then cut.
+
+        Before that, for up to `patience` seconds, clients go by themselves: each connection is closed with the answer
+        to its next request, which says so, and those of HTTP/2 with GOAWAY; so that none loses a request it was just
+        sending. Returns when all connections are closed; `serve` returns then as well. A second call ends the patience
+        of the first and waits for it.
+        """
+        if self.draining.is_set():
+            self._patience.cancel()
+        else:
+            self.draining.set()
+            self._accepting.cancel()
+            if patience:
+                for connection in list(self._connections):
+                    await connection.retire()
+                self._patience.deadline = trio.current_time() + patience
+                with self._patience:
+                    await self._all_closed()
+            self._ending.set()
+            with trio.move_on_after(grace):
+                for connection in list(self._connections):
+                    await connection.drain()
+                await self._all_closed()
+            self._stop.cancel()
+        await self._finished.wait()
+
+    async def _all_closed(self) -> None:
+        while self._connections:
+            await self._changed.wait()
+
+    def report(self, where: str, error: BaseException) -> None:
+        """Log an error that ended a request or connection with its traceback, once for each kind; count all."""
+        self.guarded_errors += 1
+        kind = _kind(error)
+        if kind in self._reported:
+            return
+        if len(self._reported) >= REPORTED_KINDS:
+            self._reported.clear()
+        self._reported.add(kind)
+        logger.error("%s: %r (logged once for this kind)", where, error, exc_info=error)
+
+    # --- the tasks ---
+
+    async def run(self, task_status: trio.TaskStatus[Server]) -> None:
+        config = self.config
+        files = TLSFiles(config.tls_cert_file, config.tls_private_key_file, config.client_ca_files)
+        tls = ReloadingContext(files)
+        sockets, siblings = await self._sockets()
+        try:
+            self.addresses = [socket_address(sock.getsockname()) for sock in sockets]
+            with self._stop:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._reap)
+                    task_status.started(self)
+                    with self._accepting:
+                        async with trio.open_nursery() as acceptors:
+                            for sock in sockets:
+                                acceptors.start_soon(self._accept, sock, tls, nursery)
+                            if siblings:
+                                acceptors.start_soon(self._help, siblings, tls, nursery)
+                    close_all([*sockets, *siblings])
+        finally:
+            close_all([*sockets, *siblings])
+            self._finished.set()
+
+    async def _sockets(self) -> tuple[list[socket.socket], list[socket.socket]]:
+        """Those to accept from, listening; and those of the processes beside this one."""
+        config = self.config
+        own = inherited(config.listeners) if config.listeners else await bind(config.host, config.port)
+        try:
+            for sock in own:
+                sock.listen(config.limits.backlog)
+        except OSError:
+            close_all(own)
+            raise
+        return own, inherited(config.siblings)
+
+    async def _accept(self, listener: socket.socket, tls: ReloadingContext, nursery: trio.Nursery) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(listener)
+            await self._accept_waiting(listener, tls, nursery)
+
+    async def _help(self, siblings: list[socket.socket], tls: ReloadingContext, nursery: trio.Nursery) -> None:
+        """Take what nobody else does. To wait for it would wake every process for every connection."""
+        while True:
+            await trio.sleep(SIBLING_INTERVAL)
+            for listener in siblings:
+                await self._accept_waiting(listener, tls, nursery)
+
+    async def _accept_waiting(self, listener: socket.socket, tls: ReloadingContext, nursery: trio.Nursery) -> None:
+        for _ in range(ACCEPT_BURST):
+            while len(self._connections) >= self.limits.connections:
+                await self._changed.wait()
+            try:
+                raw, address = listener.accept()
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self.report("accept", error)
+                    await trio.sleep(EXHAUSTED_PAUSE)
+                if error.errno in _AGAIN or error.errno in _EXHAUSTED:
+                    return
+                if error.errno == errno.EINVAL:
+                    return  # a sibling's socket that does not listen yet
+                continue  # the client left before it was accepted
+            self._start(raw, address, tls.current(), nursery)
+
+    def _start(self, raw: socket.socket, address: object, context: ssl.SSLContext, nursery: trio.Nursery) -> None:
+        self.accepted += 1
+        try:
+            prepare_socket(raw)
+            local = socket_address(raw.getsockname())
+            stream = TLSStream.wrap(raw, context)
+        except (OSError, ValueError):
+            self.handshakes_failed += 1
+            raw.close()
+            return
+        connection = Connection(self, stream, socket_address(address), local)
+        self._connections.add(connection)
+        nursery.start_soon(self._run_connection, connection)
+
+    async def _run_connection(self, connection: Connection) -> None:
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+            changed, self._changed = self._changed, trio.Event()
+            changed.set()
+
+    async def _reap(self) -> None:
+        try:
+            while True:
+                await trio.sleep(self.limits.reap_interval)
+                now = trio.current_time()
+                for connection in list(self._connections):
+                    connection.reap(now)
+        finally:
+            # All is cancelled, but what a connection writes is shielded from that; and from here on there is nobody to
+            # cut off a client that does not read it.
+            for connection in list(self._connections):
+                connection.lost()
+
+
+async def serve(
+    app: Application, config: ServeConfig, *, task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Serves until drained or cancelled; reports the `Server` when its sockets listen.
+
+    Raises OSError (an address that cannot be bound, a file that cannot be read) and ssl.SSLError (a file that is not
+    what it should be) before that.
+    """
+    await Server(app, config).run(task_status)
+
+
+def _kind(error: BaseException) -> tuple[str, ...]:
+    """Types, through groups, with the place that raised: what makes two errors the same one for the log."""
+    if isinstance(error, BaseExceptionGroup):
+        return tuple(part for inner in error.exceptions for part in _kind(inner))
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else ""
+    return (type(error).__qualname__, place)

@@ -1,0 +1,124 @@
+"""`make conformance`: recorded conversations with a real kube-apiserver, replayed against this server.
+
+    python -m kubechronicle.ops.development.conformance FOLDER [AREA…] [--details FILE]
+
+FOLDER holds replay.py, cases/AREA.yaml and expected/AREA.json; without it there is nothing to replay, which is said
+and is no failure. Every area gets a fresh server on an empty store, run as the reference was: own control loops off,
+service range 10.96.0.0/16, the caller in system:masters. Prints a line an area and the totals; exit code 0 also when
+cases fail, since the totals are a measure, not a gate, and 1 when an area could not be replayed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from kubechronicle.ops.development.server_process import ServerProcess, StartError, running
+
+SERVE_ARGUMENTS = ("--controllers", "", "--service-cluster-ip-range", "10.96.0.0/16")
+# Whom the reference was asked by: some objects say who made them.
+CALLER = "bench-admin"
+REPLAY_TIMEOUT = 1800.0  # seconds for one area; a server that answers nothing costs 30 a request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Cases passed and all cases, by the two verdicts of replay.py."""
+
+    core: int = 0
+    strict: int = 0
+    cases: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(core=self.core + other.core, strict=self.strict + other.strict, cases=self.cases + other.cases)
+
+    def line(self, name: str) -> str:
+        share = 100 * self.core / self.cases if self.cases else 0.0
+        return f"{name:14} core {self.core:4}/{self.cases:<4} {share:5.1f} %   strict {self.strict:4}/{self.cases}"
+
+
+class NotReplayed(Exception):
+    """replay.py did not come to its end; the message is all it said."""
+
+
+def parse(output: str) -> Totals:
+    """The closing lines of replay.py. NotReplayed: there are none."""
+    found = {
+        name: (int(passed), int(failed))
+        for name, passed, failed in re.findall(r"^(strict|core): (\d+) passed, (\d+) failed$", output, re.MULTILINE)
+    }
+    if set(found) != {"strict", "core"}:
+        raise NotReplayed(output.strip() or "no output")
+    return Totals(core=found["core"][0], strict=found["strict"][0], cases=sum(found["core"]))
+
+
+def count_cases(folder: Path, area: str) -> int:
+    return len(yaml.safe_load((folder / "cases" / f"{area}.yaml").read_text()))
+
+
+def replay_area(folder: Path, area: str) -> tuple[Totals, str]:
+    """One area against a server of its own: the totals and all that replay.py printed."""
+    with tempfile.TemporaryDirectory(prefix="kubechronicle-conformance-") as directory:
+        home = Path(directory)
+        token, tokens = home / "token", home / "tokens.csv"
+        token.write_text(secrets.token_hex(16))
+        tokens.write_text(f'{token.read_text()},{CALLER},{CALLER},"system:masters"\n')
+        server = ServerProcess(home / "data", arguments=["--token-auth-file", str(tokens), *SERVE_ARGUMENTS])
+        with running(server):
+            command = [
+                sys.executable,
+                str(folder / "replay.py"),
+                "--server",
+                server.url,
+                "--token-file",
+                str(token),
+                "--cacert",
+                str(server.data_dir / "pki" / "ca.crt"),
+                str(folder / "cases" / f"{area}.yaml"),
+            ]
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=REPLAY_TIMEOUT, check=False)
+    output = answer.stdout + answer.stderr
+    return parse(output), output
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m kubechronicle.ops.development.conformance", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("areas", nargs="*", metavar="AREA")
+    parser.add_argument("--details", type=Path, metavar="FILE", help="where to write every difference")
+    options = parser.parse_args(argv)
+    if not (options.folder / "replay.py").is_file():
+        print(f"conformance: no replay.py in {options.folder}: nothing to replay")
+        return 0
+    known = sorted(path.stem for path in (options.folder / "cases").glob("*.yaml"))
+    if unknown := sorted(set(options.areas) - set(known)):
+        print(f"conformance: no such area: {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    total, details, exit_code = Totals(), [], 0
+    for area in options.areas or known:
+        try:
+            totals, output = replay_area(options.folder, area)
+            print(totals.line(area), flush=True)
+        except (StartError, NotReplayed, subprocess.TimeoutExpired) as error:
+            output, exit_code = str(error), 1
+            totals = Totals(cases=count_cases(options.folder, area))  # all of them failed
+            print(f"{area:14} not replayed: {output.splitlines()[-1]}", flush=True)
+        total += totals
+        details.append(f"== {area}\n{output}")
+    if options.details is not None:
+        options.details.write_text("\n".join(details))
+    print(total.line("total"))
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""`kubechronicle checkpoint`, and the checkpoints `kubechronicle verify` is given: files and keys (Ed25519, RFC 8032).
+
+The key is DATA_DIR/pki/checkpoint.key unless another is named; it is made when first needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from kubechronicle.eventlog.integrity.checkpoints import LONGEST, Checkpoint, parse
+from kubechronicle.eventlog.postgres.connection import open_session
+from kubechronicle.eventlog.postgres.migrate import check_schema
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.locks import locked
+from kubechronicle.ops.pki import write_whole
+from kubechronicle.ops.postgres.database import maintenance_database
+from kubechronicle.ops.settings.settings import Settings
+
+KEY_FILE = "checkpoint.key"
+_HEAD = "select log_id, revision, hash, committed_at, clock_timestamp() as noted_at from kubechronicle.head"
+
+
+async def run_checkpoint(settings: Settings, *, key_file: Path | None, output: Path | None) -> int:
+    """Sign what the log says now; to the file, or standard output. The public key goes to standard error."""
+    async with (
+        maintenance_database(settings) as url,
+        open_session(url, application="kubechronicle checkpoint") as session,
+    ):
+        await check_schema(session)
+        log_id, revision, digest, committed_at, noted_at = (await session.fetch(_HEAD))[0]
+    key = _private_key(key_file) if key_file is not None else _own_key(settings.data_dir / "pki")
+    public = key.public_key()
+    checkpoint = Checkpoint(
+        log_id=log_id,
+        revision=revision,
+        hash=bytes(digest),
+        committed_at=committed_at,
+        noted_at=noted_at,
+        key=_name_of(public),
+    )
+    text = checkpoint.signed_text()
+    signed = f"{text}signature: {base64.b64encode(key.sign(text.encode())).decode()}\n"
+    if output is None:
+        print(signed, end="")
+    else:
+        try:
+            write_whole(output, signed.encode(), mode=0o644)
+        except OSError as error:
+            raise OperatorError(f"--output: cannot write {output}: {error.strerror}") from None
+    print(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode(), end="", file=sys.stderr)
+    return 0
+
+
+def read_checkpoints(settings: Settings, files: Sequence[str], key_file: Path | None) -> tuple[list[Checkpoint], str]:
+    """The checkpoints, and what is wrong with the first that the key did not sign ("" if it signed all).
+    OperatorError: something is no checkpoint, or no key."""
+    found: list[Checkpoint] = []
+    public = _public_key(settings, key_file) if files else None
+    for name in files:
+        try:
+            with Path(name).open("rb") as file:
+                checkpoint, signed, signature = parse(file.read(LONGEST).decode("ascii"))
+        except OSError as error:
+            raise OperatorError(f"--checkpoint: cannot read {name}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise OperatorError(f"--checkpoint: {name} is no checkpoint") from None
+        except ValueError as error:
+            raise OperatorError(f"--checkpoint: {name} {error}") from None
+        assert public is not None
+        if checkpoint.key != _name_of(public):
+            return found, f"{name} is signed with another key than the one at hand ({_name_of(public).hex()})"
+        try:
+            public.verify(base64.b64decode(signature), signed.encode())
+        except InvalidSignature:
+            return found, f"{name} was changed since it was signed: the signature does not fit"
+        found.append(checkpoint)
+    return found, ""
+
+
+def _name_of(key: Ed25519PublicKey) -> bytes:
+    return sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
+
+
+def _public_key(settings: Settings, key_file: Path | None) -> Ed25519PublicKey:
+    """Of a file with a public or a private key, by default our own."""
+    path = key_file or settings.data_dir / "pki" / KEY_FILE
+    content = _content(path, "" if key_file else "; name the public key with --key")
+    try:
+        key = load_pem_public_key(content)
+    except ValueError:
+        return _private_key(path).public_key()
+    if not isinstance(key, Ed25519PublicKey):
+        raise OperatorError(f"--key: {path} is no Ed25519 key")
+    return key
+
+
+def _private_key(path: Path) -> Ed25519PrivateKey:
+    try:
+        key = load_pem_private_key(_content(path, ""), password=None)
+    except (ValueError, TypeError):
+        raise OperatorError(f"--key: {path} is no Ed25519 key (PEM, without a password)") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise OperatorError(f"--key: {path} is no Ed25519 key")
+    return key
+
+
+def _content(path: Path, mending: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OperatorError(f"--key: cannot read {path}: {error.strerror}{mending}") from None
+
+
+def _own_key(directory: Path) -> Ed25519PrivateKey:
+    """The key in the directory, made if there is none. A lock keeps two commands from making two."""
+    path = directory / KEY_FILE
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with locked(directory / ".lock", wait=True):
+            if not path.exists():
+                key = Ed25519PrivateKey.generate()
+                write_whole(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600)
+    except OSError as error:
+        raise OperatorError(f"cannot keep the key of checkpoints in {directory}: {error}") from None
+    return _private_key(path)

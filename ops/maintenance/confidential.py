@@ -1,0 +1,36 @@
+"""`kubechronicle history confidential`: of which resources SQL never shows the contents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from kubechronicle.eventlog.postgres.connection import open_session
+from kubechronicle.eventlog.postgres.migrate import check_schema
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.postgres.database import maintenance_database
+from kubechronicle.ops.settings.settings import Settings
+
+ALWAYS = "secrets"
+RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LISTED = "select resource from kubechronicle.confidential_resources order by 1"
+_ADD = "insert into kubechronicle.confidential_resources select unnest($1::text[]) on conflict do nothing"
+_REMOVE = "delete from kubechronicle.confidential_resources where resource = any ($1::text[])"
+
+
+async def run(settings: Settings, *, add: Sequence[str], remove: Sequence[str]) -> int:
+    """Add and remove resources, and print what there is then, a line each. OperatorError."""
+    for resource in (*add, *remove):
+        if not RESOURCE.fullmatch(resource):
+            raise OperatorError(f"{resource!r} is no resource; name it as pods, or with its group as deployments.apps")
+    if ALWAYS in remove:
+        raise OperatorError(f"--remove: {ALWAYS} are always confidential")
+    async with maintenance_database(settings) as url, open_session(url, application="kubechronicle history") as session:
+        await check_schema(session)
+        if add:
+            await session.fetch(_ADD, list(add))
+        if remove:
+            await session.fetch(_REMOVE, list(remove))
+        for row in await session.fetch(_LISTED):
+            print(row["resource"])
+    return 0

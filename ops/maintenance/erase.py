@@ -1,0 +1,267 @@
+"""`kubechronicle erase`: take an object's contents, or who somebody was, out of history, and keep the chain provable.
+
+Exit codes: 0 erased (or there is something to erase, with --dry-run); 1 there was nothing, or it was declined; 2 the
+operator can mend it; 3 as 0 or 1, but archives were not looked into.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import re
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.api.history import revisions
+from kubechronicle.api.history.moments import parse_moment
+from kubechronicle.api.registry.registry import known_registry
+from kubechronicle.eventlog.erasure.eraser import Eraser
+from kubechronicle.eventlog.erasure.plan import Done, Plan, Signed, StillThere, Wanted
+from kubechronicle.eventlog.errors import LogCorrupt, LogError
+from kubechronicle.eventlog.integrity import erasures
+from kubechronicle.eventlog.postgres.connection import open_session
+from kubechronicle.eventlog.postgres.migrate import check_schema
+from kubechronicle.eventlog.postgres.rows import storable
+from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.sql import FIRST_REVISION_SINCE
+from kubechronicle.eventlog.retention.archives import ArchiveError
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.postgres.database import maintenance_database
+from kubechronicle.ops.settings.settings import Settings
+from kubechronicle.ops.version import program_version
+
+WHAT: Final[Mapping[str, str]] = {"contents": "contents", "object": "contents and name", "who": "traces"}
+ERASED, NOTHING, UNREAD = 0, 1, 3
+DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+
+_DEFINED = """
+select r.object::text as object from kubechronicle.live e cross join lateral (
+    select object from kubechronicle.log where revision = e.revision
+    union all
+    select object from kubechronicle.kept where revision = e.revision limit 1) r
+where e.resource = $1
+"""
+
+
+async def run(settings: Settings, given: argparse.Namespace) -> int:
+    """Exit code as above. OperatorError."""
+    if bool(given.what) == bool(given.user):
+        raise OperatorError("name what to erase: TYPE/NAME for the contents of an object, or --user NAME")
+    if given.user and (given.uid or given.namespace or given.anonymize_name):
+        raise OperatorError("--user is about all objects; leave --namespace, --uid and --anonymize-name out")
+    if given.anonymize_name and (given.before or given.revisions):
+        raise OperatorError("--anonymize-name is about the whole object; leave --before and --revisions out")
+    for text in (given.what, given.user, given.namespace, given.uid):
+        if text and storable(text) != text:
+            raise OperatorError(f"{text!a} is not UTF-8")
+    reason = _clean(given.reason)
+    if not reason:
+        raise OperatorError("--reason: must say why")
+    async with maintenance_database(settings) as url, open_session(url, application="kubechronicle erase") as session:
+        await check_schema(session)
+        wanted = await _wanted(session, given)
+        signed = Signed(
+            by=_clean(given.by) or _login(),
+            os_user=_login(),
+            reason=reason,
+            program=f"kubechronicle/{program_version()}",
+        )
+        try:
+            async with Eraser.locked(
+                session,
+                wanted,
+                archive=settings.history_archive,
+                waits=lambda: _note("waiting until a server is through with its retention"),
+            ) as eraser:
+                return await _erase(eraser, wanted, signed, given)
+        except StillThere:
+            raise OperatorError(_still_there(given, wanted)) from None
+        except ArchiveError as error:
+            raise OperatorError(f"--history-archive: {error}; what is erased stays so: mend it, erase again") from None
+        except LogCorrupt as error:
+            raise OperatorError(f"nothing was erased: {error}") from None
+        except LogError as error:
+            raise OperatorError(f"{error}; with --dry-run it tells what is still to be erased") from None
+
+
+async def _erase(eraser: Eraser, wanted: Wanted, signed: Signed, given: argparse.Namespace) -> int:
+    plan = await eraser.plan()
+    for line in _told(plan, wanted):
+        print(line)
+    code = UNREAD if plan.unread else ERASED
+    if plan.unread:
+        _note(
+            "archives were not looked into: with --history-archive DIR, do it again for each directory that has one of "
+            + ", ".join(plan.unread)
+        )
+    if plan.nothing:
+        return code or NOTHING
+    if given.dry_run:
+        return code
+    if not given.yes and not _confirmed():
+        _note("nothing was erased")
+        return NOTHING
+    done = await eraser.erase(signed)
+    print(_told_done(done))
+    await eraser.tidy(done)
+    return code
+
+
+# -- what is meant ----------------------------------------------------------------------------------------------------
+
+
+async def _wanted(session: Session, given: argparse.Namespace) -> Wanted:
+    first, last = _bounds(given.revisions)
+    if given.before:
+        last = min(last, await _before(session, given.before) - 1)
+    if given.user:
+        return Wanted(what="who", user=given.user, first=first, last=last)
+    kind, slash, name = given.what.partition("/")
+    if not slash or not kind or not name:
+        raise OperatorError(f"{given.what!r} is no TYPE/NAME; name the object as configmap/settings")
+    resource, namespaced = await _resource(session, kind)
+    if resource == erasures.RESOURCE:
+        raise OperatorError("what tells of erasures can't be erased")
+    if namespaced and not given.namespace:
+        raise OperatorError(f"{resource} are in namespaces: give --namespace")
+    if namespaced is False and given.namespace:
+        raise OperatorError(f"{resource} are in no namespace: leave --namespace out")
+    return Wanted(
+        what="object" if given.anonymize_name else "contents",
+        resource=resource,
+        namespace=given.namespace,
+        name=name,
+        uid=given.uid,
+        first=first,
+        last=last,
+        whole=not (given.before or given.revisions),
+    )
+
+
+async def _resource(session: Session, kind: str) -> tuple[str, bool | None]:
+    """The resource as the log names it, and whether it is namespaced; None: nobody knows any more."""
+    registry = known_registry()
+    named = revisions.resources_named(registry, "object.resource", kind)
+    named |= revisions.resources_named(registry, "object.kind", kind)
+    scopes: dict[str, bool | None] = {}
+    for resource in named:
+        storage = registry.storage(resource)
+        assert storage is not None
+        scopes[resource] = storage.namespaced
+    for row in await session.fetch(_DEFINED, DEFINITIONS):
+        spec: Mapping[str, Any] = orjson.loads(row["object"])["spec"]
+        names = spec["names"]
+        resource = f"{names['plural']}.{spec['group']}"
+        called = (resource, names["plural"], names.get("singular"), names["kind"], *names.get("shortNames", ()))
+        if kind.lower() in (each.lower() for each in called if each):
+            scopes[resource] = spec["scope"] == "Namespaced"
+    if len(scopes) > 1 and kind in scopes:
+        scopes = {kind: scopes[kind]}
+    if len(scopes) > 1:
+        raise OperatorError(f"{kind} may be {' or '.join(sorted(scopes))}; name one of them")
+    if not scopes and "." not in kind:
+        raise OperatorError(f"there is no resource {kind}; what is not defined any more is named as vaults.example.com")
+    return next(iter(scopes.items())) if scopes else (kind, None)
+
+
+def _bounds(text: str) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    if not text:
+        return 1, 2**63 - 1
+    if not re.fullmatch(r"\d{1,18}(-(\d{1,18})?)?", text, re.ASCII):
+        raise OperatorError(f"--revisions: must be N, N-M or N-, got {text!r}")
+    return int(first), int(last) if last else 2**63 - 1 if dash else int(first)
+
+
+async def _before(session: Session, text: str) -> int:
+    """The first revision that is not before the moment."""
+    try:
+        moment = parse_moment(text)
+    except ValueError as error:
+        raise OperatorError(f"--before: {error}") from None
+    if isinstance(moment, int):
+        return moment
+    if not isinstance(moment, datetime):
+        moment = (await session.fetch("select clock_timestamp()"))[0][0] - moment
+    return int((await session.fetch(FIRST_REVISION_SINCE, moment))[0][0])
+
+
+def _still_there(given: argparse.Namespace, wanted: Wanted) -> str:
+    where = f" -n {wanted.namespace}" if wanted.namespace else ""
+    return (
+        f"{given.what} exists; delete it first (kubectl delete {given.what}{where}), or erase what it was: all but its "
+        "present state with --before 0s"
+    )
+
+
+def _login() -> str:
+    try:
+        return _clean(getpass.getuser())
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _clean(text: str) -> str:
+    return storable("".join(each if each.isprintable() else " " for each in text)).strip()
+
+
+# -- what is told -----------------------------------------------------------------------------------------------------
+
+
+def _told(plan: Plan, wanted: Wanted) -> list[str]:
+    where = f"{wanted.namespace}/{wanted.name}" if wanted.namespace else wanted.name
+    what = f"user {wanted.user}" if wanted.what == "who" else f"{wanted.resource} {where}"
+    if plan.nothing:
+        return [f"there is nothing to erase of {what}", *_stays(plan)]
+    told = [f"to be erased: {WHAT[wanted.what]} of {what}"]
+    size = f", of {', '.join(sorted(plan.resources))}" if wanted.what == "who" else f", {_size(plan.bytes)}"
+    if plan.oldest is not None and plan.newest is not None:
+        (first, since), (last, until) = plan.oldest, plan.newest
+        told.append(f"  revisions {first} ({_time(since)}) to {last} ({_time(until)}){size}")
+    told.append(f"  {plan.rows} in the database")
+    if plan.files:
+        again = f", {plan.pending} of them erased in the database before" if plan.pending else ""
+        told.append(f"  {plan.archived + plan.pending} in archives{again}: {', '.join(plan.files)}")
+    return told + _stays(plan)
+
+
+def _stays(plan: Plan) -> list[str]:
+    return [f"  revision {plan.stays} stays: it is what the object is now"] if plan.stays is not None else []
+
+
+def _told_done(done: Done) -> str:
+    files = f"{done.files} archive{'' if done.files == 1 else 's'} written anew"
+    if done.erasure is None:
+        return files
+    told = f"erased {done.erasure.count} revisions; revision {done.erasure.revision} tells of it"
+    if done.erasure.what == "object":
+        told += f"; its name in history is {done.erasure.name}"
+    return f"{told}; {files}" if done.files else told
+
+
+def _confirmed() -> bool:
+    if not sys.stdin.isatty():
+        raise OperatorError("nothing was erased: --yes does it without asking, --dry-run tells what would be")
+    sys.stdout.flush()
+    print("This can't be undone. Erase? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _time(when: datetime) -> str:
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _size(number: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} GB"

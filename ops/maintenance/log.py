@@ -1,0 +1,125 @@
+"""The commands that work on the log without serving it: migrate, verify, compact. Each answers an exit code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from kubechronicle.eventlog.errors import Compacted, FutureRevision, NotArchived
+from kubechronicle.eventlog.integrity.verify import verify
+from kubechronicle.eventlog.postgres.connection import migrate, open_postgres_log, open_session
+from kubechronicle.eventlog.retention import archives
+from kubechronicle.eventlog.retention.retention import wish_to_archive
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
+from kubechronicle.ops.postgres.database import maintenance_database
+from kubechronicle.ops.settings.settings import Settings
+
+INSTANCE = "maintenance"
+
+
+async def run_migrate(settings: Settings) -> int:
+    """Bring the schema up to date and tell what was done."""
+    async with maintenance_database(settings) as url:
+        applied = await migrate(url)
+    for name in applied:
+        print(f"applied {name}")
+    print(f"the schema is up to date ({len(applied)} applied now)")
+    return 0
+
+
+async def run_verify(
+    settings: Settings,
+    *,
+    anchors: dict[int, bytes],
+    checkpoints: Sequence[str] = (),
+    key_file: Path | None = None,
+    archive: Path | None = None,
+) -> int:
+    """Recompute the hash chain. ``checkpoints``: files; ``archive``: the directory of archives. Exit code 1 if history,
+    a checkpoint or an archive was edited."""
+    found, wrong = read_checkpoints(settings, checkpoints, key_file)
+    for checkpoint in found:
+        if anchors.setdefault(checkpoint.revision, checkpoint.hash) != checkpoint.hash:
+            wrong = wrong or f"two different hashes are given for revision {checkpoint.revision}"
+    if wrong:
+        print(wrong, file=sys.stderr)
+        return 1
+    log_ids = {checkpoint.log_id for checkpoint in found}
+    async with maintenance_database(settings) as url, open_session(url, application="kubechronicle verify") as session:
+        try:
+            log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
+            archived = archives.rows_of_all(archives.of_log(archive, log_id)) if archive is not None else ()
+            verdict = await verify(session, anchors=anchors, log_ids=log_ids, archived=archived)
+        except archives.ArchiveError as error:
+            print(error, file=sys.stderr)
+            return 1
+    if verdict.problem is not None:
+        where = f"revision {verdict.problem.revision}: " if verdict.problem.revision else ""
+        print(f"{where}{verdict.problem.what}", file=sys.stderr)
+        return 1
+    print(
+        f"verified revisions 1 to {verdict.revision}: {verdict.rows} by content, "
+        + (f"{verdict.archived} by content in archives, " if archive is not None else "")
+        + f"{verdict.tombstones - verdict.archived} by digest; anchor {verdict.revision}:{verdict.hash.hex()}"
+    )
+    for erasure, revisions in verdict.erasures:
+        assert erasure.erased_at is not None
+        print(
+            f"erased: {erasure.told()} in {erasure.count} revision{'' if erasure.count == 1 else 's'} ({revisions}), "
+            f"told by revision {erasure.revision} at {erasure.erased_at.isoformat()}, by {erasure.by} "
+            f"({erasure.os_user}, database role {erasure.role}): {erasure.reason}"
+        )
+    if verdict.unerased:
+        print(f"{verdict.unerased} erased revisions are still in archives: erase them again, with --history-archive")
+    for checkpoint in found:
+        print(f"up to revision {checkpoint.revision} history is what it was at {checkpoint.noted_at.isoformat()}")
+    return 0
+
+
+async def run_compact(
+    settings: Settings, *, revision: int | None, keep: float | None, without_archive: bool = False
+) -> int:
+    """Forget history below a revision, or what is older than ``keep`` seconds. ``without_archive``: from now on nobody
+    has to archive what is dropped, until somebody is given a directory for it again. OperatorError."""
+    if without_archive and settings.history_archive is not None:
+        raise OperatorError("--without-archive: not together with --history-archive")
+    async with maintenance_database(settings) as url, open_postgres_log(url, instance=INSTANCE) as log:
+        if without_archive:
+            async with open_session(url) as session:
+                await wish_to_archive(session, False)
+        if revision is None:
+            assert keep is not None
+            revision = await log.first_revision_since(datetime.now(UTC) - timedelta(seconds=keep)) - 1
+            if revision <= (await log.head()).compacted:
+                print("there is no history that old")
+                return 0
+        try:
+            head = await log.compact(revision, archive=settings.history_archive)
+        except archives.ArchiveError as error:
+            raise OperatorError(f"--history-archive: {error}") from None
+        except NotArchived:
+            raise OperatorError(
+                "--history-archive: history is archived before it is dropped (a server was given a directory for it): "
+                "give one here, too, or --without-archive"
+            ) from None
+        except FutureRevision as error:
+            raise OperatorError(f"--revision: the newest revision is {error.current}") from None
+        except Compacted as error:
+            raise OperatorError(f"--revision: history is compacted up to {error.compacted} already") from None
+    print(f"compacted up to revision {head.compacted}; the newest revision is {head.revision}")
+    return 0
+
+
+def parse_anchors(texts: list[str]) -> dict[int, bytes]:
+    """``REVISION:HASH`` as verify prints it. OperatorError."""
+    anchors = {}
+    for text in texts:
+        match = re.fullmatch(r"(\d+):([0-9a-f]{64})", text.strip().lower())
+        if match is None:
+            raise OperatorError(f"--anchor: must be REVISION:HASH as `kubechronicle verify` prints it, got {text!r}")
+        anchors[int(match[1])] = bytes.fromhex(match[2])
+    return anchors

@@ -1,0 +1,93 @@
+"""The control loops an operator may switch off (--controllers), by kube-controller-manager's names; each makes the
+server useful with none beside it, and does no harm beside one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Final, Protocol
+
+import trio
+
+from kubechronicle.actors.loops.bootstrap.rbac import ClusterRoleAggregation
+from kubechronicle.actors.loops.event_ttl import EventExpiry
+from kubechronicle.actors.loops.garbage.collector import GarbageCollector
+from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
+from kubechronicle.actors.loops.resource_quota import ResourceQuotaLoop
+from kubechronicle.actors.loops.service_accounts.account_tokens import AccountTokens
+from kubechronicle.actors.loops.service_accounts.default_account import ServiceAccountLoop
+from kubechronicle.actors.loops.service_accounts.root_ca_publisher import RootCAPublisher
+from kubechronicle.actors.loops.services.service_cidrs import ServiceCIDRLoop
+from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
+from kubechronicle.actors.store import Store
+from kubechronicle.actors.supervisor import ChildSpec, Runnable
+from kubechronicle.api.access.account_tokens import Sign
+
+
+class Loop(Protocol):
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None: ...
+
+
+ROOT_CA: Final = "root-ca-cert-publisher"
+ACCOUNT_TOKENS: Final = "serviceaccount-token"
+
+LOOPS: Final[Mapping[str, Callable[[Store], Loop]]] = {
+    "namespace": NamespaceLifecycleLoop,
+    "serviceaccount": ServiceAccountLoop,
+    "storage-protection": StorageProtectionLoop,
+    "garbage-collector": GarbageCollector,
+    "resourcequota": ResourceQuotaLoop,
+    "service-cidr": ServiceCIDRLoop,
+    "clusterrole-aggregation": ClusterRoleAggregation,
+}
+CONTROLLERS: Final = (*LOOPS, ROOT_CA, ACCOUNT_TOKENS)
+"""Every name --controllers knows."""
+
+CONTROLLER_ALIASES: Final = {
+    "namespace-controller": "namespace",
+    "serviceaccount-controller": "serviceaccount",
+    "garbage-collector-controller": "garbage-collector",
+    "garbagecollector": "garbage-collector",
+    "resourcequota-controller": "resourcequota",
+    "root-ca-certificate-publisher-controller": ROOT_CA,
+    "serviceaccount-token-controller": ACCOUNT_TOKENS,
+    "service-cidr-controller": "service-cidr",
+    "clusterrole-aggregation-controller": "clusterrole-aggregation",
+}
+"""What kube-controller-manager calls them, where that is something else."""
+
+
+def control_loops(
+    names: Collection[str], store: Store, *, root_ca: bytes, sign: Sign | None = None, event_ttl: int = 0
+) -> list[ChildSpec]:
+    """The loops of these names as children of the tree; nothing is published of an empty ``root_ca``, and no Secret
+    gets a token without somebody to ``sign`` it. And whatever the names, Events end after ``event_ttl`` seconds, unless
+    it is 0."""
+    loops = [ChildSpec(name=name, run=make(store).run) for name, make in LOOPS.items() if name in names]
+    if ROOT_CA in names and root_ca:
+        loops.append(ChildSpec(name=ROOT_CA, run=RootCAPublisher(store, root_ca).run))
+    if ACCOUNT_TOKENS in names and sign is not None:
+        loops.append(ChildSpec(name=ACCOUNT_TOKENS, run=AccountTokens(store, root_ca, sign).run))
+    if event_ttl:
+        loops.append(ChildSpec(name="event-ttl", run=EventExpiry(store, timedelta(seconds=event_ttl)).run))
+    return loops
+
+
+def led(leading: trio.Event | None, children: Iterable[ChildSpec]) -> list[ChildSpec]:
+    """The children, each to begin when ``leading`` is set; at once for None. All of them may run in several servers at
+    once and agree by the log, but among the processes of one server it would be the same work several times."""
+    if leading is None:
+        return list(children)
+    return [replace(child, run=partial(_run_led, leading, child.run)) for child in children]
+
+
+async def _run_led(
+    leading: trio.Event, run: Runnable, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    if not leading.is_set():
+        task_status.started()
+        task_status = trio.TASK_STATUS_IGNORED
+        await leading.wait()
+    await run(task_status=task_status)

@@ -1,0 +1,75 @@
+"""Where a server is to be found: addresses and port, decided and tried before anything is started."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.settings.settings import Settings
+from kubechronicle.ops.settings.types import IPAddress
+
+# Addresses nobody has (RFC 5737, RFC 3849): asking the kernel for the way there sends nothing.
+NOWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the server is: what it binds, what it tells the cluster, what it tells the administrator."""
+
+    host: str  # "" for all addresses
+    port: int
+    advertised: IPAddress
+    url: str
+
+
+def find_place(settings: Settings) -> Place:
+    """Decide on addresses and try the port. OperatorError: it can't be bound."""
+    bound = settings.bind_address
+    host = "" if bound.is_unspecified else str(bound)
+    port = _try_port(bound, settings.secure_port)
+    advertised = settings.advertise_address or (_address_of_default_route(bound) if bound.is_unspecified else bound)
+    near = ipaddress.ip_address("127.0.0.1") if bound.is_unspecified else bound
+    return Place(host=host, port=port, advertised=advertised, url=f"https://{bracketed(near)}:{port}")
+
+
+def _try_port(bound: IPAddress, port: int) -> int:
+    """The port, a free one for 0. OperatorError: it can't be bound."""
+    with ExitStack() as opened:
+        family = socket.AF_INET6 if bound.version == 6 else socket.AF_INET
+        try:
+            probe = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((str(bound), port))
+            probe.listen(1)  # two may bind with SO_REUSEADDR, but only one may listen
+            return int(probe.getsockname()[1])
+        except OSError as error:
+            raise OperatorError(_port_trouble(error, bound, port)) from None
+
+
+def _port_trouble(error: OSError, bound: IPAddress, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {bound} is in use; stop what uses it or choose another --secure-port"
+    if error.errno == errno.EACCES:
+        return f"port {port} needs privileges; choose a --secure-port of 1024 or more"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"--bind-address: {bound} is not an address of this machine"
+    return f"cannot listen on {bound} port {port}: {error.strerror}; choose another --bind-address or --secure-port"
+
+
+def _address_of_default_route(bound: IPAddress) -> IPAddress:
+    """Our address on the way to the world; the loopback's on a machine without one."""
+    family = socket.AF_INET6 if bound.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((NOWHERE[bound.version], 9))
+            return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0])
+    except OSError:
+        return ipaddress.ip_address("::1" if bound.version == 6 else "127.0.0.1")
+
+
+def bracketed(address: IPAddress) -> str:
+    return f"[{address}]" if address.version == 6 else str(address)

@@ -1,8 +1,0 @@
-"""All flags, one table per theme, in the order in which help and docs/settings.md tell them."""
-
-from kubechronicle.ops.settings_flags import authentication, authorization, history, running, serving
-from kubechronicle.ops.settings_flags.flag import Flag
-
-FLAGS: tuple[Flag, ...] = (
-    *serving.FLAGS, *authentication.FLAGS, *authorization.FLAGS, *running.FLAGS, *history.FLAGS,
-)  # fmt: skip

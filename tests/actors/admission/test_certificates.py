@@ -1,0 +1,85 @@
+"""Certificate requests through the whole server: whose they are, and whom they may not be for."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from in_process import open_server
+from trio.testing import MockClock
+
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+MERGE = {"content-type": "application/merge-patch+json"}
+
+
+def request_for(name: str, group: str, signer: str) -> Any:
+    parts = [
+        x509.NameAttribute(NameOID.COMMON_NAME, "ada"),
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, group),
+    ]
+    built = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(parts))
+    signed = built.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    text = base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
+    spec = {"request": text, "signerName": signer, "usages": ["client auth"], "username": "somebody else"}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def test_a_request_says_who_has_made_it(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        made = await server.post(REQUESTS, request_for("a", "devs", "example.com/signs"))
+        assert made["spec"]["username"] not in ("", "somebody else")
+        assert "system:authenticated" in made["spec"]["groups"]
+
+
+async def test_nobody_becomes_a_master_by_a_certificate(autojump_clock: MockClock) -> None:
+    client = "kubernetes.io/kube-apiserver-client"
+    async with open_server() as server:
+        refusal = await server.ask("POST", REQUESTS, request_for("a", "system:masters", client))
+        told = refusal.refused(403)["message"]
+        assert told.endswith(f"use of {client} signer with system:masters group is not allowed")
+        await server.post(REQUESTS, request_for("b", "devs", client))
+        await server.post(REQUESTS, request_for("c", "system:masters", "example.com/signs"))
+
+
+async def test_who_may_approve_and_sign(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await server.post(REQUESTS, request_for("r", "dev", "example.com/s"))
+        rules = [
+            {
+                "apiGroups": ["certificates.k8s.io"],
+                "verbs": ["patch"],
+                "resources": ["certificatesigningrequests/approval", "certificatesigningrequests/status"],
+            },
+        ]
+        await server.post(f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, "rules": rules})
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}
+        subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}]
+        await server.post(
+            f"{RBAC}/clusterrolebindings", {"metadata": {"name": "r"}, "roleRef": reference, "subjects": subjects}
+        )
+        ann = {**MERGE, "impersonate-user": "ann"}
+        approved = {"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r"}]}}
+        found = (await server.ask("PATCH", f"{REQUESTS}/r/approval", approved, headers=ann)).refused(403)
+        assert found["message"].endswith('user not permitted to approve requests with signerName "example.com/s"')
+        rules.append(
+            {
+                "apiGroups": ["certificates.k8s.io"],
+                "resources": ["signers"],
+                "verbs": ["approve"],
+                "resourceNames": ["example.com/*"],
+            }
+        )
+        await server.patch(f"{RBAC}/clusterroles/r", {"rules": rules})
+        (await server.ask("PATCH", f"{REQUESTS}/r/approval", approved, headers=ann)).ok()
+        failed = {
+            "status": {
+                "conditions": [*approved["status"]["conditions"], {"type": "Failed", "status": "True", "reason": "r"}]
+            }
+        }
+        found = (await server.ask("PATCH", f"{REQUESTS}/r/status", failed, headers=ann)).refused(403)
+        assert found["message"].endswith('user not permitted to sign requests with signerName "example.com/s"')

@@ -1,0 +1,153 @@
+"""Admission: namespaces that must be there, namespaces that must stay, and what a pod's priority class makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from in_process import MAPS, PODS, configmap, open_server, pod
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, State
+from kubechronicle.api.errors import status
+from kubechronicle.api.registry.registry import ResourceType, builtin_registry
+from kubechronicle.eventlog.memory.memory_log import MemoryStore
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+def type_of(plural: str) -> ResourceType:
+    found = builtin_registry().lookup("", "v1", plural)
+    assert found is not None
+    return found
+
+
+# -- the chain --------------------------------------------------------------------------------------------------------
+
+
+class Plugin:
+    def __init__(self, name: str, called: list[str], *, refuses: bool = False) -> None:
+        self.name = name
+        self.called = called
+        self.refuses = refuses
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        self.called.append(self.name)
+        if attributes.object is not None:
+            attributes.object.setdefault("seen", []).append(self.name)
+        if self.refuses:
+            raise status.forbidden("pods", "p", self.name)
+
+
+def test_plugins_are_asked_in_order_until_one_refuses() -> None:
+    called: list[str] = []
+    plugins = [Plugin("a", called), Plugin("b", called, refuses=True), Plugin("c", called)]
+    chain = AdmissionChain(plugins, State(peek=lambda *_: None, entries=lambda *_: ()))
+    obj: dict[str, Any] = {}
+    attributes = Attributes(rt=type_of("pods"), operation="CREATE", namespace="a", name="p", object=obj)
+    with pytest.raises(status.StatusError):
+        chain.admit(attributes)
+    assert called == obj["seen"] == ["a", "b"]
+
+
+# -- NamespaceLifecycle -----------------------------------------------------------------------------------------------
+
+
+async def test_no_namespace_no_object(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        target = "/api/v1/namespaces/nowhere/configmaps"
+        for query in ("", "?dryRun=All"):
+            found = (await server.ask("POST", target + query, configmap("a", "nowhere"))).refused(404)
+            assert found["message"] == 'namespaces "nowhere" not found'
+            assert found["details"] == {"name": "nowhere", "kind": "namespaces"}
+        lease = "/apis/coordination.k8s.io/v1/namespaces/nowhere/leases/l"
+        (await server.ask("PUT", lease, {"metadata": {"name": "l"}, "spec": {}})).refused(404)
+        await server.post("/api/v1/nodes", {"metadata": {"name": "n"}})  # needs none
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+async def test_immortal_namespaces(autojump_clock: MockClock, name: str) -> None:
+    async with open_server(loops=True) as server:
+        for query in ("", "?dryRun=All", "?gracePeriodSeconds=0"):
+            found = (await server.ask("DELETE", f"/api/v1/namespaces/{name}{query}")).refused(403)
+            assert found["message"] == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+        assert (await server.get(f"/api/v1/namespaces/{name}"))["status"]["phase"] == "Active"
+
+
+async def test_a_missing_namespace_does_not_keep_objects_from_being_deleted(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        (await server.ask("DELETE", "/api/v1/namespaces/nowhere/configmaps/a")).refused(404)
+        await server.delete("/api/v1/namespaces/nowhere/configmaps")
+        await server.post(MAPS, configmap("a"))
+
+
+# -- Priority ---------------------------------------------------------------------------------------------------------
+
+
+def priority_class(name: str, value: int, **fields: Any) -> Any:
+    return {"metadata": {"name": name}, "value": value, **fields}
+
+
+async def test_a_pods_class_gives_its_priority(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await server.post(CLASSES, priority_class("high", 1000, preemptionPolicy="Never"))
+        body = pod("a")
+        body["spec"]["priorityClassName"] = "high"
+        made = await server.post(PODS, body)
+        assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (1000, "Never")
+        plain = await server.post(PODS, pod("b"))
+        assert (plain["spec"]["priority"], plain["spec"]["preemptionPolicy"]) == (0, "PreemptLowerPriority")
+        assert "priorityClassName" not in plain["spec"]
+
+
+async def test_the_clusters_default_class(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        await server.post(CLASSES, priority_class("usual", 10, globalDefault=True))
+        await server.post(CLASSES, priority_class("unused", 99))
+        made = await server.post(PODS, pod("a"))
+        assert (made["spec"]["priorityClassName"], made["spec"]["priority"]) == ("usual", 10)
+
+
+async def test_a_class_that_is_not_there_and_a_priority_of_ones_own(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        body = pod("a")
+        body["spec"]["priorityClassName"] = "missing"
+        found = (await server.ask("POST", PODS, body)).refused(403)
+        assert found["message"] == 'pods "a" is forbidden: no PriorityClass with name missing was found'
+        body = pod("a")
+        body["spec"]["priority"] = 7
+        found = (await server.ask("POST", PODS, body)).refused(403)
+        assert "the integer value of priority (7) must not be provided in pod spec" in found["message"]
+        body["spec"]["priority"] = 0
+        assert (await server.post(PODS, body))["spec"]["priority"] == 0
+
+
+async def test_a_put_without_the_priority_keeps_it(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        made = await server.post(PODS, pod("a"))
+        del made["spec"]["priority"], made["spec"]["preemptionPolicy"]
+        made["metadata"]["labels"] = {"x": "1"}
+        kept = await server.put(f"{PODS}/a", made)
+        assert (kept["spec"]["priority"], kept["spec"]["preemptionPolicy"]) == (0, "PreemptLowerPriority")
+
+
+async def test_a_class_made_on_another_replica_counts(autojump_clock: MockClock) -> None:
+    """A refusal for want of a class is told only after a consistent read."""
+    store = MemoryStore()
+    async with open_server(store) as one, open_server(store) as two:
+        await two.get(PODS)
+        body = pod("a")
+        body["spec"]["priorityClassName"] = "new"
+        answers: list[Any] = []
+
+        async def create() -> None:
+            answers.append(await two.ask("POST", PODS, body))
+
+        with two.log.hold("read") as gate:
+            await one.post(CLASSES, priority_class("new", 5))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(create)
+                await wait_all_tasks_blocked()
+                gate.release()
+        assert answers[0].ok()["spec"]["priority"] == 5

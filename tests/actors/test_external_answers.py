@@ -1,0 +1,226 @@
+"""Rules that must ask somebody outside: decided again once there is an answer, on every way a write can take."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from in_process import MAPS, InProcess, configmap, open_server
+
+from kubechronicle.actors.admission.chain import DELETE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.external_answers import MAX_QUESTIONS, NeedsExternalAnswer, decided, keep, kept, settled
+from kubechronicle.actors.writing.writes import Caller, Target
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.eventlog.records import Key, Who
+
+MERGE = {"content-type": "application/merge-patch+json"}
+APPLY = {"content-type": "application/apply-patch+yaml"}
+
+
+class Question(NeedsExternalAnswer):
+    def __init__(self, key: object, asked: list[object]) -> None:
+        super().__init__()
+        self.key, self.asked = key, asked
+
+    async def settle(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.asked.append(self.key)
+        keep(self.key, f"answer to {self.key}")
+
+
+def rule(asked: list[object], *keys: object) -> list[object]:
+    """A decision that needs all these answers, one after another."""
+    found = []
+    for key in keys:
+        answer = kept(key)
+        if answer is None:
+            raise Question(key, asked)
+        found.append(answer)
+    return found
+
+
+async def test_a_decision_asks_for_each_answer_once() -> None:
+    asked: list[object] = []
+    assert await decided(partial(rule, asked, "a", "b", "a")) == ["answer to a", "answer to b", "answer to a"]
+    assert asked == ["a", "b"]
+    assert kept("a") is None  # for that decision alone
+    assert await decided(partial(rule, asked, "a")) == ["answer to a"]
+    assert asked == ["a", "b", "a"]
+
+
+async def test_decisions_at_the_same_time_share_no_answers() -> None:
+    asked: list[object] = []
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(decided, partial(rule, asked, "a"))
+    assert asked == ["a"] * 3
+
+
+async def test_what_is_decided_within_an_attempt_shares_its_answers() -> None:
+    asked: list[object] = []
+
+    async def attempt() -> list[object]:
+        return rule(asked, "a") + await decided(partial(rule, asked, "a", "b"))
+
+    assert await settled(attempt, deadline=trio.current_time() + 10) == ["answer to a", "answer to a", "answer to b"]
+    assert asked == ["a", "b"]
+
+
+async def test_a_decision_that_never_stops_asking_ends() -> None:
+    asked: list[object] = []
+
+    def forgetful() -> None:
+        raise Question(len(asked), asked)
+
+    async def attempt() -> None:
+        forgetful()
+
+    for endless in (partial(decided, forgetful), partial(settled, attempt, deadline=float("inf"))):
+        asked.clear()
+        with pytest.raises(StatusError) as caught:
+            await endless()
+        assert caught.value.code == 500
+        assert len(asked) == MAX_QUESTIONS
+
+
+async def test_nobody_waits_past_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
+    class Silent(NeedsExternalAnswer):
+        async def settle(self) -> None:
+            await trio.sleep_forever()
+
+    async def attempt() -> None:
+        raise Silent
+
+    began = trio.current_time()
+    with pytest.raises(StatusError) as caught:
+        await settled(attempt, deadline=began + 3)
+    assert caught.value.code == 504
+    assert trio.current_time() == began + 3
+
+
+# -- writes -----------------------------------------------------------------------------------------------------------
+
+
+class Asking(AdmissionPlugin):
+    """Needs an answer for every write of a ConfigMap, when it may change it and again when it looks at it."""
+
+    name = "Asking"
+    resources = frozenset({"configmaps"})
+    operations = frozenset({"CREATE", "UPDATE", DELETE})
+
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+        self.applied: set[int] = set()
+        self.server: InProcess | None = None
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        if attributes.object is not None:
+            attributes.object.setdefault("data", {})["admitted"] = "yes"
+        self._need("admit", attributes)
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        self._need("validate", attributes)
+
+    def lanes(self, rt: Any, operation: str, namespace: str, state: State) -> list[Key]:
+        return [Key("configmaps", namespace, "lane")]
+
+    def _need(self, step: str, attributes: Attributes) -> None:
+        name = attributes.name or attributes.object["metadata"]["name"]  # type: ignore[index]
+        key = (step, attributes.operation, name)
+        if kept(key) is None:
+            assert self.server is not None
+            self.applied.add(self.server.assembly.views.applied)
+            raise Free(key, self.asked, self.server)
+
+
+class Free(Question):
+    def __init__(self, key: object, asked: list[object], server: InProcess) -> None:
+        super().__init__(key, asked)
+        self.server = server
+
+    async def settle(self) -> None:
+        assert not len(self.server.store.writes._lanes)  # whoever asks holds nobody up
+        await super().settle()
+
+
+def asking(server: InProcess) -> Asking:
+    plugin = Asking()
+    plugin.server = server
+    chain = server.store.writes._admission
+    chain._plugins = (*chain._plugins, plugin)
+    return plugin
+
+
+async def test_every_way_of_writing_waits_for_answers() -> None:
+    async with open_server() as server:
+        plugin = asking(server)
+        applied = f"{MAPS}/applied?fieldManager=me"
+
+        async def check(method: str, target: str, body: Any, *steps: tuple[str, str], **request: Any) -> Any:
+            """One write: what it asks, and that nothing is committed before it has all answers."""
+            plugin.asked.clear()
+            plugin.applied.clear()
+            before = server.assembly.views.applied
+            answer = (await server.ask(method, target, body, **request)).ok()
+            assert [key[:2] for key in plugin.asked] == list(steps)  # type: ignore[index]
+            assert plugin.applied == {before}
+            assert server.assembly.views.applied == before + 1
+            return answer
+
+        create, update = [("admit", "CREATE"), ("validate", "CREATE")], [("admit", "UPDATE"), ("validate", "UPDATE")]
+        made = await check("POST", MAPS, configmap("a", x="1"), *create)
+        assert made["data"] == {"x": "1", "admitted": "yes"}
+        await check("PUT", f"{MAPS}/a", configmap("a", x="2"), *update)
+        await check("PATCH", f"{MAPS}/a", {"data": {"y": "3"}}, *update, headers=MERGE)
+        body = {"apiVersion": "v1", **configmap("applied", z="1")}
+        await check("PATCH", applied, body, *create, headers=APPLY)
+        await check("PATCH", applied, {**body, "data": {"z": "2"}}, *update, headers=APPLY)
+        await check("DELETE", f"{MAPS}/a", None, ("admit", DELETE))
+        assert await server.names(MAPS) == ["applied"]
+
+
+async def test_loops_and_collections_wait_for_answers() -> None:
+    async with open_server() as server:
+        for name in "abc":
+            await server.post(MAPS, configmap(name))
+        plugin = asking(server)
+        rt = server.store.registry.lookup("", "v1", "configmaps")
+        assert rt is not None
+        caller = Caller(who=Who(user="system:loop"), deadline=trio.current_time() + 30)
+        target = Target(rt=rt, namespace="default", name="a", manager="loop")
+        written = await server.store.writes.edit(caller, target, lambda obj: {**obj, "data": {"edited": "yes"}})
+        assert written.entry is not None
+        assert written.entry.object()["data"] == {"edited": "yes", "admitted": "yes"}
+        assert plugin.asked == [("admit", "UPDATE", "a"), ("validate", "UPDATE", "a")]
+        plugin.asked.clear()
+        await server.delete(MAPS)
+        assert plugin.asked == [("admit", DELETE, name) for name in "abc"]
+        assert await server.names(MAPS) == []
+
+
+async def test_what_changes_while_somebody_is_asked_is_seen() -> None:
+    async with open_server() as server:
+        await server.post(MAPS, configmap("a", x="1"))
+        plugin = asking(server)
+        others = [True]
+
+        class Meddling(Free):
+            async def settle(self) -> None:
+                await super().settle()
+                if others and self.key == ("validate", "UPDATE", "a"):
+                    others.clear()
+                    await server.patch(f"{MAPS}/a", {"data": {"other": "too"}})
+
+        plugin._need = lambda step, attributes: _meddle(plugin, Meddling, step, attributes)  # type: ignore[method-assign]
+        found = await server.patch(f"{MAPS}/a", {"data": {"x": "2"}})
+        assert found["data"] == {"x": "2", "other": "too", "admitted": "yes"}
+
+
+def _meddle(plugin: Asking, question: type[Free], step: str, attributes: Attributes) -> None:
+    key = (step, attributes.operation, attributes.name)
+    if kept(key) is None:
+        assert plugin.server is not None
+        raise question(key, plugin.asked, plugin.server)

@@ -1,0 +1,154 @@
+"""Changes that commit beside a write: whole or not at all, whoever else is charging the same thing."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from in_process import MAPS, InProcess, configmap, open_server
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from kubechronicle.actors import companion_changes
+from kubechronicle.actors.admission import plugins
+from kubechronicle.actors.admission.chain import AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.writing import key_locks
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.eventlog.errors import LogUnavailable
+from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.records import Key, Operation
+
+SECRETS = "/api/v1/namespaces/default/secrets"
+METER = Key("configmaps", "default", "meter")
+LIMIT = 7
+Replicas = tuple[InProcess, InProcess]
+
+
+class Meter(AdmissionPlugin):
+    """Counts the secrets made in a config map, and refuses what is too many."""
+
+    name = "Meter"
+    resources = frozenset({"secrets"})
+    operations = frozenset({"CREATE"})
+    laning = True
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        entry = state.peek(*METER)
+        assert entry is not None
+        meter = entry.object()
+        del meter["metadata"]["resourceVersion"]
+        used = int(meter["data"]["used"]) + 1
+        if used > LIMIT:
+            raise forbidden(attributes, "too many")
+        meter["data"]["used"] = str(used)
+        attributes.beside.append(CompanionChange(key=METER, old=entry, object=meter))
+
+    def key_locks(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
+        return [METER] if self.laning else []
+
+
+@asynccontextmanager
+async def metered(monkeypatch: pytest.MonkeyPatch, *, laning: bool = True) -> AsyncIterator[Replicas]:
+    usual = plugins.plugins_in_order
+    monkeypatch.setattr(plugins, "plugins_in_order", lambda enabled: [*usual(enabled), Meter()])
+    monkeypatch.setattr(Meter, "laning", laning)
+    store = MemoryStore()
+    async with open_server(store) as one, open_server(store) as two:
+        await one.post(MAPS, configmap("meter", used="0"))
+        await two.get(f"{MAPS}/meter")
+        yield one, two
+
+
+def secret(name: str) -> dict[str, Any]:
+    value = base64.b64encode(b"x").decode()
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": {"a": value}}
+
+
+@pytest.mark.parametrize("laning", [True, False])
+async def test_two_replicas_never_overdraw(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, laning: bool
+) -> None:
+    async with metered(monkeypatch, laning=laning) as (one, two):
+        codes: list[int] = []
+
+        async def make(server: InProcess, name: str) -> None:
+            codes.append((await server.ask("POST", SECRETS, secret(name))).status)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(make, one, f"one-{number}")
+                nursery.start_soon(make, two, f"two-{number}")
+        assert sorted(codes) == [201] * LIMIT + [403] * (20 - LIMIT)
+        assert (await one.get(f"{MAPS}/meter"))["data"] == {"used": str(LIMIT)}
+        assert len((await two.get(SECRETS))["items"]) == LIMIT
+
+
+async def test_both_changes_have_neighbouring_revisions_and_one_author(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with metered(monkeypatch) as (one, _):
+        made = await one.post(SECRETS, secret("a"))
+        rows = list(one.log.store.rows(after=int(made["metadata"]["resourceVersion"]) - 1))
+        assert [(row.key.resource, row.operation) for row in rows] == [
+            ("secrets", Operation.CREATE),
+            ("configmaps", Operation.UPDATE),
+        ]
+        assert one.log.store.who[rows[0].revision] == one.log.store.who[rows[1].revision]
+
+
+async def test_a_dry_run_charges_nothing(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(monkeypatch) as (one, _):
+        (await one.ask("POST", f"{SECRETS}?dryRun=All", secret("a"))).ok()
+        assert (await one.get(f"{MAPS}/meter"))["data"] == {"used": "0"}
+
+
+async def test_a_name_that_is_taken_charges_nothing(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(monkeypatch) as (one, two):
+        await one.post(SECRETS, secret("a"))
+        (await two.ask("POST", SECRETS, secret("a"))).refused(409)
+        assert (await one.get(f"{MAPS}/meter"))["data"] == {"used": "1"}
+
+
+def test_neither_there_nor_to_be_made() -> None:
+    with pytest.raises(ValueError, match="neither"):
+        companion_changes.CompanionChange(key=METER, old=None, object=None).change()
+
+
+async def test_lanes_end_with_their_last_user(autojump_clock: MockClock) -> None:
+    found = key_locks.KeyLocks()
+    other = Key("configmaps", "default", "a")
+    order: list[str] = []
+
+    async def hold(name: str, *keys: Key) -> None:
+        async with found.hold(keys, deadline=trio.current_time() + 1):
+            order.append(name)
+            await trio.lowlevel.checkpoint()
+            order.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hold, "a", METER, other)
+        nursery.start_soon(hold, "b", other, METER)
+        nursery.start_soon(hold, "c", METER)
+    assert order[0::2] == order[1::2]
+    assert len(found) == 0
+
+
+async def test_a_lane_is_waited_for_until_the_deadline(autojump_clock: MockClock) -> None:
+    found = key_locks.KeyLocks()
+    async with trio.open_nursery() as nursery:
+
+        async def sit() -> None:
+            async with found.hold([METER], deadline=trio.current_time() + 1):
+                await trio.sleep_forever()
+
+        nursery.start_soon(sit)
+        await wait_all_tasks_blocked()
+        with pytest.raises(LogUnavailable):
+            async with found.hold([METER], deadline=trio.current_time() + 1):
+                raise AssertionError("held by somebody else")
+        nursery.cancel_scope.cancel()
+    assert len(found) == 0

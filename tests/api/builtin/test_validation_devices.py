@@ -1,0 +1,268 @@
+"""Devices: what is asked, offered and got, and what is said of it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from kind_rules import NOW, Object, create, refusals_of, update
+
+from kubechronicle.api.pipeline.pipeline import Outcome
+
+CLAIMS = "resource.k8s.io/v1/resourceclaims"
+CLASSES = "resource.k8s.io/v1/deviceclasses"
+SLICES = "resource.k8s.io/v1/resourceslices"
+TEMPLATES = "resource.k8s.io/v1/resourceclaimtemplates"
+EXACTLY = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+UID = "0b9c6a4e-7b1e-4c39-9a53-1d2f3a4b5c6d"
+
+
+def claim(*requests: Object, **devices: Any) -> Object:
+    return {"spec": {"devices": {"requests": list(requests) or [EXACTLY], **devices}}}
+
+
+def offered(*devices: Object, **spec: Any) -> Object:
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    return {"spec": {"driver": "d.example.com", "pool": pool, "nodeName": "n", "devices": list(devices), **spec}}
+
+
+@pytest.mark.parametrize(
+    ("request_", "found"),
+    [
+        ({"name": "gpu"}, ["spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable`"]),
+        (
+            {**EXACTLY, "firstAvailable": [{"name": "a", "deviceClassName": "b"}]},
+            ["spec.devices.requests[0]: Invalid value: null: exactly one of `exactly` or `firstAvailable` is "],
+        ),
+        (
+            {"name": "GPU", "exactly": {"deviceClassName": ""}},
+            [
+                'spec.devices.requests[0].name: Invalid value: "GPU": a lowercase RFC 1123 label',
+                "spec.devices.requests[0].exactly.deviceClassName: Required value",
+            ],
+        ),
+        (
+            {"name": "gpu", "exactly": {"deviceClassName": "gpu", "allocationMode": "All", "count": 2}},
+            ["spec.devices.requests[0].exactly.count: Invalid value: 2: must not be specified when allocationMode is"],
+        ),
+        (
+            {
+                "name": "gpu",
+                "exactly": {"deviceClassName": "gpu", "tolerations": [{"operator": "Exists", "value": "v"}]},
+            },
+            ['spec.devices.requests[0].exactly.tolerations[0].value: Invalid value: "v": must be empty for operator'],
+        ),
+        (
+            {"name": "gpu", "exactly": {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": "x" * 10241}}]}},
+            ["spec.devices.requests[0].exactly.selectors[0].cel.expression: Too long: may "],
+        ),
+    ],
+)
+def test_requests(request_: Object, found: list[str]) -> None:
+    refused = refusals_of(CLAIMS, claim(request_))
+    assert len(refused) == len(found)
+    assert all(one.startswith(wanted) for one, wanted in zip(refused, found, strict=True)), refused
+
+
+def test_requests_have_different_names() -> None:
+    assert refusals_of(CLAIMS, claim(EXACTLY, EXACTLY)) == ['spec.devices.requests[1]: Duplicate value: "gpu"']
+    many = [{**EXACTLY, "name": f"g{index}"} for index in range(33)]
+    assert refusals_of(CLAIMS, claim(*many)) == ["spec.devices.requests: Too many: 33: must have at most 32 items"]
+
+
+def test_constraints_name_requests_and_one_attribute() -> None:
+    choice = {"name": "any", "firstAvailable": [{"name": "big", "deviceClassName": "gpu"}]}
+    fine = claim(choice, constraints=[{"requests": ["any/big"], "matchAttribute": "d.example.com/model"}])
+    assert create(CLAIMS, fine)["spec"]["devices"]["constraints"]
+    wrong = claim(choice, constraints=[{"requests": ["any/small"]}, {"matchAttribute": "model"}])
+    assert refusals_of(CLAIMS, wrong) == [
+        'spec.devices.constraints[0].requests[0]: Invalid value: "any/small": must be the name of a request in the '
+        "claim or the name of a request and a subrequest separated by '/'",
+        'spec.devices.constraints[0]: Required value: exactly one of "matchAttribute" or "distinctAttribute" is '
+        "required, but multiple fields are set",
+        'spec.devices.constraints[1].matchAttribute: Invalid value: "model": a fully qualified name must be a domain '
+        "and a name separated by a slash",
+    ]
+
+
+def test_parameters_of_drivers_are_objects() -> None:
+    def config(parameters: Any) -> Object:
+        return claim(config=[{"opaque": {"driver": "d.example.com", "parameters": parameters}}])
+
+    field = "spec.devices.config[0].opaque.parameters"
+    assert refusals_of(CLAIMS, config([1])) == [
+        f'{field}: Invalid value: "<value omitted>": must be a valid JSON object'
+    ]
+    assert refusals_of(CLAIMS, config({"a": "x" * 10240})) == [f"{field}: Too long: may not be more than 10240 bytes"]
+    assert refusals_of(CLAIMS, claim(config=[{}])) == ["spec.devices.config[0].opaque: Required value"]
+
+
+def test_templates_carry_labels() -> None:
+    body = {"spec": {"metadata": {"labels": {"a b": "c"}}, "spec": claim()["spec"]}}
+    assert refusals_of(TEMPLATES, body)[0].startswith('spec.metadata.labels: Invalid value: "a b"')
+
+
+def test_classes_stand_for_extended_resources() -> None:
+    found = refusals_of(CLASSES, {"spec": {"extendedResourceName": "cpu"}})
+    assert found == ['spec.extendedResourceName: Invalid value: "cpu": must be a valid extended resource name']
+
+
+# -- what is got ------------------------------------------------------------------------------------------------------
+
+RESULT = {"request": "gpu", "driver": "d.example.com", "pool": "n", "device": "gpu-0"}
+ALLOCATED = {"allocation": {"devices": {"results": [RESULT]}}}
+USER = {"resource": "pods", "name": "p", "uid": UID}
+
+
+def test_users_come_with_an_allocation() -> None:
+    assert refusals_of(CLAIMS, claim(), {"status": {"reservedFor": [USER]}}, below="status") == [
+        "status.reservedFor: Forbidden: may not be specified when `allocated` is not set"
+    ]
+    stored = create(CLAIMS, claim())
+    after = update(CLAIMS, stored, {"status": {**ALLOCATED, "reservedFor": [USER]}}, "status")
+    assert after.outcome is Outcome.STORE
+    after.object["metadata"]["deletionTimestamp"] = "2026-03-04T05:06:07Z"
+    after.object["metadata"]["finalizers"] = ["example.com/x"]
+    one_more = {"status": {**ALLOCATED, "reservedFor": [USER, {**USER, "uid": "other"}]}}
+    with pytest.raises(Exception, match="new entries may not be added"):
+        update(CLAIMS, after.object, one_more, "status")
+
+
+def test_an_allocation_stays_until_it_goes_whole() -> None:
+    driver = {**RESULT, "conditions": [], "data": {"ip": "x"}}
+    del driver["request"]
+    status = {**ALLOCATED, "devices": [driver]}
+    stored = update(CLAIMS, create(CLAIMS, claim()), {"status": status}, "status").object
+    changed = {"status": {"allocation": {"devices": {"results": [{**RESULT, "device": "gpu-1"}]}}}}
+    with pytest.raises(Exception, match="field is immutable"):
+        update(CLAIMS, stored, changed, "status")
+    gone = update(CLAIMS, stored, {"status": {"allocation": None}}, "status").object
+    assert gone["status"] == {}
+
+
+@pytest.mark.parametrize(
+    ("result", "found"),
+    [
+        ({"request": "x"}, 'request: Invalid value: "x": must be the name of a request'),
+        ({"pool": ""}, "pool: Required value"),
+        ({"shareID": "nope"}, 'shareID: Invalid value: "nope": error validating uid: invalid UUID length: 4'),
+        ({"shareID": UID.upper()}, f'shareID: Invalid value: "{UID.upper()}": uid must be in RFC 4122 normalized'),
+        ({"bindingConditions": ["a"]}, "bindingFailureConditions: Invalid value: null: bindingFailureConditions are"),
+    ],
+)
+def test_results(result: Object, found: str) -> None:
+    status = {"allocation": {"devices": {"results": [{**RESULT, **result}]}}}
+    (refused,) = refusals_of(CLAIMS, claim(), {"status": status}, below="status")
+    assert refused.startswith(f"status.allocation.devices.results[0].{found}")
+
+
+def test_drivers_speak_of_devices_that_are_allocated() -> None:
+    device = {"driver": "d.example.com", "pool": "n", "device": "other", "conditions": [{"type": "Ready"}]}
+    network = {"ips": ["10.0.0.1"], "interfaceName": "e" * 257}
+    status = {**ALLOCATED, "devices": [{**device, "networkData": network}]}
+    assert refusals_of(CLAIMS, claim(), {"status": status}, below="status") == [
+        'status.devices[0]: Invalid value: {"Driver":{},"Pool":{},"Device":{},"ShareID":{}}: must be an allocated '
+        "device in the claim",
+        'status.devices[0].conditions[0].status: Unsupported value: "": supported values: "False", "True", "Unknown"',
+        "status.devices[0].conditions[0].lastTransitionTime: Required value",
+        "status.devices[0].conditions[0].reason: Required value",
+        "status.devices[0].networkData.interfaceName: Too long: may not be more than 256 bytes",
+        'status.devices[0].networkData.ips[0]: Invalid value: "10.0.0.1": must be a valid address in CIDR form, '
+        "(e.g. 10.9.8.7/24 or 2001:db8::1/64)",
+    ]
+
+
+# -- what is offered --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ({"nodeName": None}, ["spec: Required value: exactly one of `nodeName`, `nodeSelector`, `allNodes`, "]),
+        ({"allNodes": True}, ['spec: Invalid value: "{`nodeName`, `allNodes`}": exactly one of `nodeName`']),
+        ({"allNodes": False}, ["spec.allNodes: Invalid value: false: must be either unset or set to true"]),
+        ({"driver": ""}, ["spec.driver: Required value", "spec.driver: Invalid value"]),
+        (
+            {"pool": {"name": "A", "generation": -1, "resourceSliceCount": 0}},
+            ["spec.pool.name: Invalid value", "spec.pool.resourceSliceCount: Invalid", "spec.pool.generation: Invalid"],
+        ),
+        (
+            {"sharedCounters": [{"name": "c"}], "devices": [{"name": "d"}]},
+            ['spec: Invalid value: "": only one of', "spec.sharedCounters[0].counters: Required value"],
+        ),
+    ],
+)
+def test_slices(spec: Object, found: list[str]) -> None:
+    refused = refusals_of(SLICES, offered(**spec))
+    assert len(refused) == len(found)
+    assert all(one.startswith(wanted) for one, wanted in zip(refused, found, strict=True)), refused
+
+
+@pytest.mark.parametrize(
+    ("device", "found"),
+    [
+        ({"attributes": {"model": {}}}, 'attributes[model]: Invalid value: "": exactly one value must be specified'),
+        (
+            {"attributes": {"model": {"int": 1, "string": "x"}}},
+            'attributes[model]: Invalid value: {"IntValue":1,"BoolValue":null,"StringValue":"x",',
+        ),
+        ({"attributes": {"a": {"version": "1.2"}}}, 'attributes[a].version: Invalid value: "1.2": must be a string'),
+        ({"attributes": {"/a": {"int": 1}}}, 'attributes[/a]: Invalid value: "": the domain must not be empty'),
+        ({"attributes": {"9": {"int": 1}}}, 'attributes[9]: Invalid value: "9": a valid C identifier must start'),
+        ({"taints": [{"key": "k", "effect": "Maybe"}]}, 'taints[0].effect: Unsupported value: "Maybe": supported'),
+        ({"allNodes": True}, ": Invalid value: null: `nodeName`, `nodeSelector` and `allNodes` can only be set"),
+        (
+            {"capacity": {"m": {"value": "1Gi", "requestPolicy": {"default": "1"}}}},
+            "capacity[m].requestPolicy: Forbidden: allowMultipleAllocations must be true",
+        ),
+        ({"consumesCounters": [{"counterSet": "c"}]}, "consumesCounters[0].counters: Required value"),
+    ],
+)
+def test_devices(device: Object, found: str) -> None:
+    (refused,) = refusals_of(SLICES, offered({"name": "gpu-0", **device}))
+    assert refused.startswith(f"spec.devices[0]{'' if found[0] == ':' else '.'}{found}")
+
+
+def test_capacity_is_asked_for_in_steps() -> None:
+    policy = {"default": "3", "validRange": {"min": "2", "max": "9", "step": "2"}}
+    device = {"name": "d", "allowMultipleAllocations": True, "capacity": {"m": {"value": "8", "requestPolicy": policy}}}
+    field = "spec.devices[0].capacity[m].requestPolicy.validRange"
+    assert refusals_of(SLICES, offered(device)) == [
+        f'{field}.max: Invalid value: "9": max is larger than capacity value: 8',
+        f'{field}.step: Invalid value: "3": value is not a multiple of a given step (2) from (2)',
+        f'{field}.step: Invalid value: "9": value is not a multiple of a given step (2) from (2)',
+    ]
+    chosen = copy.deepcopy(device)
+    chosen["capacity"]["m"]["requestPolicy"] = {"default": "5", "validValues": ["4", "2", "9"]}
+    field = "spec.devices[0].capacity[m].requestPolicy.validValues"
+    assert refusals_of(SLICES, offered(chosen)) == [
+        f'{field}[1]: Invalid value: "2": values must be sorted in ascending order',
+        f'{field}[2]: Invalid value: "9": option is larger than capacity value: 8',
+        f'{field}: Invalid value: "5": default value is not valid according to the requestPolicy',
+    ]
+
+
+def test_driver_pool_and_node_of_a_slice_stay() -> None:
+    stored = create(SLICES, offered({"name": "gpu-0"}))
+    assert stored["metadata"]["generation"] == 1
+    more = update(SLICES, stored, {"spec": {"devices": [{"name": "gpu-0"}, {"name": "gpu-1"}]}})
+    assert more.object["metadata"]["generation"] == 2
+    assert refusals_of(SLICES, offered(), {"spec": {"driver": "e.example.com", "nodeName": "m"}}) == [
+        'spec.driver: Invalid value: "e.example.com": field is immutable',
+        'spec.nodeName: Invalid value: "m": field is immutable',
+    ]
+
+
+def test_slices_drop_what_is_of_features_that_are_off() -> None:
+    device = {"name": "d", "attributes": {"a": {"int": 1, "ints": [1]}}, "nodeAllocatableResourceMappings": {"cpu": {}}}
+    assert create(SLICES, offered(device))["spec"]["devices"] == [{"name": "d", "attributes": {"a": {"int": 1}}}]
+
+
+def test_taints_say_since_when() -> None:
+    taint = {"key": "k", "effect": "NoSchedule"}
+    stored = create(SLICES, offered({"name": "d", "taints": [taint, {**taint, "timeAdded": "2020-01-01T00:00:00Z"}]}))
+    times = [each["timeAdded"] for each in stored["spec"]["devices"][0]["taints"]]
+    assert times == [NOW, "2020-01-01T00:00:00Z"]
+    changed = update(SLICES, stored, {"spec": {"devices": [{"name": "d", "taints": [taint]}]}}).object
+    assert changed["spec"]["devices"][0]["taints"][0]["timeAdded"] == NOW

@@ -1,0 +1,191 @@
+"""Field sets and the bookkeeping of managers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubechronicle.api.managed_fields import field_sets, managers
+from kubechronicle.api.managed_fields.managers import Writer
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.schema import check, types
+
+CONFIG_MAP = types.object_type("io.k8s.api.core.v1.ConfigMap")
+POD = types.object_type("io.k8s.api.core.v1.Pod")
+REPLICA_SET = types.object_type("io.k8s.api.apps.v1.ReplicaSet")
+
+LEAF: dict[str, Any] = {}
+
+
+def members(fields: dict[str, Any], path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    """Return the paths that are members: the meaning of a set."""
+    found = set()
+    for element, node in fields.items():
+        if element == ".":
+            found.add(path)
+            continue
+        below = (*path, element)
+        if not node:
+            found.add(below)
+        found |= members(node, below)
+    return found
+
+
+paths = st.lists(st.sampled_from(["f:a", "f:b", "k:{}", "v:1"]), min_size=1, max_size=3).map(tuple)
+
+
+def as_set(chosen: set[tuple[str, ...]]) -> dict[str, Any]:
+    built: dict[str, Any] = {}
+    for path in chosen:
+        single: dict[str, Any] = {}
+        for element in reversed(path):
+            single = {element: single}
+        built = field_sets.union(built, single)
+    return built
+
+
+@given(st.sets(paths), st.sets(paths))
+def test_set_algebra(one: set[tuple[str, ...]], other: set[tuple[str, ...]]) -> None:
+    left, right = as_set(one), as_set(other)
+    assert members(left) == one
+    assert members(field_sets.union(left, right)) == one | other
+    assert members(field_sets.difference(left, right)) == one - other
+    assert members(field_sets.intersection(left, right)) == one & other
+
+
+def writer(manager: str, *, second: int = 0, subresource: str = "") -> Writer:
+    now = f"2026-01-01T00:00:{second:02d}Z"
+    return Writer(manager=manager, api_version="v1", subresource=subresource, now=now)
+
+
+def config_map(**data: str) -> dict[str, Any]:
+    obj: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    if data:
+        obj["data"] = data
+    return obj
+
+
+def owned(obj: dict[str, Any]) -> dict[str, Any]:
+    return {entry["manager"]: entry["fieldsV1"] for entry in obj["metadata"].get("managedFields", ())}
+
+
+def created(manager: str = "a", **data: str) -> dict[str, Any]:
+    obj = config_map(**data)
+    managers.track(CONFIG_MAP, None, obj, writer=writer(manager))
+    obj["metadata"]["uid"] = "u"
+    return obj
+
+
+def updated(old: dict[str, Any], new: dict[str, Any], manager: str, second: int = 1) -> dict[str, Any]:
+    managers.track(CONFIG_MAP, old, new, writer=writer(manager, second=second))
+    return new
+
+
+def test_a_creator_owns_what_it_sets_but_not_the_name() -> None:
+    assert owned(created(k="v")) == {"a": {"f:data": {".": {}, "f:k": {}}}}
+    assert "managedFields" not in created()["metadata"]
+
+
+def test_another_writer_takes_what_it_changes() -> None:
+    new = updated(created(k="1", l="2"), config_map(k="1", l="3", m="4"), "b")
+    assert owned(new) == {
+        "a": {"f:data": {".": {}, "f:k": {}}},
+        "b": {"f:data": {"f:l": {}, "f:m": {}}},
+    }
+
+
+def test_removed_fields_are_nobodys_and_an_empty_entry_goes() -> None:
+    new = updated(created(k="1"), config_map(), "b")
+    assert "managedFields" not in new["metadata"]
+
+
+def test_the_time_moves_only_with_fields_taken() -> None:
+    old = created(k="1", l="2")
+    removal = updated(old, config_map(k="1"), "a", second=5)
+    assert removal["metadata"]["managedFields"][0]["time"] == "2026-01-01T00:00:00Z"
+    change = updated(old, config_map(k="9", l="2"), "a", second=5)
+    assert change["metadata"]["managedFields"][0]["time"] == "2026-01-01T00:00:05Z"
+
+
+def test_an_object_without_entries_stays_without() -> None:
+    old = config_map()
+    old["metadata"]["uid"] = "u"
+    assert "managedFields" not in updated(old, config_map(k="v"), "a")["metadata"]
+
+
+def test_one_empty_entry_resets_and_an_empty_list_does_not() -> None:
+    reset = config_map(k="v")
+    reset["metadata"]["managedFields"] = [{}]
+    assert "managedFields" not in updated(created(k="v"), reset, "b")["metadata"]
+    kept = config_map(k="v")
+    kept["metadata"]["managedFields"] = []
+    assert owned(updated(created(k="v"), kept, "b")) == {"a": {"f:data": {".": {}, "f:k": {}}}}
+
+
+def test_subresources_have_entries_of_their_own() -> None:
+    old: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"replicas": 1}}
+    check.check(old, REPLICA_SET)
+    managers.track(REPLICA_SET, None, old, writer=writer("a"), reset=(("status",),))
+    new = copy_object(old)
+    new["status"] = {"replicas": 2}
+    new["spec"]["replicas"] = 9
+    managers.track(REPLICA_SET, old, new, writer=writer("a", second=1, subresource="status"), reset=(("spec",),))
+    entries = new["metadata"]["managedFields"]
+    assert [entry.get("subresource") for entry in entries] == [None, "status"]
+    assert entries[1]["fieldsV1"] == {"f:status": {"f:replicas": {}}}
+
+
+def test_keyed_lists_sets_and_atomic_values() -> None:
+    pod: dict[str, Any] = {
+        "metadata": {"name": "p", "finalizers": ["x.io/f"]},
+        "spec": {
+            "containers": [{"name": "c", "args": ["a"], "ports": [{"containerPort": 80, "protocol": "TCP"}]}],
+            "nodeSelector": {"a": "b"},
+            "tolerations": [{"key": "k"}],
+        },
+    }
+    check.check(pod, POD)
+    managers.track(POD, None, pod, writer=writer("a"))
+    fields = owned(pod)["a"]
+    assert fields["f:metadata"] == {"f:finalizers": {".": {}, 'v:"x.io/f"': {}}}
+    assert fields["f:spec"] == {
+        "f:containers": {
+            'k:{"name":"c"}': {
+                ".": {},
+                "f:name": {},
+                "f:args": {},
+                "f:resources": {},
+                "f:ports": {
+                    ".": {},
+                    'k:{"containerPort":80,"protocol":"TCP"}': {".": {}, "f:containerPort": {}, "f:protocol": {}},
+                },
+            }
+        },
+        "f:nodeSelector": {},
+        "f:tolerations": {},
+    }
+
+
+def test_many_updaters_are_merged_into_one_entry() -> None:
+    obj = created("m0", k="0")
+    for number in range(1, 14):
+        new = config_map(k="0", **{f"k{n}": "v" for n in range(1, number + 1)})
+        obj = updated(obj, new, f"m{number:02d}", second=number)
+        obj["metadata"]["uid"] = "u"
+    entries = obj["metadata"]["managedFields"]
+    assert len(entries) <= managers.MAX_UPDATE_MANAGERS
+    assert managers.ANCIENT in {entry["manager"] for entry in entries}
+    union: dict[str, Any] = {}
+    for entry in entries:
+        union = field_sets.union(union, entry["fieldsV1"])
+    assert len(union["f:data"]) == 15
+
+
+@pytest.mark.parametrize("entry", [{"operation": "X"}, {"operation": "Update", "fieldsType": "FieldsV2"}])
+def test_unreadable_entries_of_a_client_are_ignored(entry: dict[str, Any]) -> None:
+    new = config_map(k="v")
+    new["metadata"]["managedFields"] = [entry]
+    assert owned(updated(created(k="v"), new, "b")) == {"a": {"f:data": {".": {}, "f:k": {}}}}

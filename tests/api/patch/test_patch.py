@@ -1,0 +1,183 @@
+"""JSON patch, merge patch and strategic merge patch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.patch import json_patch, merge_patch, strategic_merge
+from kubechronicle.api.schema import types
+
+DEPLOYMENT = types.object_type("io.k8s.api.apps.v1.Deployment")
+POD_SPEC = types.object_type("io.k8s.api.core.v1.PodSpec")
+META = types.object_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+
+
+@pytest.mark.parametrize(
+    ("document", "operations", "result"),
+    [
+        ({"a": 1}, [{"op": "add", "path": "/b", "value": 2}], {"a": 1, "b": 2}),
+        ({"a": [1, 3]}, [{"op": "add", "path": "/a/1", "value": 2}], {"a": [1, 2, 3]}),
+        ({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}], {"a": [1, 2]}),
+        (
+            {"a": {"b/c": 1, "~": 2}},
+            [{"op": "remove", "path": "/a/b~1c"}, {"op": "remove", "path": "/a/~0"}],
+            {"a": {}},
+        ),
+        ({"a": 1}, [{"op": "replace", "path": "/b", "value": 2}], {"a": 1, "b": 2}),
+        ({"a": 1}, [{"op": "move", "from": "/a", "path": "/b"}], {"b": 1}),
+        ({"a": {"x": 1}}, [{"op": "copy", "from": "/a", "path": "/b"}], {"a": {"x": 1}, "b": {"x": 1}}),
+        ({"a": 1}, [{"op": "test", "path": "/a", "value": 1}], {"a": 1}),
+        ({"a": 1}, [{"op": "test", "path": "/b", "value": None}], {"a": 1}),
+    ],
+)
+def test_json_patch(document: Any, operations: list[dict[str, Any]], result: Any) -> None:
+    assert json_patch.apply(document, json_patch.decode(operations)) == result
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "add", "path": "/x/y", "value": 1},
+        {"op": "remove", "path": "/x"},
+        {"op": "remove", "path": "/l/7"},
+        {"op": "remove", "path": "/l/-1"},
+        {"op": "remove", "path": ""},
+        {"op": "replace", "path": "/l/01", "value": 1},
+        {"op": "test", "path": "/a", "value": True},
+        {"op": "move", "from": "/o", "path": "/o/p"},
+        {"op": "frob", "path": "/a"},
+        {"op": "add", "path": "/a"},
+        {"op": "add", "path": "a", "value": 1},
+        {"path": "/a", "value": 1},
+    ],
+)
+def test_json_patch_that_fails(operation: dict[str, Any]) -> None:
+    with pytest.raises(json_patch.PatchFailed):
+        json_patch.apply({"a": 1, "l": [1], "o": {"p": 1}}, [operation])
+
+
+def test_json_patch_limits() -> None:
+    with pytest.raises(StatusError) as caught:
+        json_patch.decode([{}] * (json_patch.MAX_OPERATIONS + 1))
+    assert caught.value.code == 413
+    doubling = [{"op": "copy", "from": "/a", "path": f"/b{n}"} for n in range(100)]
+    with pytest.raises(json_patch.PatchFailed, match="size"):
+        json_patch.apply({"a": "x" * 100_000}, doubling)
+
+
+def test_copies_share_nothing() -> None:
+    done = json_patch.apply(
+        {"a": {"x": 1}}, [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "replace", "path": "/b/x", "value": 2}]
+    )
+    assert done == {"a": {"x": 1}, "b": {"x": 2}}
+
+
+# The examples of RFC 7386, appendix A, as far as Kubernetes takes them.
+@pytest.mark.parametrize(
+    ("original", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_merge_patch(original: dict[str, Any], patch: dict[str, Any], result: dict[str, Any]) -> None:
+    assert merge_patch.apply(original, patch) == result
+
+
+@pytest.mark.parametrize(("patch", "word"), [([1], "array"), (5, "number"), ("x", "string"), (True, "bool")])
+def test_merge_patch_is_an_object(patch: Any, word: str) -> None:
+    with pytest.raises(StatusError, match=f"cannot unmarshal {word}") as caught:
+        merge_patch.decode(patch)
+    assert caught.value.code == 400
+
+
+def containers(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name, "image": "i"} for name in names]
+
+
+@pytest.mark.parametrize(
+    ("patch", "result"),
+    [
+        ({"containers": [{"name": "b", "image": "new"}]}, [("a", "i"), ("b", "new"), ("c", "i")]),
+        ({"containers": [{"name": "d", "image": "x"}]}, [("d", "x"), ("a", "i"), ("b", "i"), ("c", "i")]),
+        ({"containers": [{"name": "b", "$patch": "delete"}]}, [("a", "i"), ("c", "i")]),
+        ({"containers": [{"name": "z", "image": "z"}, {"$patch": "replace"}]}, [("z", "z")]),
+        ({"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}]}, [("b", "i"), ("c", "i"), ("a", "i")]),
+        (
+            {
+                "$setElementOrder/containers": [{"name": "c"}, {"name": "x"}, {"name": "a"}, {"name": "b"}],
+                "containers": [{"name": "x", "image": "x"}],
+            },
+            [("c", "i"), ("x", "x"), ("a", "i"), ("b", "i")],
+        ),
+    ],
+)
+def test_strategic_merge_of_a_keyed_list(patch: dict[str, Any], result: list[tuple[str, str]]) -> None:
+    done = strategic_merge.apply({"containers": containers("a", "b", "c")}, patch, POD_SPEC)
+    assert [(each["name"], each["image"]) for each in done["containers"]] == result
+
+
+def test_strategic_merge_of_a_set() -> None:
+    first = strategic_merge.apply({"finalizers": ["a", "b"]}, {"finalizers": ["c", "a"]}, META)
+    assert first["finalizers"] == ["c", "a", "b"]
+    second = strategic_merge.apply(first, {"$deleteFromPrimitiveList/finalizers": ["a"]}, META)
+    assert second["finalizers"] == ["c", "b"]
+
+
+def test_strategic_replacement_of_a_list_without_merge_strategy() -> None:
+    done = strategic_merge.apply({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "b"}]}, POD_SPEC)
+    assert done == {"tolerations": [{"key": "b"}]}
+
+
+def test_retain_keys_clears_the_other_fields() -> None:
+    old = {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}
+    patch = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
+    assert strategic_merge.apply(old, patch, DEPLOYMENT) == {"spec": {"strategy": {"type": "Recreate"}}}
+
+
+@pytest.mark.parametrize(
+    ("patch", "code", "message"),
+    [
+        ({"metadata": {"$patch": "frob"}}, 500, "unknown patch type: frob in map: map[$patch:frob]"),
+        ({"$patch": 5}, 500, "unknown patch type: %!s(int64=5) in map: map[$patch:5]"),
+        (
+            {"spec": {"template": {"spec": {"containers": [{"image": "x"}]}}}},
+            500,
+            "map: map[image:x] does not contain declared merge key: name",
+        ),
+        (
+            {"spec": {"strategy": {"$retainKeys": ["type"], "rollingUpdate": {}}}},
+            400,
+            "invalid patch format of retainKeys",
+        ),
+    ],
+)
+def test_malformed_strategic_patches(patch: dict[str, Any], code: int, message: str) -> None:
+    old = {"metadata": {}, "spec": {"strategy": {"type": "x"}, "template": {"spec": {"containers": containers("a")}}}}
+    with pytest.raises(StatusError) as caught:
+        strategic_merge.apply(old, patch, DEPLOYMENT)
+    assert (caught.value.code, caught.value.message) == (code, message)
+
+
+def test_replacing_and_deleting_whole_maps() -> None:
+    old = {"metadata": {"labels": {"a": "1", "b": "2"}}}
+    patch = {"metadata": {"labels": {"$patch": "replace", "c": "3"}}}
+    assert strategic_merge.apply(old, patch, DEPLOYMENT) == {"metadata": {"labels": {"c": "3"}}}
+    patch = {"metadata": {"labels": {"$patch": "delete"}}}
+    assert strategic_merge.apply(old, patch, DEPLOYMENT) == {"metadata": {"labels": {}}}
+
+
+def test_nulls_without_a_counterpart_vanish() -> None:
+    patch = {"metadata": {"labels": {"a": None, "b": "1"}}}
+    assert strategic_merge.apply({}, patch, DEPLOYMENT) == {"metadata": {"labels": {"b": "1"}}}

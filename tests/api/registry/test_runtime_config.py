@@ -1,0 +1,121 @@
+"""--runtime-config: which versions a text leaves served, in which precedence, and what it cannot say."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from kubechronicle.api.registry.registry import Registry, builtin_registry, known_registry
+from kubechronicle.api.registry.runtime_config import parse, registry_for
+
+TODAY = {rt.api_version for rt in builtin_registry()}
+PAST = {"autoscaling/v2beta1", "autoscaling/v2beta2", "batch/v1beta1", "policy/v1beta1", "discovery.k8s.io/v1beta1"}
+
+
+def served(text: str) -> set[str]:
+    return {rt.api_version for rt in registry_for(parse(text))}
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("", {}),
+        ("a=b", {"a": "b"}),
+        (" a = b , c ", {"a": "b", "c": ""}),
+        ("a=1,a=2,,", {"a": "2"}),
+        ("a=b=c", {"a": "b=c"}),
+    ],
+)
+def test_pairs(text: str, pairs: dict[str, str]) -> None:
+    assert parse(text) == pairs
+
+
+@pytest.mark.parametrize(
+    ("text", "added", "removed"),
+    [
+        ("", set(), set()),
+        ("api/all=true", PAST, set()),
+        ("api/beta=true", PAST, set()),
+        ("api/alpha=true", set(), set()),
+        ("api/ga=true", set(), set()),
+        ("api/ga=false,batch/v1beta1=true", {"batch/v1beta1"}, TODAY),
+        ("api/all=false,v1=true", set(), TODAY - {"v1"}),
+        ("api/all=false,api/beta=true", PAST, TODAY),
+        ("batch/v1beta1=true", {"batch/v1beta1"}, set()),
+        ("batch/v1beta1", {"batch/v1beta1"}, set()),
+        ("batch/v1beta1=1,policy/v1beta1=T", {"batch/v1beta1", "policy/v1beta1"}, set()),
+        ("batch/v1=false", set(), {"batch/v1"}),
+        ("batch/v1=0,apps/v1=F", set(), {"batch/v1", "apps/v1"}),
+        ("api/beta=true,policy/v1beta1=false", PAST - {"policy/v1beta1"}, set()),
+        ("/v1=false", set(), {"v1"}),
+        ("api/v1=false", set(), {"v1"}),
+        ("autoscaling/v2=false", set(), {"autoscaling/v2"}),
+    ],
+)
+def test_versions(text: str, added: set[str], removed: set[str]) -> None:
+    assert served(text) == (TODAY | added) - removed
+    for parts in itertools.permutations(text.split(",")):
+        assert served(",".join(parts)) == served(text), "the order of the text has no meaning"
+
+
+def plurals(registry: Registry, group: str, version: str) -> set[str]:
+    return {rt.plural for rt in registry.resources(group, version)}
+
+
+def test_resources_come_last() -> None:
+    all_of_apps = plurals(builtin_registry(), "apps", "v1")
+    off = registry_for(parse("apps/v1/daemonsets=false"))
+    assert plurals(off, "apps", "v1") == all_of_apps - {"daemonsets"}
+    alone = registry_for(parse("apps/v1/daemonsets=true,apps/v1=false,batch/v1beta1/cronjobs=true"))
+    assert plurals(alone, "apps", "v1") == {"daemonsets"}
+    assert plurals(alone, "batch", "v1beta1") == {"cronjobs"}
+    assert plurals(registry_for(parse("/v1/pods=false")), "", "v1") == plurals(builtin_registry(), "", "v1") - {"pods"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("api/all=false", "invalid key with only api/all=false"),
+        ("api/all=1", "invalid value api/all=1"),
+        ("api/beta", "invalid value api/beta="),
+        ("nope/v1=true", "unknown api groups nope"),
+        ("pods=true", "group version pods that has not been registered"),
+        ("batch/v2=true", "group version batch/v2 that has not been registered"),
+        ("resource.k8s.io/v1beta1=true", "group version resource.k8s.io/v1beta1 that has not been registered"),
+        ("v1=maybe", 'invalid value of v1: maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax'),
+        ("a/b/c/d=true", "invalid key a/b/c/d"),
+        ("=true", "invalid key "),
+        (
+            "apps/v1/Deployments=true",
+            "invalid key apps/v1/Deployments: group/version/resource and resource is always lowercase plural, "
+            'not "Deployments"',
+        ),
+        ("apps/v1/foos=true", 'invalid key apps/v1/foos: there is no resource "foos"'),
+    ],
+)
+def test_what_cannot_be_said(text: str, said: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        registry_for(parse(text))
+    assert str(caught.value) == said
+
+
+def test_what_is_not_served_is_known() -> None:
+    registry = registry_for(parse("autoscaling/v2=false,autoscaling/v1=false,autoscaling/v2beta1=true"))
+    name = "horizontalpodautoscalers"
+    assert registry.versions("autoscaling") == ("v2beta1",)
+    assert registry.lookup("autoscaling", "v2", name) is None
+    stored = registry.known("autoscaling", "v2", name)
+    assert stored is not None
+    assert stored is registry.storage(f"{name}.autoscaling") is builtin_registry().lookup("autoscaling", "v2", name)
+    assert {rt.version for rt in registry.served_as(f"{name}.autoscaling")} == {"v2beta1"}
+    assert {rt.version for rt in registry.known_as(f"{name}.autoscaling")} == {"v1", "v2", "v2beta1", "v2beta2"}
+    assert len(registry.stored()) == len(known_registry().stored())
+    assert registry.with_types(()).known("autoscaling", "v2", name) is stored
+
+
+def test_versions_of_the_past_come_last() -> None:
+    registry = registry_for(parse("api/beta=true"))
+    assert registry.versions("autoscaling") == ("v2", "v1", "v2beta1", "v2beta2")
+    assert registry.versions("policy") == ("v1", "v1beta1")
+    assert registry.groups() == builtin_registry().groups()

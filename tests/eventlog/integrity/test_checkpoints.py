@@ -1,0 +1,166 @@
+"""Checkpoints: what they prove, that openssl alone can tell whose they are, and every way of forging one."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import trio
+
+from kubechronicle.eventlog.integrity.checkpoints import Checkpoint, parse
+from kubechronicle.eventlog.integrity.verify import DIGESTED
+from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
+from kubechronicle.ops import cli
+
+Opener = Callable[[], Awaitable[Any]]
+RunSql = Callable[..., str]
+Command = Callable[..., Awaitable[tuple[int, str]]]
+
+REWRITE = (
+    "update kubechronicle.log set user_name = 'mallory' where revision = 2",
+    f"update kubechronicle.log set digest = sha256(record_send(row({', '.join(name for name, _ in DIGESTED)})))",
+    "update kubechronicle.log l set hash = c.hash from (select revision, kubechronicle.chain((select"
+    " sha256(uuid_send(log_id)) from kubechronicle.head), digest) over (order by revision rows unbounded preceding)"
+    " as hash from kubechronicle.log) c where c.revision = l.revision",
+    "update kubechronicle.head set hash = (select hash from kubechronicle.log order by revision desc limit 1)",
+)
+
+
+async def write(log: Any, *names: str) -> None:
+    for name in names:
+        body = b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"}}'
+        change = Change(key=Key("pods", "ns", name), uid="u", expected=0, operation=Operation.CREATE, body=body)
+        await log.append(Batch(id=uuid4(), transactions=(Transaction(changes=(change,), who=Who(user="a")),)))
+
+
+def text_of(file: str) -> str:
+    return Path(file).read_text()
+
+
+@pytest.fixture
+def command(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    """``await command("verify", …)``: its exit code and all it said."""
+
+    async def run(*arguments: str) -> tuple[int, str]:
+        where = ["--database-url", database, "--data-dir", str(tmp_path)]
+        code = await trio.to_thread.run_sync(cli.main, [*arguments, *where])
+        told = capsys.readouterr()
+        return code, told.out + told.err
+
+    return run
+
+
+@pytest.fixture
+async def noted(replicas: Opener, command: Command, tmp_path: Path) -> str:
+    """A checkpoint at revision 3, after which two more changes were made."""
+    log = await replicas()
+    await write(log, "a", "b", "c")
+    file = tmp_path / "noted.checkpoint"
+    code, said = await command("checkpoint", "-o", str(file))
+    assert code == 0
+    assert said.startswith("-----BEGIN PUBLIC KEY-----")
+    await write(log, "d", "e")
+    return str(file)
+
+
+async def test_an_untouched_log_is_what_it_was(noted: str, command: Command, tmp_path: Path) -> None:
+    code, said = await command("verify", "--checkpoint", noted)
+    assert (code, "up to revision 3 history is what it was at 20" in said) == (0, True)
+    key = tmp_path / "pki" / "checkpoint.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    code, printed = await command("checkpoint", "--key", str(key))
+    assert printed.splitlines()[:3:2] == ["kubechronicle checkpoint v1", "revision: 5"]
+    later = tmp_path / "later"
+    later.write_text(printed.partition("-----BEGIN")[0])
+    assert (await command("verify", "--checkpoint", noted, "--checkpoint", str(later)))[0] == 0
+
+
+async def test_openssl_alone_tells_whose_it_is(noted: str, command: Command, tmp_path: Path) -> None:
+    _, printed = await command("checkpoint")
+    public = tmp_path / "public.pem"
+    public.write_text(printed[printed.index("-----BEGIN") :])
+    told = f"head -n 7 {noted} > signed; sed -n 's/^signature: //p' {noted} | openssl base64 -d -A > signature"
+    verify = f"openssl pkeyutl -verify -pubin -inkey {public} -rawin -in signed -sigfile signature"
+    done = await trio.run_process(["sh", "-c", f"{told}; {verify}"], cwd=tmp_path, capture_stdout=True, check=False)
+    assert b"Signature Verified Successfully" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        (REWRITE, "revision 3: history up to here is not the one of which the hash was noted"),
+        (("update kubechronicle.head set log_id = gen_random_uuid()", *REWRITE), "it was made anew, or is another's"),
+        (
+            (
+                "delete from kubechronicle.log where revision > 2",
+                "delete from kubechronicle.live where revision > 2",
+                "update kubechronicle.head set revision = 2, hash = (select hash from kubechronicle.log"
+                " where revision = 2)",
+            ),
+            "revision 3: history ends before revision 3, of which the hash was noted",
+        ),
+    ],
+)
+async def test_a_log_made_anew_is_found(
+    noted: str, command: Command, run_sql: RunSql, edits: tuple[str, ...], said: str
+) -> None:
+    run_sql(*edits)
+    assert (await command("verify"))[0] == 0  # by itself it is consistent
+    code, told = await command("verify", "--checkpoint", noted)
+    assert code == 1
+    assert said in told
+
+
+async def test_a_forged_checkpoint_is_found(noted: str, command: Command, tmp_path: Path) -> None:
+    text = text_of(noted)
+    forged = tmp_path / "forged"
+    forged.write_text(text.replace("revision: 3", "revision: 2"))
+    assert await command("verify", "--checkpoint", str(forged)) == (
+        1,
+        f"{forged} was changed since it was signed: the signature does not fit\n",
+    )
+    (tmp_path / "pki" / "checkpoint.key").unlink()
+    code, told = await command("verify", "--checkpoint", noted)
+    assert (code, "name the public key with --key" in told) == (cli.MISTAKE, True)
+    await command("checkpoint")  # makes another key
+    code, told = await command("verify", "--checkpoint", noted)
+    assert (code, "is signed with another key than the one at hand" in told) == (1, True)
+
+
+async def test_mistakes(noted: str, command: Command, tmp_path: Path) -> None:
+    for text in ("", "x" * 9999, "\xff", text_of(noted) + "more", text_of(noted).replace("-", "x")):
+        file = tmp_path / "mistake"
+        file.write_text(text)
+        code, told = await command("verify", "--checkpoint", str(file))
+        assert (code, "is no checkpoint" in told, told.count("\n")) == (cli.MISTAKE, True, 1)
+    for arguments in (
+        ("verify", "--checkpoint", "/none"),
+        ("verify", "--checkpoint", noted, "--key", "/none"),
+        ("verify", "--checkpoint", noted, "--key", __file__),
+        ("checkpoint", "--key", __file__),
+        ("checkpoint", "-o", "/none/x"),
+    ):
+        code, told = await command(*arguments)
+        assert (code, told.count("\n")) == (cli.MISTAKE, 1)
+
+
+def test_a_checkpoint_is_read_as_it_was_written() -> None:
+    checkpoint = Checkpoint(
+        log_id=UUID(int=7),
+        revision=0,
+        hash=bytes(32),
+        committed_at=datetime(1970, 1, 1, tzinfo=UTC),
+        noted_at=datetime(2026, 3, 2, 14, 0, 0, 12, tzinfo=UTC),
+        key=bytes(range(32)),
+    )
+    signature = base64.b64encode(bytes(64)).decode()
+    text = checkpoint.signed_text()
+    assert parse(f"{text}signature: {signature}\n") == (checkpoint, text, signature)
+    for wrong in (text, text.replace("1970-01", "1970-13") + f"signature: {signature}\n"):
+        with pytest.raises(ValueError, match="is no checkpoint"):
+            parse(wrong)

@@ -1,0 +1,215 @@
+"""`verify` finds every way of editing history that the chain promises to show."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kubechronicle.eventlog.integrity.verify import DIGESTED, ChainCheck, Problem, digest_of, encode_row, verify
+from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
+
+Opener = Callable[[], Awaitable[Any]]
+RunSql = Callable[..., str]
+
+WHO = Who(
+    user="alice ü",
+    groups=("a", "", 'b"{},\\'),
+    uid="u",
+    extra={"k": ("v", "w"), "": ()},
+    impersonator="bob",
+    verb="create",
+    request_uri="/api?x=é",
+    user_agent="k",
+    source_address="::1",
+    field_manager="m",
+    audit_id="x",
+)
+
+
+async def write(
+    log: Any, *names: str, operation: Operation = Operation.CREATE, who: Who = WHO, expected: int = 0
+) -> None:
+    changes = [
+        Change(
+            key=Key("pods", "ns", name),
+            uid="u",
+            expected=expected,
+            operation=operation,
+            body=b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"\xc3\xbc"}, "n":1.0}',
+        )
+        for name in names
+    ]
+    batch = Batch(id=uuid4(), transactions=tuple(Transaction(changes=(change,), who=who) for change in changes))
+    await log.append(batch)
+
+
+@pytest.fixture
+async def log(replicas: Opener) -> Any:
+    """Ten revisions in batches of different sizes: a to h, then a is updated and b deleted."""
+    log = await replicas()
+    await write(log, "a")
+    await write(log, "b", "c", "d", who=Who(user="nobody"))
+    await write(log, *"efgh")
+    await write(log, "a", operation=Operation.UPDATE, expected=1)
+    await write(log, "b", operation=Operation.DELETE, expected=2)
+    return log
+
+
+async def test_an_untouched_log_is_proved(log: Any) -> None:
+    verdict = await log.verify()
+    assert (verdict.problem, verdict.revision, verdict.rows, verdict.tombstones) == (None, 10, 10, 0)
+
+
+async def test_an_empty_log_is_proved(replicas: Opener) -> None:
+    assert (await (await replicas()).verify()).problem is None
+
+
+SWAP = (
+    "update kubechronicle.log a set object = b.object, digest = b.digest, name = b.name from kubechronicle.log b"
+    " where (a.revision, b.revision) in ((3, 4), (4, 3))"
+)
+
+
+@pytest.mark.parametrize(
+    ("edit", "revision", "what"),
+    [
+        ("update kubechronicle.log set object = '{}' where revision = 5", 5, "edited"),
+        ("update kubechronicle.log set user_name = 'mallory' where revision = 10", 10, "edited"),
+        ("update kubechronicle.log set user_groups = '{a,b}' where revision = 1", 1, "edited"),
+        ("update kubechronicle.log set user_extra = null where revision = 1", 1, "edited"),
+        ("update kubechronicle.log set committed_at = committed_at + interval '1 us' where revision = 2", 2, "edited"),
+        ("update kubechronicle.log set digest = sha256('x') where revision = 5", 5, "edited"),
+        ("update kubechronicle.log set hash = sha256('x') where revision = 5", 5, "chain is broken"),
+        ("delete from kubechronicle.log where revision = 5", 5, "missing"),
+        ("delete from kubechronicle.log where revision = 1", 1, "missing"),
+        ("delete from kubechronicle.log where revision = 10", 10, "newest row is 9"),
+        ("delete from kubechronicle.log", 1, "newest row is 0"),
+        (SWAP, 3, "edited"),
+        ("update kubechronicle.log set revision = 1004 - revision where revision in (3, 4)", 3, "missing"),
+        ("update kubechronicle.head set revision = 9", 10, "the head says 9"),
+        ("update kubechronicle.head set hash = sha256('x')", 10, "head does not have the hash"),
+        ("update kubechronicle.head set log_id = gen_random_uuid()", 1, "chain is broken"),
+        ("delete from kubechronicle.live where name = 'e'", 5, "live"),
+        ("update kubechronicle.live set revision = 1 where name = 'a'", 1, "live"),
+        ("update kubechronicle.live set version = 7 where name = 'a'", 9, "live"),
+        ("insert into kubechronicle.live values ('pods', 'ns', 'b', 2, 2, 1)", 2, "live"),
+    ],
+)
+async def test_an_edit_is_found(log: Any, run_sql: RunSql, edit: str, revision: int, what: str) -> None:
+    run_sql(edit)
+    problem = (await log.verify()).problem
+    assert problem is not None
+    assert problem.revision == revision
+    assert what in problem.what
+
+
+async def test_a_forger_who_recomputes_everything_is_found_by_a_noted_hash(log: Any, run_sql: RunSql) -> None:
+    noted = await log.verify()
+    columns = ", ".join(name for name, _ in DIGESTED)
+    run_sql(
+        "update kubechronicle.log set user_name = 'mallory' where revision = 5",
+        f"update kubechronicle.log set digest = sha256(record_send(row({columns})))",
+        "update kubechronicle.log l set hash = c.hash from (select revision, kubechronicle.chain((select"
+        " sha256(uuid_send(log_id)) from kubechronicle.head), digest) over (order by revision rows unbounded preceding)"
+        " as hash from kubechronicle.log) c where c.revision = l.revision",
+        "update kubechronicle.head set hash = (select hash from kubechronicle.log where revision = 10)",
+    )
+    assert (await log.verify()).problem is None
+    async with log._maintenance() as session:
+        problem = (await verify(session, anchors={noted.revision: noted.hash})).problem
+    assert problem == Problem(revision=10, what="history up to here is not the one of which the hash was noted")
+
+
+@pytest.mark.parametrize(
+    ("edit", "revision", "what"),
+    [
+        ("update kubechronicle.kept set object = '{}' where revision = 5", 5, "copied forward"),
+        ("delete from kubechronicle.kept where revision = 5", 5, "live"),
+        ("update kubechronicle.tombstones set digests[1] = sha256('x')", 10, "head"),
+        (
+            "update kubechronicle.tombstones set revisions = revisions[:4] || revisions[6:],"
+            " digests = digests[:4] || digests[6:]",
+            5,
+            "missing",
+        ),
+    ],
+)
+async def test_an_edit_of_what_is_left_of_a_dropped_partition_is_found(
+    log: Any, run_sql: RunSql, edit: str, revision: int, what: str
+) -> None:
+    run_sql(
+        "select kubechronicle.copy_forward('kubechronicle.log_long_1', 'long')",
+        "alter table kubechronicle.log_long detach partition kubechronicle.log_long_1",
+        "drop table kubechronicle.log_long_1",
+    )
+    verdict = await log.verify()
+    assert (verdict.problem, verdict.rows, verdict.tombstones) == (None, 0, 10)
+    run_sql(edit)
+    problem = (await log.verify()).problem
+    assert problem is not None
+    assert problem.revision == revision  # an edited tombstone shows where the chain is compared next: at the head
+    assert what in problem.what
+
+
+# The chain without a database
+
+
+class Row(tuple):  # type: ignore[type-arg]
+    """Columns by position and by name, as asyncpg gives them."""
+
+    def __getitem__(self, index: Any) -> Any:
+        names = [name for name, _ in DIGESTED] + ["digest", "hash"]
+        return super().__getitem__(names.index(index) if isinstance(index, str) else index)
+
+
+def row(revision: int, before: bytes, **changed: Any) -> Row:
+    values: dict[str, Any] = dict.fromkeys((name for name, _ in DIGESTED), "")
+    values |= {"revision": revision, "create_revision": revision, "version": 1, "previous_revision": 0}
+    values |= {"committed_at": datetime(2026, 1, 1, tzinfo=UTC), "operation": 1, "user_groups": [], "user_extra": None}
+    values |= {"object": "{}"} | changed
+    digest = sha256(encode_row(tuple(values.values()))).digest()
+    return Row((*values.values(), digest, sha256(before + digest).digest()))
+
+
+def test_the_chain_goes_through_rows_and_tombstones() -> None:
+    start = sha256(b"log").digest()
+    first = row(1, start)
+    second = row(2, first["hash"])
+    third = row(3, second["hash"])
+    check = ChainCheck(hash=start, kept={2: digest_of(second)})
+    assert check.row(first) is None
+    assert check.tombstone(2, second["digest"]) is None
+    assert check.row(third) is None
+    assert check.finish(3, third["hash"], {1, 2, 3}) is None
+    assert check.finish(3, third["hash"], {1, 3}) == Problem(
+        revision=2, what="the table of live objects does not agree with the log about it"
+    )
+
+
+def test_time_must_not_go_back() -> None:
+    start = sha256(b"log").digest()
+    first = row(1, start)
+    check = ChainCheck(hash=start)
+    assert check.row(first) is None
+    problem = check.row(row(2, first["hash"], committed_at=datetime(2025, 1, 1, tzinfo=UTC)))
+    assert problem is not None
+    assert problem.revision == 2
+
+
+def test_no_two_rows_have_one_encoding() -> None:
+    start = sha256(b"log").digest()
+    variants = [
+        row(1, start),
+        row(1, start, namespace="a", name="bc"),
+        row(1, start, namespace="ab", name="c"),
+        row(1, start, user_groups=["a,b"]),
+        row(1, start, user_groups=["a", "b"]),
+        row(1, start, user_groups=[""]),
+        row(1, start, user_extra=""),
+    ]
+    assert len({variant["digest"] for variant in variants}) == len(variants)

@@ -1,0 +1,51 @@
+"""What is told of Postgres' errors: not what is in the row that it refused."""
+
+from __future__ import annotations
+
+import traceback
+
+import asyncpg
+import pytest
+
+from kubechronicle.eventlog.errors import LogError, SetupError
+from kubechronicle.eventlog.postgres.connection import _translated, open_session
+
+
+@pytest.mark.parametrize(
+    ("kind", "sqlstate"),
+    [(asyncpg.CheckViolationError, "23514"), (asyncpg.UniqueViolationError, "23505"), (asyncpg.DataError, "22000")],
+)
+def test_a_refused_row_is_not_shown(kind: type[asyncpg.PostgresError], sqlstate: str) -> None:
+    error = kind("new row violates a constraint")
+    error.sqlstate, error.detail = sqlstate, 'Failing row contains (1, {"data":{"password":"s3cret"}})'
+    assert "s3cret" in str(error)
+    with pytest.raises(LogError, match="new row violates a constraint") as raised:
+        raise _translated(error) from error
+    assert "s3cret" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_other_details_are_shown() -> None:
+    error = asyncpg.InvalidAuthorizationSpecificationError("no")
+    error.sqlstate, error.detail = "28000", "Connection matched line 3 of pg_hba.conf"
+    assert "line 3" in str(_translated(error))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://u:p@SECRET:SECRET@127.0.0.1:1/db",
+        "postgres://u:SECRET:SECRET/word@127.0.0.1/db",
+        "postgres://u:SECRET#x@127.0.0.1:1/db",
+        "postgres://u:x?SECRET@h:1/db",
+        "postgres://u:SECRET@127.0.0.1:99999/db",
+        "postgres://u:SECRET@[::1/db",
+        "postgres://u:SECRET@127.0.0.1:1/db?sslmode=wrong",
+    ],
+)
+async def test_a_wrong_url_is_told_without_the_password(url: str) -> None:
+    with pytest.raises(SetupError) as failed:
+        async with open_session(url):
+            raise AssertionError("connected")
+    told = "".join(traceback.format_exception(failed.value))
+    assert "SECRET" not in told
+    assert "the database URL is wrong" in str(failed.value)

@@ -1,0 +1,95 @@
+"""Migrations: they add up to schema.sql, apply once whatever starts at once, and refuse what they cannot know."""
+
+from __future__ import annotations
+
+import subprocess
+from importlib import resources
+
+import postgres_fixture
+import pytest
+import trio
+
+from kubechronicle.eventlog.errors import SetupError
+from kubechronicle.eventlog.postgres.connection import migrate, open_session
+from kubechronicle.eventlog.postgres.migrate import PACKAGE, Migration, check_schema, migrations, pending
+
+
+def dumped(url: str) -> list[str]:
+    """The catalog as pg_dump tells it, and the rows the schema begins with."""
+    tools = postgres_fixture.binaries()
+    assert tools is not None
+    command = [str(tools / "pg_dump"), "--no-owner", "--no-comments", "--inserts", url]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    # what differs between any two databases: keys of psql's restricted mode, the log's identity, when it was migrated
+    skipped = (
+        "--",
+        "\\restrict",
+        "\\unrestrict",
+        "INSERT INTO kubechronicle.head",
+        "INSERT INTO kubechronicle.migrations",
+    )
+    return [line for line in text.splitlines() if line and not line.startswith(skipped)]
+
+
+async def apply_schema_sql(url: str) -> None:
+    async with open_session(url) as session:
+        await session.execute(resources.files(PACKAGE).joinpath("schema.sql").read_text(encoding="utf-8"))
+
+
+async def test_they_add_up_to_schema_sql(database: str, empty_database: str) -> None:
+    await apply_schema_sql(empty_database)
+    assert dumped(database) == dumped(empty_database)
+
+
+async def test_they_apply_once_even_when_several_servers_start_at_once(empty_database: str) -> None:
+    applied: list[list[str]] = []
+
+    async def start() -> None:
+        applied.append(await migrate(empty_database))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(start)
+    names = [f"{migration.number:04}_{migration.name}" for migration in migrations()]
+    assert sorted(applied) == [[], [], [], names]
+    assert await migrate(empty_database) == []
+
+
+async def test_the_schema_is_checked(empty_database: str) -> None:
+    async with open_session(empty_database) as session:
+        with pytest.raises(SetupError, match="run `kubechronicle migrate`"):
+            await check_schema(session)
+        await migrate(empty_database)
+        await check_schema(session)
+        await session.execute("update kubechronicle.migrations set sha256 = 'x' where number = 1")
+        with pytest.raises(SetupError, match="0001_log differs"):
+            await check_schema(session)
+
+
+async def test_a_failed_migration_leaves_nothing_and_says_why(
+    empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kubechronicle.eventlog.postgres import migrate as module
+
+    broken = Migration(number=1, name="broken", script="create table kubechronicle.half (); select 1 / 0")
+    monkeypatch.setattr(module, "migrations", lambda: [broken])
+    with pytest.raises(SetupError, match=r"0001_broken failed: .*division by zero"):
+        await migrate(empty_database)
+    monkeypatch.undo()
+    assert len(await migrate(empty_database)) == len(migrations())
+
+
+def test_what_is_pending() -> None:
+    one, two = (Migration(number=number, name="x", script=str(number)) for number in (1, 2))
+    assert pending([one, two], {}) == [one, two]
+    assert pending([one, two], {1: one.sha256}) == [two]
+    assert pending([one, two], {1: one.sha256, 2: two.sha256}) == []
+    with pytest.raises(SetupError, match="newer kubechronicle"):
+        pending([one], {1: one.sha256, 2: two.sha256})
+    with pytest.raises(SetupError, match="differs"):
+        pending([one], {1: two.sha256})
+
+
+def test_they_are_shipped_with_the_package() -> None:
+    assert [migration.number for migration in migrations()] == list(range(1, len(migrations()) + 1))
+    assert migrations()

@@ -1,0 +1,340 @@
+"""Appending alone: reads ask nobody while the claim counts, and never miss what was acknowledged, whatever it meets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import wait_all_tasks_blocked
+
+from kubechronicle.eventlog.consistency import ConsistentRead
+from kubechronicle.eventlog.errors import LogError, LogUnavailable, NotSoleAppender, SetupError
+from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog, MemoryStore
+from kubechronicle.eventlog.postgres import sole_appender
+from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
+from kubechronicle.eventlog.postgres.sole_appender import SoleAppender, room
+from kubechronicle.eventlog.records import Batch, Key
+from kubechronicle.eventlog.testing import Stack, commit, open_stack, put, transaction
+
+Opener = Callable[[], Awaitable[Any]]
+RunSql = Callable[..., str]
+
+
+class Alone:
+    """A stack that claims to append alone."""
+
+    def __init__(self, stack: Stack, log: RevisionLog) -> None:
+        self.stack, self.reign = stack, PostmasterEpoch()
+        self.sole = SoleAppender(log, stack.tail, self.reign)
+        self.reads = ConsistentRead(log, stack.tail, self.sole)
+
+    async def claimed(self) -> None:
+        with trio.fail_after(30):
+            while self.sole.told() is None:  # noqa: ASYNC110 - nobody waits for it in the server
+                await trio.sleep(0.01)
+
+    async def append(self, name: str) -> int:
+        change = put(Key("pods", "a", name), expected=0)
+        return (await self.stack.appender.append(transaction(change), deadline=trio.current_time() + 1000))[0].revision
+
+
+@asynccontextmanager
+async def open_alone(log: RevisionLog) -> AsyncIterator[Alone]:
+    async with open_stack(log) as stack:
+        alone = Alone(stack, log)
+        stack.nursery.start_soon(alone.sole.run)
+        await alone.claimed()
+        yield alone
+
+
+def write(store: MemoryStore, name: str) -> int:
+    return commit(store, put(Key("pods", "a", name), expected=0))[0].revision
+
+
+# In memory
+
+
+async def test_reads_ask_nobody_and_let_nobody_else_run(autojump_clock: trio.testing.MockClock) -> None:
+    log = MemoryLog()
+    async with open_alone(log) as alone:
+        asked = log.calls["head"]
+        for number in range(1, 4):
+            assert await alone.append(f"x{number}") == number
+            with trio.testing.assert_no_checkpoints():
+                assert await alone.reads.wait() == number
+        assert log.calls["head"] == asked
+
+
+async def test_others_are_refused() -> None:
+    log = MemoryLog()
+    async with open_alone(log):
+        batch = Batch(id=uuid4(), transactions=(transaction(put(Key("pods", "a", "x"), expected=0)),))
+        with pytest.raises(NotSoleAppender):
+            await MemoryLog(log.store).append(batch)
+
+
+async def test_who_is_refused_says_so_once(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = MemoryLog()
+    async with open_stack(MemoryLog(log.store)) as theirs:
+        deadline = trio.current_time() + 1000
+
+        async def append(name: str) -> None:
+            await theirs.appender.append(transaction(put(Key("pods", "a", name), expected=0)), deadline=deadline)
+
+        for warned in (1, 2):
+            assert await log.claim() is not None
+            for _ in range(2):
+                with pytest.raises(LogUnavailable):
+                    await append("x")
+            assert caplog.text.count("Every change is refused: another server alone appends") == warned
+            log.guests = 1
+            assert await log.claim() is None
+            await append(f"y{warned}")
+            log.guests = 0
+
+
+async def test_the_claim_counts_when_what_came_before_is_applied(autojump_clock: trio.testing.MockClock) -> None:
+    log = MemoryLog()
+    async with open_stack(log) as stack:
+        log.store._listeners.clear()
+        write(log.store, "x")
+        alone = Alone(stack, log)
+        with log.hold("read") as gate:
+            stack.nursery.start_soon(alone.sole.run)
+            await gate.wait_arrived()
+            assert log.store.sole is log
+            assert alone.sole.told() is None
+        await alone.claimed()
+        assert await alone.reads.wait() == 1
+        assert log.calls["claim"] == 1
+
+
+async def test_lost_it_is_asked_again_and_claimed_anew(autojump_clock: trio.testing.MockClock) -> None:
+    log = MemoryLog()
+    async with open_alone(log) as alone:
+        log.store._listeners.clear()
+        log.disconnect()
+        log.store.sole = None  # as under another postmaster
+        asked, revision = log.calls["head"], write(log.store, "x")
+        assert await alone.reads.wait() == revision
+        assert log.calls["head"] > asked
+        revision = write(log.store, "y")
+        log.shake()
+        await alone.claimed()
+        asked = log.calls["head"]
+        assert await alone.reads.wait() == revision
+        assert log.calls["head"] == asked
+
+
+async def test_it_counts_under_one_reign(autojump_clock: trio.testing.MockClock) -> None:
+    log = MemoryLog()
+    async with open_alone(log) as alone:
+        alone.reign.begin()
+        assert alone.sole.told() is None
+        with log.hold("claim") as gate:
+            log.shake()
+            await gate.wait_arrived()
+            alone.reign.begin()  # it may have been made under the one before
+        await wait_all_tasks_blocked()
+        assert alone.sole.told() is None
+        await alone.claimed()
+
+
+async def test_room_is_made_for_who_appends_beside(autojump_clock: trio.testing.MockClock) -> None:
+    log = MemoryLog()
+    async with open_alone(log) as alone:
+        log.store._listeners.clear()
+        log.guests = 1
+        log.shake()
+        await wait_all_tasks_blocked()
+        assert log.store.sole is None
+        revision = write(log.store, "x")
+        assert await alone.reads.wait() == revision
+        log.guests = 0
+        await alone.claimed()
+        assert log.store.sole is log
+
+
+async def test_what_history_has_told_of_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    log = MemoryLog()
+    async with open_alone(log) as alone:
+        with log.hold("append.committed") as gate:
+            alone.stack.nursery.start_soon(alone.append, "x")
+            await gate.wait_arrived()
+            assert await alone.reads.wait() == 0  # nobody has been told of it
+            assert (await log.revision_at(timedelta())).revision == 1
+            assert await alone.reads.wait() == 1
+
+
+STEPS = [
+    "read",
+    "write",
+    "lose",
+    "another postmaster",
+    "one by hand",
+    "guest",
+    "guest leaves",
+    "fail",
+    "unknown",
+    "wait",
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(STEPS), max_size=40))
+def test_no_read_misses_what_was_acknowledged(steps: list[str]) -> None:
+    """By this server, or by others while they may append."""
+
+    async def main() -> None:
+        log = MemoryLog()
+        async with open_alone(log) as alone:
+            log.store._listeners.clear()
+            acknowledged, begun = 0, 0
+
+            async def read() -> None:
+                before = acknowledged
+                try:
+                    assert await alone.reads.wait() >= before
+                except LogUnavailable:
+                    return
+
+            async def append(name: str) -> None:
+                nonlocal acknowledged
+                try:
+                    acknowledged = max(acknowledged, await alone.append(name))
+                except LogError:
+                    return
+
+            for number, step in enumerate(steps):
+                if step == "read":
+                    alone.stack.nursery.start_soon(read)
+                elif step == "write":
+                    alone.stack.nursery.start_soon(append, f"own-{number}")
+                elif step in ("fail", "unknown"):
+                    fault = Fault.LOST_AFTER_COMMIT if step == "unknown" else Fault.LOST_IN_FLIGHT
+                    log.fail_next("append", fault)
+                elif step == "lose":
+                    log.disconnect()
+                    log.shake()
+                elif step == "another postmaster":
+                    log.disconnect()
+                    alone.reign.begin()
+                    log.store.sole = None
+                    log.shake()
+                elif step == "one by hand":
+                    log.disconnect()
+                    log.store.sole = None
+                elif step == "guest":
+                    log.guests += 1
+                    log.shake()
+                elif step == "guest leaves":
+                    log.guests = 0
+                else:
+                    begun += 1
+                    await trio.sleep(begun)
+                if log.store.sole is None:
+                    acknowledged = max(acknowledged, write(log.store, f"other-{number}"))
+                await read()
+                await trio.lowlevel.checkpoint()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+# In Postgres
+
+
+def one(name: str) -> Batch:
+    return Batch(id=uuid4(), transactions=(transaction(put(Key("pods", "a", name), expected=0)),))
+
+
+def two(name: str) -> Batch:
+    changes = [put(Key("pods", "a", f"{name}-{number}"), expected=0) for number in (1, 2)]
+    return Batch(id=uuid4(), transactions=(transaction(*changes),))
+
+
+async def test_postgres_refuses_others(replicas: Opener) -> None:
+    ours, theirs = await replicas(), await replicas()
+    await theirs.append(one("before"))
+    assert (await ours.claim()).head.revision == 1
+    for batch in (one("a"), two("b")):
+        with pytest.raises(NotSoleAppender, match=r"another server runs this database .*; give that one --workers"):
+            await theirs.append(batch)
+    assert await theirs.claim() is None
+    with pytest.raises(NotSoleAppender):  # though it has named itself
+        await theirs.append(one("c"))
+    with pytest.raises(SetupError, match="this database is embedded in another server"):
+        await theirs.check_may_append()
+    assert (await ours.append(two("d"))).head == 3
+    assert (await theirs.head()).revision == 3
+
+
+async def test_every_connection_of_ours_may_append(replicas: Opener) -> None:
+    ours, theirs = await replicas(), await replicas()
+    first = await ours.claim()
+    ours._appending.terminate()
+    assert not first.connected()
+    assert (await ours.append(one("a"))).head == 1
+    with pytest.raises(NotSoleAppender):
+        await theirs.append(one("b"))
+    again = await ours.claim()
+    assert again.head.revision == 1
+    assert again.connected()
+
+
+async def test_a_claim_is_void_under_another_postmaster(replicas: Opener, run_sql: RunSql) -> None:
+    ours, theirs = await replicas(), await replicas()
+    assert await ours.claim() is not None
+    run_sql("update kubechronicle.head set sole_under = sole_under - interval '1 us'")
+    await theirs.check_may_append()
+    assert (await theirs.append(one("a"))).head == 1
+    assert (await theirs.claim()).head.revision == 1
+    assert await ours.claim() is None
+    with pytest.raises(NotSoleAppender):
+        await ours.append(one("b"))
+
+
+async def test_a_hang_up_is_seen_before_it_is_read(replicas: Opener, run_sql: RunSql) -> None:
+    claim = await (await replicas()).claim()
+    assert claim.connected()
+    others = "application_name like 'kubechronicle%' and datname = current_database()"
+    # The process waits for psql, so that nothing is read meanwhile; the server's last words lie in the socket.
+    run_sql(f"select pg_terminate_backend(pid, 10000) from pg_stat_activity where {others}")
+    assert not claim.connected()
+
+
+async def test_postgres_appends_beside(replicas: Opener) -> None:
+    ours, theirs = await replicas(), await replicas()
+    async with open_alone(ours) as alone, theirs._maintenance() as session:
+        await alone.append("x")
+        async with room(session):
+            assert alone.sole.told() is None
+            assert await ours.claim() is None
+            assert (await theirs.append(one("y"))).head == 2
+            assert await alone.reads.wait() == 2
+            assert await alone.append("z") == 3
+        await alone.claimed()
+        with pytest.raises(NotSoleAppender):
+            await theirs.append(one("a"))
+        assert await alone.reads.wait() == 3
+
+
+async def test_nobody_makes_room(replicas: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = await replicas(), await replicas()
+    assert await ours.claim() is not None
+    monkeypatch.setattr(sole_appender, "ROOM_PATIENCE", 0.1)
+    async with theirs._maintenance() as session:
+        with pytest.raises(LogUnavailable, match="does not let others append"):
+            async with room(session):
+                pass
+        assert (await ours.append(one("x"))).head == 1

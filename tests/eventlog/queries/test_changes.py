@@ -1,0 +1,59 @@
+"""Finding changes: the same answers from both logs, in every direction and under every condition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from log_history import Opener, filled
+
+from kubechronicle.eventlog.queries.changes import TEXTS, ChangeQuery, Text
+from kubechronicle.eventlog.records import Operation, Record
+
+QUERIES = (
+    ChangeQuery(),
+    ChangeQuery(newest_first=False),
+    ChangeQuery(after=50, until=90),
+    ChangeQuery(namespaced=True),
+    ChangeQuery(namespaced=False),
+    ChangeQuery(namespace="shop"),
+    ChangeQuery(namespace="shop", name="a", resources=("deployments.apps",), newest_first=False),
+    ChangeQuery(resources=("events",)),
+    ChangeQuery(resources=("events", "nodes")),
+    ChangeQuery(not_resources=("events", "configmaps")),
+    ChangeQuery(operations=(Operation.DELETE,)),
+    ChangeQuery(operations=(Operation.CREATE, Operation.UPDATE), name="b"),
+    ChangeQuery(texts=(("user_name", Text(value="ci")),)),
+    ChangeQuery(texts=(("user_name", Text(value="ci", equal=False)), ("verb", Text(value="patch")))),
+    ChangeQuery(texts=(("user_agent", Text(value="kubectl/", prefix=True)),)),
+    ChangeQuery(texts=(("user_agent", Text(value="kubectl/", prefix=True, equal=False)),)),
+    ChangeQuery(texts=(("namespace", Text(value="shop", equal=False)),)),
+    *(ChangeQuery(texts=((column, Text(value="helm")),)) for column in TEXTS),
+    ChangeQuery(resources=("nothing.there",)),
+)
+
+
+def told(found: list[tuple[Record, Record | None]]) -> list[Any]:
+    return [
+        (one.revision, one.key, one.uid, one.operation, one.body, one.who, before and (before.revision, before.body))
+        for one, before in found
+    ]
+
+
+@pytest.mark.parametrize("position", range(len(QUERIES)))
+async def test_both_logs_find_the_same(replicas: Opener, position: int) -> None:
+    from kubechronicle.eventlog.memory.memory_log import MemoryLog
+
+    query = QUERIES[position]
+    log, memory = await replicas(), MemoryLog()
+    await filled(memory)
+    await filled(log)
+    everything = await memory.changes(ChangeQuery(newest_first=False), limit=1000)
+    assert len(everything) == 200
+    assert all((before.revision if before else 0) == one.previous_revision for one, before in everything)
+    expected = [pair for pair in everything if query.matches(pair[0])]
+    if query.newest_first:
+        expected.reverse()
+    assert told(await log.changes(query, limit=1000)) == told(expected)
+    assert told(await memory.changes(query, limit=1000)) == told(expected)
+    assert told(await log.changes(query, limit=7)) == told(expected[:7])

@@ -1,0 +1,67 @@
+"""docs/authentication.md: its file is sound and does what the page says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from certificates import CA
+
+from kubechronicle.http.authentication.oidc.claims import Mapper, Refused
+from kubechronicle.http.authentication.oidc.configuration import AnonymousConfig, parse
+from kubechronicle.http.authentication.oidc.validation import compile_configuration
+from kubechronicle.http.authentication.user import User
+
+PAGE = (Path(__file__).resolve().parents[4] / "docs" / "authentication.md").read_text()
+
+
+def documented() -> bytes:
+    """The page's file, with a real certificate where it shows none."""
+    found = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    pem = CA("the provider's").pem.decode().strip().replace("\n", "\n      ")
+    return re.sub(r"-----BEGIN.*END CERTIFICATE-----", pem, found[1], flags=re.DOTALL).encode()
+
+
+@pytest.fixture(scope="module")
+def staff() -> Mapper:
+    config = parse(documented())
+    assert config.anonymous == AnonymousConfig(enabled=True, paths=("/livez", "/readyz", "/healthz"))
+    mappers = compile_configuration(config)
+    assert [mapper.config.issuer.url for mapper in mappers] == [
+        "https://id.example.com/realms/staff",
+        "https://ci.example.com",
+    ]
+    return mappers[0]
+
+
+CLAIMS = {
+    "hd": "example.com",
+    "nbf": 1000,
+    "exp": 5000,
+    "sub": "7",
+    "email": "jane@example.com",
+    "email_verified": True,
+}
+
+
+def test_whom_it_lets_in(staff: Mapper) -> None:
+    found = staff.user_of({**CLAIMS, "roles": "dev,ops", "tenant": "blue"})
+    extra = {"example.com/tenant": ("blue",)}
+    assert found == User(name="jane@example.com", uid="7", groups=("oidc:dev", "oidc:ops"), extra=extra)
+    assert staff.user_of({**CLAIMS, "email_verified": False}).name == "unverified:7"
+
+
+@pytest.mark.parametrize(
+    ("claims", "why"),
+    [
+        ({"hd": "example.org"}, "the hosted domain must be example.com"),
+        ({"exp": 1_000_000}, "a token may last a day at most"),
+        ({"email": "system:admin"}, "user names of the system are reserved"),
+        ({"nbf": None}, "no such overload"),
+    ],
+)
+def test_whom_it_does_not(staff: Mapper, claims: dict[str, object], why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        staff.user_of({**CLAIMS, **claims})

@@ -1,0 +1,192 @@
+"""Who asks: the token file, the chain's rules, and what everybody may ask for."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from in_process import ADMIN, CLIENT_CA, JOE, open_server
+from trio.testing import MockClock
+
+from kubechronicle.http.authentication.bearer import bearer_token
+from kubechronicle.http.authentication.chain import AuthenticationChain
+from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
+from kubechronicle.http.authentication.user import ANONYMOUS_USER, Rejected, User
+from kubechronicle.http.messages import Request
+
+
+def asking(der: bytes | None = None, authorization: str = "") -> Request:
+    headers = {"authorization": authorization} if authorization else {}
+    return Request.of("GET", "/api", headers=headers, peer_certificate=der)
+
+
+# -- the token file -------------------------------------------------------------------------------------------------
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "tokens.csv"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_token_file_lines(tmp_path: Path) -> None:
+    text = 'secret1,jane,u1,"ops, dev,"\n\nsecret2,joe,\n  , ,\nsecret3 , käthe ,u3 , one\nsecret1,twice,u9\n'
+    tokens = StaticTokens(parse_token_file(write(tmp_path, text)))
+
+    def user_of(token: str) -> User | None:
+        found = tokens.user_of(token, ())
+        return found.user if found is not None else None
+
+    assert user_of("secret1") == User(name="jane", uid="u1", groups=("ops", "dev"))
+    assert user_of("secret2") == User(name="joe")
+    assert user_of("secret3") == User(name="käthe", uid="u3", groups=("one",))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("secret1,jane\n", "line 1: at least 3 columns"),
+        ("a,b,c\nsecret1\n", "line 2: at least 3 columns"),
+        (",jane,1\n", "line 1: token and user name"),
+        ("secret1,,1\n", "line 1: token and user name"),
+    ],
+)
+def test_mistakes_in_a_token_file_are_told_without_the_token(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(TokenFileError, match=why) as raised:
+        parse_token_file(write(tmp_path, text))
+    assert "secret1" not in str(raised.value)
+
+
+def test_a_token_file_that_is_no_text_is_a_mistake_too(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.csv"
+    for data in (b"\xff\xfe\x00,a,b\n", b'"' + b"x" * 200_000 + b'",a,b\n'):
+        file.write_bytes(data)
+        with pytest.raises(TokenFileError):
+            parse_token_file(file)
+
+
+def test_tokens_are_not_kept(tmp_path: Path) -> None:
+    users = parse_token_file(write(tmp_path, "secret1,jane,u1\n"))
+    assert "secret1" not in repr(users)
+
+
+@pytest.mark.parametrize(
+    "field", ["Basic c2VjcmV0", "Bearer", "Bearer ", "secret1", "bearer", "Negotiate x", "Bearer  wrong", "Bearer\tx"]
+)
+def test_other_authorization_fields_carry_no_token(field: str) -> None:
+    assert bearer_token(field) is None
+
+
+@pytest.mark.parametrize("field", ["Bearer wrong", "bearer wrong", " BEARER wrong ", "Bearer two words", "Bearer \xff"])
+def test_unknown_tokens_are_rejected(field: str) -> None:
+    assert bearer_token(field) in ("wrong", "two", "\xff")
+    with pytest.raises(Rejected):
+        AuthenticationChain(tokens=[StaticTokens({})]).authenticate(asking(authorization=field))
+
+
+# -- the chain ------------------------------------------------------------------------------------------------------
+
+
+class Says:
+    def __init__(self, answer: User | type[Exception] | None) -> None:
+        self.answer = answer
+
+    def authenticate(self, request: Request) -> User | None:
+        if isinstance(self.answer, type):
+            raise self.answer
+        return self.answer
+
+
+JANE = User(name="jane", groups=("ops",))
+
+
+def test_the_first_that_recognises_answers_and_the_user_is_authenticated() -> None:
+    chain = AuthenticationChain([Says(None), Says(JANE), Says(User(name="other"))])
+    assert chain.authenticate(asking()) == User(name="jane", groups=("ops", "system:authenticated"))
+    assert AuthenticationChain([Says(Rejected), Says(JANE)]).authenticate(asking()).name == "jane"
+
+
+def test_nobody_is_anonymous_but_a_wrong_credential_is_not() -> None:
+    assert AuthenticationChain([Says(None)]).authenticate(asking()) == ANONYMOUS_USER
+    assert AuthenticationChain([]).authenticate(asking()) == ANONYMOUS_USER
+    for chain, request in (
+        (AuthenticationChain([Says(Rejected), Says(None)]), asking()),
+        (AuthenticationChain([Says(None)]), asking(authorization="Basic c2VjcmV0")),
+    ):
+        with pytest.raises(Rejected):
+            chain.authenticate(request)
+
+
+# -- over the whole application -------------------------------------------------------------------------------------
+
+PUBLIC = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
+PRIVATE = [
+    "/",
+    "/api",
+    "/apis",
+    "/api/v1",
+    "/metrics",
+    "/openapi/v3",
+    "/healthz/ping",
+    "/api/v1/namespaces",
+    "/api/v1/namespaces/default/secrets",
+    "/nowhere",
+    "/healthz/../metrics",
+    "//healthz",
+]
+
+
+async def test_anonymous_sees_the_public_paths_only(autojump_clock: MockClock) -> None:
+    async with open_server(loops=True) as server:
+        for path in PUBLIC:
+            assert (await server.ask("GET", path, token="")).status == 200, path
+        for path in PRIVATE:
+            found = (await server.ask("GET", path, token="")).refused(403)
+            assert found["reason"] == "Forbidden"
+            assert "system:anonymous" in found["message"]
+        for method in ("POST", "DELETE", "PUT", "PATCH"):
+            (await server.ask(method, "/healthz", token="")).refused(403)
+
+
+async def test_a_wrong_credential_is_401_whatever_is_asked_for(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    expired = CLIENT_CA.client("jane", start=-2, end=-1)
+    async with open_server() as server:
+        for path in (*PUBLIC, "/api/v1/namespaces"):
+            for request in ({"token": "wrong-one"}, {"token": "", "certificate": expired}):
+                answer = await server.ask("GET", path, **request)
+                found = answer.refused(401)
+                assert (found["reason"], found["message"]) == ("Unauthorized", "Unauthorized")
+                assert answer.header("audit-id")
+        basic = await server.ask("GET", "/healthz", token="", headers={"authorization": "Basic d3Jvbmctb25l"})
+        basic.refused(401)
+    assert "wrong-one" not in caplog.text
+
+
+async def test_masters_may_everything_and_others_nothing_yet(autojump_clock: MockClock) -> None:
+    master = CLIENT_CA.client("kim", "system:masters")
+    async with open_server() as server:
+        await server.get("/api/v1/namespaces", token=ADMIN)
+        await server.get("/api/v1/namespaces", token="", certificate=master)
+        found = (await server.ask("GET", "/apis/apps/v1/namespaces/a/deployments/d/scale", token=JOE)).refused(403)
+        assert found["message"] == (
+            'deployments.apps "d" is forbidden: User "joe" cannot get resource "deployments/scale" in API group '
+            '"apps" in the namespace "a"'
+        )
+        assert found["details"] == {"name": "d", "group": "apps", "kind": "deployments"}
+        found = (await server.ask("GET", "/metrics", token=JOE)).refused(403)
+        assert found["message"] == 'forbidden: User "joe" cannot get path "/metrics"'
+        found = (await server.ask("GET", "/api/v1/nodes?watch=1", token=JOE)).refused(403)
+        assert found["message"] == (
+            'nodes is forbidden: User "joe" cannot watch resource "nodes" in API group "" at the cluster scope'
+        )
+
+
+async def test_a_certificate_counts_before_a_token(autojump_clock: MockClock) -> None:
+    """As in kube-apiserver: the first authenticator that recognises its credential answers."""
+    master = CLIENT_CA.client("kim", "system:masters")
+    async with open_server() as server:
+        await server.get("/api/v1/namespaces", token=JOE, certificate=master)

@@ -1,0 +1,226 @@
+"""Requests made as somebody else: whom the headers name, which rights it takes, and what the log remembers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from in_process import JOE, MAPS, InProcess, configmap, open_server
+from trio.testing import MockClock
+
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.http.authentication.user import User
+from kubechronicle.http.authorization.decision import (
+    ALLOWED,
+    NO_OPINION,
+    AuthorizationChain,
+    Privileged,
+    Rules,
+    Verdict,
+)
+from kubechronicle.http.authorization.impersonation import NODE_NAME_KEY, impersonate, wanted_user
+from kubechronicle.http.messages import Headers
+from kubechronicle.http.request_info import RequestInfo
+
+LIST_PODS = RequestInfo(path="/", verb="list", is_resource=True, namespace="ns", resource="pods")
+BOT = User(name="system:serviceaccount:ns:bot", groups=("system:serviceaccounts",), extra={NODE_NAME_KEY: ("n1",)})
+
+
+class Rights:
+    """Allows exactly the given (verb, group, resource[/subresource], name)."""
+
+    def __init__(self, *rights: tuple[str, str, str, str]) -> None:
+        self.rights = set(rights)
+        self.asked: list[tuple[str, str, str, str]] = []
+
+    def decide(self, user: User, info: RequestInfo) -> Verdict:
+        resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+        asked = (info.verb, info.group, resource, info.name)
+        self.asked.append(asked)
+        return ALLOWED if asked in self.rights else NO_OPINION
+
+    explain = decide
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        return Rules()
+
+
+def on(mode: str) -> tuple[str, str, str, str]:
+    return (f"impersonate-on:{mode}:list", "", "pods", "")
+
+
+def right(mode: str, resource: str, name: str) -> tuple[str, str, str, str]:
+    return (f"impersonate:{mode}", "authentication.k8s.io", resource, name)
+
+
+@pytest.mark.parametrize(
+    ("headers", "wanted"),
+    [
+        ({}, None),
+        ({"Accept": "a"}, None),
+        ({"Impersonate-User": "jane"}, User(name="jane")),
+        (
+            {"Impersonate-User": "jane", "Impersonate-Uid": "7", "Impersonate-Extra-Example.com%2fScopes": "view"},
+            User(name="jane", uid="7", extra={"example.com/scopes": ("view",)}),
+        ),
+        (
+            # Bytes as they are: UTF-8, or U+FFFD, which is nobody's name by mistake.
+            {"Impersonate-User": "Jos\u00c3\u00a9", "Impersonate-Group": "Jos\u00e9", "Impersonate-Extra-a%2": "b"},
+            User(name="Jos\u00e9", groups=("Jos\ufffd",), extra={"a%2": ("b",)}),
+        ),
+        (
+            {"Impersonate-User": "jane", "Impersonate-Extra-A%42c": "d"},
+            User(name="jane", extra={"aBc": ("d",)}),
+        ),
+    ],
+)
+def test_whom_the_headers_name(headers: dict[str, str], wanted: User | None) -> None:
+    assert wanted_user(Headers(headers.items())) == wanted  # type: ignore[arg-type]
+
+
+def test_values_of_repeated_headers_come_in_their_order() -> None:
+    headers = Headers(
+        [
+            ("Impersonate-User", "jane"),
+            ("Impersonate-Group", "b"),
+            ("Impersonate-Group", "a"),
+            ("Impersonate-Extra-k", "2"),
+            ("Impersonate-Extra-K", "1"),
+        ]
+    )
+    assert wanted_user(headers) == User(name="jane", groups=("b", "a"), extra={"k": ("2", "1")})
+
+
+@pytest.mark.parametrize(
+    ("rights", "requestor", "wanted", "groups"),
+    [
+        ([("impersonate", "", "users", "jane")], BOT, User(name="jane"), ("system:authenticated",)),
+        ([on("user-info"), right("user-info", "users", "jane")], BOT, User(name="jane"), ("system:authenticated",)),
+        (
+            [("impersonate", "", "serviceaccounts", "x")],
+            BOT,
+            User(name="system:serviceaccount:ns:x"),
+            ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"),
+        ),
+        (
+            [on("serviceaccount"), right("serviceaccount", "serviceaccounts", "x")],
+            BOT,
+            User(name="system:serviceaccount:ns:x"),
+            ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"),
+        ),
+        (
+            [on("arbitrary-node"), right("arbitrary-node", "nodes", "n2")],
+            BOT,
+            User(name="system:node:n2"),
+            ("system:nodes", "system:authenticated"),
+        ),
+        (
+            [on("associated-node"), right("associated-node", "nodes", "*")],
+            BOT,
+            User(name="system:node:n1"),
+            ("system:nodes", "system:authenticated"),
+        ),
+        (
+            [on("user-info"), right("user-info", "users", "jane"), right("user-info", "groups", "*")],
+            BOT,
+            User(name="jane", groups=("a", "b", "c", "d")),
+            ("a", "b", "c", "d", "system:authenticated"),
+        ),
+        (
+            [("impersonate", "", "users", "system:anonymous")],
+            BOT,
+            User(name="system:anonymous"),
+            ("system:unauthenticated",),
+        ),
+    ],
+)
+def test_who_has_the_rights_becomes_the_other(rights: Any, requestor: User, wanted: User, groups: Any) -> None:
+    found = impersonate(AuthorizationChain([Rights(*rights)]), requestor, wanted, LIST_PODS)
+    assert (found.name, found.groups) == (wanted.name, groups)
+
+
+@pytest.mark.parametrize(
+    ("rights", "wanted"),
+    [
+        ([], User(name="jane")),
+        ([on("user-info")], User(name="jane")),
+        ([right("user-info", "users", "jane")], User(name="jane")),
+        ([("impersonate", "", "users", "jane")], User(name="jane", groups=("staff",))),
+        ([("impersonate", "", "users", "jane")], User(name="jane", uid="7")),
+        ([("impersonate", "", "users", "jane")], User(name="jane", extra={"k": ("v",)})),
+        (
+            [on("user-info"), right("user-info", "users", "jane"), right("user-info", "groups", "system:masters")],
+            User(name="jane", groups=("system:masters",)),
+        ),
+        ([on("associated-node"), right("associated-node", "nodes", "*")], User(name="system:node:n2")),
+        ([on("arbitrary-node"), right("arbitrary-node", "nodes", "n2")], User(name="system:node:n2", groups=("g",))),
+        ([on("user-info"), right("user-info", "users", "system:node:n2")], User(name="system:node:n2")),
+    ],
+)
+def test_who_lacks_one_right_is_refused(rights: Any, wanted: User) -> None:
+    with pytest.raises(StatusError) as refused:
+        impersonate(AuthorizationChain([Rights(*rights)]), BOT, wanted, LIST_PODS)
+    assert refused.value.code == 403
+
+
+async def test_a_change_is_remembered_with_both(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        headers = {"impersonate-user": "jane", "impersonate-group": "system:masters"}
+        (await server.ask("POST", MAPS, configmap("a"), headers=headers)).ok()
+        row = next(row for row in server.log.store.rows(after=0) if row.key.name == "a")
+        who = server.log.store.who[row.revision]
+        assert (who.user, who.impersonator) == ("jane", "admin")
+        assert who.groups == ("system:masters", "system:authenticated")
+
+
+async def test_the_other_user_is_who_counts(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        found = (await server.ask("GET", MAPS, headers={"impersonate-user": "jane"})).refused(403)
+        assert found["message"].startswith('configmaps is forbidden: User "jane" cannot list resource "configmaps"')
+        found = (await server.ask("GET", MAPS, token=JOE, headers={"impersonate-user": "jane"})).refused(403)
+        assert found["message"] == (
+            'configmaps is forbidden: User "joe" cannot impersonate-on:user-info:list resource "configmaps" '
+            'in API group "" in the namespace "default"'
+        )
+
+
+@pytest.mark.parametrize(
+    ("headers", "shown"),
+    [
+        ({"impersonate-group": "dev"}, 'UID:"", Groups:[]string{"dev"}, Extra:map[string][]string(nil)'),
+        ({"impersonate-uid": "7"}, 'UID:"7", Groups:[]string(nil), Extra:map[string][]string(nil)'),
+        ({"impersonate-extra-k": "v"}, 'UID:"", Groups:[]string(nil), Extra:map[string][]string{"k":[]string{"v"}}'),
+    ],
+)
+async def test_nobody_in_particular_is_a_bad_request(
+    autojump_clock: MockClock, headers: dict[str, str], shown: str
+) -> None:
+    async with open_server() as server:
+        found = (await ask(server, headers)).refused(400)
+        expected = f'requested &user.DefaultInfo{{Name:"", {shown}}} without impersonating a user name'
+        assert found["message"] == expected
+
+
+async def ask(server: InProcess, headers: dict[str, str]) -> Any:
+    return await server.ask("GET", MAPS, headers=headers)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "system:serviceaccount:NS:bot",
+        "system:serviceaccount:ns:a b",
+        "system:serviceaccount:ns:",
+        "system:serviceaccount:ns:a:b",
+    ],
+)
+def test_what_could_be_no_service_account_is_a_user_as_any_other(name: str) -> None:
+    rights = Rights(("impersonate", "", "users", name))
+    found = impersonate(AuthorizationChain([rights]), User(name="joe"), User(name=name), LIST_PODS)
+    assert found.groups == ("system:authenticated",)
+
+
+def test_masters_may_be_anybody() -> None:
+    root = User(name="root", groups=("system:masters",))
+    chain = AuthorizationChain([Privileged()])
+    assert impersonate(chain, root, User(name="jane", groups=("x",)), LIST_PODS).groups == ("x", "system:authenticated")

@@ -1,0 +1,168 @@
+"""Discovery as clients fetch it: ETags, caching, and that it names what is served."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+
+import pytest
+from in_process import PROTOBUF, InProcess, open_server
+
+from kubechronicle.api.codecs import protobuf
+
+V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+V2BETA1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[InProcess]:
+    async with open_server(namespaces=()) as running:
+        yield running
+
+
+# -- /api, /apis and below --------------------------------------------------------------------------------------------
+
+
+async def test_api_versions(server: InProcess) -> None:
+    assert await server.get("/api") == {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "10.1.0.1:6443"}],
+    }
+    assert (await server.get("/api/"))["versions"] == ["v1"]
+
+
+async def test_every_group_version_has_its_documents(server: InProcess) -> None:
+    groups = (await server.get("/apis"))["groups"]
+    assert {group["name"] for group in groups} >= {"apps", "batch", "rbac.authorization.k8s.io", "autoscaling"}
+    for group in groups:
+        assert await server.get(f"/apis/{group['name']}") == {"kind": "APIGroup", "apiVersion": "v1", **group}
+        assert group["preferredVersion"] in group["versions"]
+        for version in group["versions"]:
+            found = await server.get(f"/apis/{version['groupVersion']}")
+            assert (found["kind"], found["groupVersion"]) == ("APIResourceList", version["groupVersion"])
+            assert found["resources"]
+    core = await server.get("/api/v1")
+    assert core["groupVersion"] == "v1"
+    pods = next(one for one in core["resources"] if one["name"] == "pods")
+    assert pods["shortNames"] == ["po"]
+    assert set(pods["verbs"]) == {
+        "create",
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "update",
+        "watch",
+    }
+
+
+async def test_what_discovery_names_is_served(server: InProcess) -> None:
+    """Every listable resource can be listed in every version, every watchable one watched."""
+    groups = (await server.get("/apis"))["groups"]
+    paths = ["/api/v1", *(f"/apis/{version['groupVersion']}" for group in groups for version in group["versions"])]
+    listed = 0
+    for path in paths:
+        for resource in (await server.get(path))["resources"]:
+            if "list" in resource["verbs"]:
+                found = await server.get(f"{path}/{resource['name']}")
+                assert found["kind"] == resource["kind"] + "List"
+                assert found["items"] == []
+                listed += 1
+            if "watch" in resource["verbs"]:
+                async with server.watch(f"{path}/{resource['name']}?watch=1&timeoutSeconds=1"):
+                    pass
+    assert listed > 50
+
+
+@pytest.mark.parametrize("path", ["/apis/nonsense", "/apis/nonsense/v1", "/apis/apps/v9", "/api/v9", "/apis/apps/v1x"])
+async def test_what_is_not_there(server: InProcess, path: str) -> None:
+    assert (await server.ask("GET", path)).status == 404
+
+
+async def test_other_methods_are_not_answered_with_documents(server: InProcess) -> None:
+    for path in ("/api", "/apis/apps", "/version", "/openapi/v2", "/openapi/v3"):
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            assert (await server.ask(method, path, {})).status in (404, 405)
+
+
+async def test_representations(server: InProcess) -> None:
+    import yaml
+
+    for path in ("/api", "/apis", "/api/v1", "/apis/apps"):
+        plain = await server.get(path)
+        as_yaml = await server.ask("GET", path, headers={"accept": "application/yaml"})
+        assert (as_yaml.status, as_yaml.header("content-type")) == (200, "application/yaml")
+        assert yaml.safe_load(as_yaml.body) == plain
+        as_protobuf = await server.ask("GET", path, headers={"accept": f"{PROTOBUF}, application/json"})
+        assert as_protobuf.header("content-type") == PROTOBUF
+        assert protobuf.decode(as_protobuf.body) == {"apiVersion": "v1", **plain}
+        (await server.ask("GET", path, headers={"accept": "text/html"})).refused(406)
+
+
+async def test_version_and_the_list_of_paths(server: InProcess) -> None:
+    version = await server.get("/version")
+    assert (version["major"], version["minor"]) == ("1", "36")
+    assert version["gitVersion"].startswith("v1.36.")
+    paths = (await server.get("/"))["paths"]
+    assert paths == sorted(set(paths))
+    for path in paths:
+        assert (await server.ask("GET", path)).status == 200, path
+    for path in ("/api", "/api/v1", "/apis/apps/v1", "/healthz/ping", "/metrics", "/openapi/v3/api/v1", "/version"):
+        assert path in paths
+
+
+# -- aggregated discovery ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("accept", "version"), [(V2, "v2"), (V2BETA1, "v2beta1"), (f"{V2},{V2BETA1},application/json", "v2")]
+)
+async def test_aggregated(server: InProcess, accept: str, version: str) -> None:
+    for path, groups in (("/api", [""]), ("/apis", None)):
+        answer = await server.ask("GET", path, headers={"accept": accept})
+        assert answer.header("content-type") == (
+            f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+        )
+        assert answer.header("vary") == "Accept"
+        found = answer.ok()
+        assert (found["kind"], found["apiVersion"]) == ("APIGroupDiscoveryList", f"apidiscovery.k8s.io/{version}")
+        names = [item["metadata"].get("name", "") for item in found["items"]]
+        if groups is not None:
+            assert names == groups
+        else:
+            assert names == [group["name"] for group in (await server.get("/apis"))["groups"]]
+        for item in found["items"]:
+            for each in item["versions"]:
+                assert each["freshness"] == "Current"
+                assert all(resource["verbs"] for resource in each["resources"])
+
+
+async def test_aggregated_tells_the_same_as_the_lists(server: InProcess) -> None:
+    found = await server.get("/apis", headers={"accept": V2})
+    for item in found["items"]:
+        for version in item["versions"]:
+            group_version = f"{item['metadata']['name']}/{version['version']}"
+            listed = await server.get(f"/apis/{group_version}")
+            plain = {one["name"]: sorted(one["verbs"]) for one in listed["resources"]}
+            aggregated = {}
+            for one in version["resources"]:
+                aggregated[one["resource"]] = sorted(one["verbs"])
+                for below in one.get("subresources", []):
+                    aggregated[f"{one['resource']}/{below['subresource']}"] = sorted(below["verbs"])
+            assert aggregated == plain, group_version
+
+
+async def test_etags(server: InProcess) -> None:
+    for path in ("/api", "/apis"):
+        first = await server.ask("GET", path, headers={"accept": V2})
+        etag = first.header("etag")
+        assert etag == '"' + hashlib.sha512(first.body).hexdigest().upper() + '"'
+        again = await server.ask("GET", path, headers={"accept": V2, "if-none-match": etag})
+        assert (again.status, again.body, again.header("etag")) == (304, b"", etag)
+        other = await server.ask("GET", path, headers={"accept": V2, "if-none-match": '"other"'})
+        assert other.status == 200
+        older = await server.ask("GET", path, headers={"accept": V2BETA1, "if-none-match": etag})
+        assert older.status == 200  # another document
+        assert older.header("etag") != etag

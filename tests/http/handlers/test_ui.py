@@ -1,0 +1,94 @@
+"""The web page as files: when they are served, to whom, and with which headers."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from typing import Any
+
+import pytest
+from in_process import AUTHORIZATION, JOE, InProcess, open_server
+
+from kubechronicle.http.handlers.ui import FILES, Ui
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+async def test_there_is_none_unless_asked_for(autojump_clock: Any) -> None:
+    async with open_server() as server:
+        for path in ("/ui", "/ui/", "/ui/app.js"):
+            assert (await server.ask("GET", path)).status == 404
+        assert "/ui/" not in (await server.get("/"))["paths"]
+
+
+async def test_files_and_their_headers(autojump_clock: Any) -> None:
+    async with open_server(ui=True) as server:
+        assert "/ui/" in (await server.get("/"))["paths"]
+        moved = await server.ask("GET", "/ui")
+        assert (moved.status, moved.header("location")) == (301, "ui/")
+        page = await server.ask("GET", "/ui/")
+        assert page.status == 200
+        assert page.header("content-type") == "text/html; charset=utf-8"
+        policy = page.header("content-security-policy")
+        for directive in ("default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "connect-src 'self'"):
+            assert directive in policy.split("; ")
+        assert "unsafe" not in policy
+        assert page.header("x-content-type-options") == "nosniff"
+        assert page.header("set-cookie") == ""
+        for name in re.findall(rb'(?:src|href)="([^"#]+)"', page.body):
+            answer = await server.ask("GET", f"/ui/{name.decode()}")
+            assert (answer.status, answer.header("content-security-policy")) == (200, policy)
+            packed = await server.ask("GET", f"/ui/{name.decode()}", headers={"accept-encoding": "gzip"})
+            assert packed.header("content-encoding") == "gzip"
+            assert gzip.decompress(packed.body) == answer.body
+            again = {"if-none-match": answer.header("etag")}
+            known = await server.ask("GET", f"/ui/{name.decode()}", headers=again)
+            assert (known.status, known.body) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/ui/"),
+        ("DELETE", "/ui/app.js"),
+        ("GET", "/ui/nothing.js"),
+        ("GET", "/ui/../handlers/ui.py"),
+        ("GET", "/ui/%2e%2e/handlers/ui.py"),
+        ("GET", "/ui/app.js/"),
+        ("GET", "/history/at/1/ui/"),
+    ],
+)
+async def test_nothing_else_is_served(autojump_clock: Any, method: str, path: str) -> None:
+    async with open_server(ui=True) as server:
+        assert (await server.ask(method, path)).status in (404, 405)
+
+
+async def allow(server: InProcess, *urls: str) -> None:
+    role = {"metadata": {"name": "looks"}, "rules": [{"nonResourceURLs": list(urls), "verbs": ["get"]}]}
+    await server.post(f"{RBAC}/clusterroles", role)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "looks"}
+    subjects = [{"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}]
+    binding = {"metadata": {"name": "joe"}, "roleRef": reference, "subjects": subjects}
+    await server.post(f"{RBAC}/clusterrolebindings", binding)
+
+
+async def test_it_takes_the_right_to_the_path(autojump_clock: Any) -> None:
+    async with open_server(ui=True, authorization=AUTHORIZATION) as server:
+        for token in (JOE, ""):
+            assert (await server.ask("GET", "/ui/", token=token)).status == 403
+        (await server.ask("GET", "/ui/", token="wrong")).refused(401)
+        await allow(server, "/ui", "/ui/*")
+        for path, status in {"/ui": 301, "/ui/": 200, "/ui/app.js": 200, "/ui/none": 404}.items():
+            assert (await server.ask("GET", path, token=JOE)).status == status
+            assert (await server.ask("GET", path, token="")).status == 403
+
+
+def test_the_files_are_small_and_ask_nobody_else() -> None:
+    assert Ui().size() < 100_000
+    for file in FILES.iterdir():
+        text = file.read_text()
+        assert not re.findall(r"https?://(?!www\.w3\.org/)", text), file
+        unsafe = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|document\.cookie"
+        assert not re.search(unsafe, text), file
+    page = (FILES / "index.html").read_text()
+    assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=", page)

@@ -1,0 +1,617 @@
+"""Questions to other servers, over real TLS: what is shown and believed, bounds, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+import yaml
+
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.outgoing.backoff import Backoff, ask_patiently
+from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
+from kubechronicle.http.outgoing.flights import Flights
+from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
+from kubechronicle.http.outgoing.peer import Peer, credentials_of
+from kubechronicle.http.outgoing.remembered import Remembered
+
+PATIENCE = 60.0
+QUICK = Backoff(initial=0.001, steps=4)
+
+
+@pytest.fixture
+async def outgoing(nursery: trio.Nursery) -> Outgoing:
+    found = Outgoing()
+    await nursery.start(found.run)
+    return found
+
+
+def peer_of(wire: Any, **changes: Any) -> Peer:
+    return Peer(**{"url": f"https://localhost:{wire.server.port}/ask", "ca": wire.authority.file, **changes})
+
+
+class Seen:
+    """An application that keeps what it was asked and answers from a list, the last answer again and again."""
+
+    def __init__(self, *answers: Response) -> None:
+        self.answers = list(answers) or [Response(200, [], b"{}")]
+        self.requests: list[Request] = []
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, request: Request) -> Response:
+        self.requests.append(request)
+        self.bodies.append(await request.body(1 << 20))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return Response(answer.status, list(answer.headers), answer.body)
+
+
+async def failing(ask: Awaitable[Answer]) -> AskError:
+    with pytest.raises(AskError) as caught:
+        await ask
+    return caught.value
+
+
+async def test_a_question_is_posted_and_its_answer_whole(wire: Any, outgoing: Outgoing) -> None:
+    app = Seen(Response(201, [("x-thing", "1")], b'{"a":1}'))
+    client = outgoing.client(peer_of(await wire(app)))
+    answer = await client.ask(body=b'{"q":1}')
+    assert (answer.status, answer.headers["x-thing"], answer.body) == (201, "1", b'{"a":1}')
+    asked = app.requests[0]
+    assert (asked.method, asked.path, app.bodies) == ("POST", "/ask", [b'{"q":1}'])
+    assert asked.headers.get("content-type") == asked.headers.get("accept") == "application/json"
+    assert not asked.headers.get("authorization")
+    assert (await client.ask("GET", "/.well-known/keys")).status == 201
+    assert (app.requests[1].method, app.requests[1].path) == ("GET", "/.well-known/keys")
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ({"token": "abc.def"}, "Bearer abc.def"),
+        ({"username": "me", "password": "pä:ss"}, "Basic " + base64.b64encode("me:pä:ss".encode()).decode()),
+    ],
+)
+async def test_who_asks_is_shown(wire: Any, outgoing: Outgoing, shown: Any, expected: str) -> None:
+    app = Seen()
+    await outgoing.client(peer_of(await wire(app), **shown)).ask()
+    assert app.requests[0].headers.get("authorization") == expected
+
+
+async def test_another_origin_is_shown_no_token(wire: Any, outgoing: Outgoing) -> None:
+    first, second = Seen(), Seen()
+    one, two = await wire(first), await wire(second)
+    client = outgoing.client(peer_of(one, token="secret"))
+    await client.ask("GET", f"https://localhost:{two.server.port}/keys")
+    assert [request.headers.get("authorization") for request in second.requests] == [""]
+    assert "it is not https" in str(await failing(client.ask("GET", "http://localhost/keys")))
+
+
+async def test_a_client_certificate_is_shown(wire: Any, outgoing: Outgoing, authority: Any) -> None:
+    app = Seen()
+    certificate, key = authority.issue("asker", client=True)
+    server = await wire(app)
+    await outgoing.client(peer_of(server, certificate=certificate, key=key)).ask()
+    data = peer_of(server, certificate=certificate.read_bytes(), key=key.read_bytes(), ca=authority.file.read_bytes())
+    await outgoing.client(data).ask()
+    shown = ssl.PEM_cert_to_DER_cert(certificate.read_text())
+    assert [request.peer_certificate for request in app.requests] == [shown, shown]
+
+
+async def test_files_that_change_are_read_again(wire: Any, outgoing: Outgoing, authority: Any, tmp_path: Path) -> None:
+    app = Seen()
+    token, ca = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("one\n")
+    ca.write_bytes(authority.file.read_bytes())
+    client = outgoing.client(peer_of(await wire(app), token_file=token, ca=ca))
+    for text in ("one", "two", "three"):
+        token.write_text(text)
+        os.utime(token, ns=(len(app.requests), len(app.requests)))
+        await client.ask()
+    assert [request.headers.get("authorization") for request in app.requests] == [
+        "Bearer one",
+        "Bearer two",
+        "Bearer three",
+    ]
+    token.unlink()  # being replaced: what was read stays in force
+    assert (await client.ask()).status == 200
+    other = type(authority)(tmp_path, "other")
+    token.write_text("four")
+    ca.write_bytes(other.file.read_bytes())
+    assert "failed to verify certificate" in str(await failing(client.ask()))
+
+
+async def test_whom_it_does_not_know_it_does_not_ask(
+    wire: Any, outgoing: Outgoing, authority: Any, tmp_path: Path
+) -> None:
+    app = Seen()
+    server = await wire(app)
+    peer = peer_of(server)
+    strangers = [
+        replace(peer, ca=type(authority)(tmp_path, "stranger").file),
+        replace(peer, ca=None),  # the system's
+        replace(peer, url=f"https://127.0.0.1:{server.server.port}/"),  # the certificate is for localhost
+        replace(peer, server_name="elsewhere.example"),
+    ]
+    for each in strangers:
+        error = await failing(outgoing.client(each).ask())
+        assert "failed to verify certificate" in str(error)
+        assert not error.transient
+    assert not app.requests
+    named = replace(peer, url=f"https://127.0.0.1:{server.server.port}/", server_name="localhost")
+    unseen = replace(peer, url=f"https://127.0.0.1:{server.server.port}/", ca=None, insecure=True)
+    for each in (named, unseen):
+        assert (await outgoing.client(each).ask()).status == 200
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
+async def test_expired_certificates_and_old_protocols_are_refused(
+    nursery: trio.Nursery, outgoing: Outgoing, authority: Any, server_files: tuple[Path, Path]
+) -> None:
+    for files, most in (
+        (authority.issue("expired", client=False, days=-1), None),
+        (authority.issue("of-a-client", client=True), None),
+        (server_files, ssl.TLSVersion.TLSv1_1),
+    ):
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*files)
+        if most is not None:
+            context.set_ciphers("ALL:@SECLEVEL=0")
+            context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, most
+        port = await _raw(nursery, silently, context)
+        error = await failing(outgoing.client(Peer(url=f"https://localhost:{port}", ca=authority.file)).ask())
+        assert ": tls: " in str(error), error
+
+
+async def silently(stream: Any) -> None:
+    await stream.receive_some()
+
+
+async def _raw(nursery: trio.Nursery, serve: Callable[[Any], Awaitable[None]], context: ssl.SSLContext) -> int:
+    """A TLS server that does with each connection what ``serve`` says; its port."""
+
+    async def handle(stream: trio.SocketStream) -> None:
+        tls = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
+        try:
+            await tls.do_handshake()
+            await serve(tls)
+        except trio.BrokenResourceError:
+            pass
+        await trio.aclose_forcefully(tls)
+
+    listeners = await nursery.start(partial(trio.serve_tcp, handle, 0, host="127.0.0.1"))
+    return int(listeners[0].socket.getsockname()[1])
+
+
+@pytest.fixture
+def server_context(server_files: tuple[Path, Path]) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*server_files)
+    return context
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"", "disconnected"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc", "without sending complete"),
+        (b"hello\r\n\r\n", "illegal"),
+        (b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 1\r\n\r\nx", "compressed"),
+        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100_000, "too"),
+    ],
+)
+async def test_what_is_no_answer(
+    nursery: trio.Nursery,
+    outgoing: Outgoing,
+    authority: Any,
+    server_context: ssl.SSLContext,
+    said: bytes,
+    why: str,
+) -> None:
+    async def serve(stream: Any) -> None:
+        await stream.receive_some()
+        await stream.send_all(said)
+
+    port = await _raw(nursery, serve, server_context)
+    client = outgoing.client(Peer(url=f"https://localhost:{port}", ca=authority.file))
+    assert why in str(await failing(client.ask())).lower()
+
+
+async def test_nobody_there_and_no_such_name(outgoing: Outgoing, authority: Any) -> None:
+    with trio.socket.socket() as taken:
+        await taken.bind(("127.0.0.1", 0))  # bound and not listening
+        client = outgoing.client(Peer(url=f"https://127.0.0.1:{taken.getsockname()[1]}/x", ca=authority.file))
+        error = await failing(client.ask())
+    assert str(error).endswith('/x": connect: connection refused')
+    assert not error.transient
+    assert not error.timed_out
+    for name in ("nobody.invalid", "a..b", "x" * 70, "[::1%eth0]"):
+        assert await failing(outgoing.client(Peer(url=f"https://{name}:1/")).ask())
+
+
+async def test_an_answer_that_does_not_come_or_never_ends(wire: Any, outgoing: Outgoing) -> None:
+    async def silent(request: Request) -> Response:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    error = await failing(outgoing.client(peer_of(await wire(silent)), timeout=0.05).ask())
+    assert error.timed_out
+    assert "no answer within the time-out" in str(error)
+
+    async def endless(request: Request) -> Response:
+        async def body() -> Any:
+            while True:
+                yield b"x" * 65536
+
+        return Response(200, [], body())
+
+    server = await wire(endless)
+    error = await failing(outgoing.client(peer_of(server), max_answer=100_000).ask())
+    assert "has more than 100000 bytes" in str(error)
+
+
+async def test_no_redirect_is_followed_and_no_cookie_kept(wire: Any, outgoing: Outgoing) -> None:
+    app = Seen(Response(307, [("location", "/elsewhere"), ("set-cookie", "a=b")], b""))
+    client = outgoing.client(peer_of(await wire(app)))
+    assert [(await client.ask()).status for _ in range(2)] == [307, 307]
+    assert [request.path for request in app.requests] == ["/ask", "/ask"]
+    assert not app.requests[1].headers.get("cookie")
+
+
+async def test_connections_are_reused_bounded_and_closed(wire: Any) -> None:
+    at_once = most = 0
+    go = trio.Event()
+
+    async def app(request: Request) -> Response:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await go.wait()
+        at_once -= 1
+        return Response(200, [], b"{}")
+
+    server = await wire(app)
+    found = Outgoing()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(found.run)
+        client = found.client(peer_of(server), max_connections=3)
+        async with trio.open_nursery() as askers:
+            for _ in range(30):
+                askers.start_soon(client.ask)
+            while at_once < 3:
+                await trio.lowlevel.checkpoint()
+            go.set()
+        assert most == 3
+        assert server.server.statistics().open_connections <= 3
+        nursery.cancel_scope.cancel()
+    with trio.fail_after(PATIENCE):
+        while server.server.statistics().open_connections:
+            await trio.lowlevel.checkpoint()
+    with pytest.raises(AskError, match="starts or stops"):
+        await client.ask()
+
+
+async def test_idle_connections_are_closed(wire: Any, nursery: trio.Nursery) -> None:
+    server = await wire(Seen())
+    outgoing = Outgoing(idle=0.01)
+    await nursery.start(outgoing.run)
+    client = outgoing.client(peer_of(server))
+    await client.ask()
+    with trio.fail_after(PATIENCE):
+        while server.server.statistics().open_connections:
+            await trio.lowlevel.checkpoint()
+    assert (await client.ask()).status == 200
+
+
+async def test_questions_under_way_end_with_the_server(wire: Any) -> None:
+    reached = trio.Event()
+
+    async def silent(request: Request) -> Response:
+        reached.set()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    server = await wire(silent)
+    found = Outgoing()
+    errors: list[AskError] = []
+
+    async def ask(client: Client) -> None:
+        errors.append(await failing(client.ask()))
+
+    async with trio.open_nursery() as askers, trio.open_nursery() as nursery:
+        await nursery.start(found.run)
+        askers.start_soon(ask, found.client(peer_of(server)))
+        await reached.wait()
+        nursery.cancel_scope.cancel()
+    assert len(errors) == 1
+
+
+async def test_a_proxy_is_gone_through(wire: Any, outgoing: Outgoing, nursery: trio.Nursery) -> None:
+    asked: list[bytes] = []
+
+    async def proxy(stream: trio.SocketStream) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += await stream.receive_some()
+        asked.append(head.split(b"\r\n")[0])
+        port = int(head.split(b" ")[1].rpartition(b":")[2])
+        there = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+        async def copy(source: trio.SocketStream, sink: trio.SocketStream, scope: trio.CancelScope) -> None:
+            try:
+                async for data in source:
+                    await sink.send_all(data)
+            except trio.BrokenResourceError:
+                pass
+            scope.cancel()
+
+        async with stream, there, trio.open_nursery() as both:
+            both.start_soon(copy, stream, there, both.cancel_scope)
+            both.start_soon(copy, there, stream, both.cancel_scope)
+
+    listeners = await nursery.start(partial(trio.serve_tcp, proxy, 0, host="127.0.0.1"))
+    through = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+    server = await wire(Seen())
+    assert (await outgoing.client(peer_of(server, proxy_url=through)).ask()).status == 200
+    named = peer_of(server, url=f"https://127.0.0.1:{server.server.port}/", server_name="localhost", proxy_url=through)
+    assert (await outgoing.client(named).ask()).status == 200
+    port = server.server.port
+    assert asked == [f"CONNECT {host}:{port} HTTP/1.1".encode() for host in ("localhost", "127.0.0.1")]
+
+
+# -- asking again -----------------------------------------------------------------------------------------------------
+
+
+def only_200(answer: Answer) -> int:
+    if answer.status != 200:
+        raise AskError(f"status {answer.status}")
+    return answer.status
+
+
+@pytest.mark.parametrize(
+    ("statuses", "results"),
+    [
+        ([200], ["success"]),
+        ([500, 502, 200], ["error", "error", "success"]),
+        ([429, 504, 500, 500, 500], ["error", "timeout", "error", "error"]),
+        ([503, 200], ["error"]),
+        ([404, 200], ["error"]),
+        ([307], ["error"]),
+    ],
+)
+async def test_passing_failures_are_asked_again(
+    wire: Any, outgoing: Outgoing, statuses: list[int], results: list[str]
+) -> None:
+    app = Seen(*(Response(status, [], b"{}") for status in statuses))
+    seen: list[str] = []
+    client = outgoing.client(peer_of(await wire(app)))
+    asked = ask_patiently(client, b"{}", only_200, backoff=QUICK, observe=lambda result, _: seen.append(result))
+    if results[-1] == "success":
+        assert await asked == 200
+    else:
+        assert str(await failing(asked)) == f"status {statuses[len(results) - 1]}"
+    assert seen == results
+    assert len(app.requests) == len(results)
+
+
+async def test_retry_after_is_heeded_within_the_time(wire: Any, outgoing: Outgoing) -> None:
+    app = Seen(Response(503, [("retry-after", "3600")], b"{}"))
+    client = outgoing.client(peer_of(await wire(app)))
+    assert str(await failing(ask_patiently(client, b"{}", only_200, backoff=QUICK))) == "status 503"
+    assert len(app.requests) == 1  # an hour is not within the time-out
+
+
+async def test_a_broken_connection_is_asked_again(
+    nursery: trio.Nursery, outgoing: Outgoing, authority: Any, server_context: ssl.SSLContext
+) -> None:
+    connections = 0
+
+    async def serve(stream: Any) -> None:
+        nonlocal connections
+        connections += 1
+        await stream.receive_some()
+        if connections == 3:
+            await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+    port = await _raw(nursery, serve, server_context)
+    client = outgoing.client(Peer(url=f"https://localhost:{port}", ca=authority.file))
+    assert await ask_patiently(client, b"{}", only_200, backoff=QUICK) == 200
+    assert connections == 3
+
+
+# -- one question for many --------------------------------------------------------------------------------------------
+
+
+async def test_a_flight_does_not_end_with_who_was_first_but_with_the_last(outgoing: Outgoing) -> None:
+    flights: Flights[int] = Flights(outgoing)
+    asked, ended = 0, 0
+    go = trio.Event()
+
+    async def ask() -> int:
+        nonlocal asked, ended
+        asked += 1
+        try:
+            await go.wait()
+        finally:
+            ended += 1
+        return asked
+
+    found: list[int] = []
+
+    async def join(*, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED) -> None:
+        with trio.CancelScope() as scope:
+            task_status.started(scope)
+            found.append(await flights.join("key", ask))
+
+    async with trio.open_nursery() as nursery:
+        first = await nursery.start(join)
+        second = await nursery.start(join)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (asked, len(flights)) == (1, 1)
+        first.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (asked, ended) == (1, 0)
+        second.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (asked, ended, len(flights)) == (1, 1, 0)
+        nursery.start_soon(join)
+        nursery.start_soon(join)
+        await trio.testing.wait_all_tasks_blocked()
+        go.set()
+    assert found == [2, 2]
+    assert len(flights) == 0
+
+
+async def test_nobody_is_left_waiting_when_the_server_stops() -> None:
+    found = Outgoing()
+    flights: Flights[int] = Flights(found)
+    errors: list[AskError] = []
+
+    async def join() -> None:
+        with pytest.raises(AskError) as caught:
+            await flights.join("key", trio.sleep_forever)
+        errors.append(caught.value)
+
+    async with trio.open_nursery() as askers, trio.open_nursery() as nursery:
+        await nursery.start(found.run)
+        askers.start_soon(join)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    await join()
+    assert [str(error) for error in errors] == [
+        "the server is stopping",
+        "nothing is asked while the server starts or stops",
+    ]
+
+
+def test_what_is_remembered_is_bounded_and_ends() -> None:
+    now = 0.0
+    remembered: Remembered[int] = Remembered(2, lambda: now)
+    for number in range(3):
+        remembered.put(number, number, 10)
+    assert [remembered.get(number) for number in range(3)] == [None, 1, 2]
+    remembered.get(1)
+    remembered.put(3, 3, 5)
+    assert [remembered.get(number) for number in (1, 2, 3)] == [1, None, 3]
+    now = 5.0
+    assert [remembered.get(number) for number in (1, 3)] == [1, None]
+    remembered.put(1, 7, 0)
+    assert remembered.get(1) is None
+    assert len(remembered) == 0
+
+
+# -- kubeconfig files -------------------------------------------------------------------------------------------------
+
+
+def kubeconfig(folder: Path, cluster: Any = None, user: Any = None, **changes: Any) -> Path:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "there", "user": "us"}}],
+        "clusters": [{"name": "there", "cluster": {"server": "https://a.example/x", **(cluster or {})}}],
+        "users": [{"name": "us", "user": user or {}}],
+        **changes,
+    }
+    path = folder / "webhook.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_a_kubeconfig_is_read(authority: Any) -> None:
+    certificate, key = authority.issue("us", client=True)
+    (authority.folder / "token").write_text("t")
+    cluster = {
+        "certificate-authority": authority.file.name,
+        "tls-server-name": "b.example",
+        "proxy-url": "http://proxy:3128",
+    }
+    user = {"client-certificate": certificate.name, "client-key": str(key), "tokenFile": "token", "token": "old"}
+    peer = read_kubeconfig(kubeconfig(authority.folder, cluster, user))
+    assert peer == Peer(
+        url="https://a.example/x",
+        ca=authority.file,
+        certificate=certificate,
+        key=key,
+        token="old",
+        token_file=authority.folder / "token",
+        server_name="b.example",
+        proxy_url="http://proxy:3128",
+    )
+    assert credentials_of(peer).authorization == "Bearer t"
+    data = {
+        f"{name}-data": base64.b64encode(path.read_bytes()).decode()
+        for name, path in (("client-certificate", certificate), ("client-key", key))
+    }
+    authorities = {"certificate-authority-data": base64.b64encode(authority.file.read_bytes()).decode()}
+    peer = read_kubeconfig(kubeconfig(authority.folder, authorities, data))
+    assert (peer.ca, peer.certificate, peer.key) == (
+        authority.file.read_bytes(),
+        certificate.read_bytes(),
+        key.read_bytes(),
+    )
+    assert "BEGIN" not in repr(peer).partition("key")[2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"current-context": ""}, "current-context is not set"),
+        ({"current-context": "x"}, "there is no context 'x'"),
+        ({"contexts": {}}, "there is no context 'here'"),
+        ({"contexts": {"a": 1}}, "contexts must be a list"),
+        ({"clusters": None}, "there is no cluster 'there'"),
+        ({"users": []}, "there is no user 'us'"),
+        ({"kind": "Pod"}, "is no kubeconfig"),
+        ({"cluster": {"server": ""}}, "server is not set"),
+        ({"cluster": {"server": "http://a.example"}}, "must begin with https://"),
+        ({"cluster": {"server": "https://"}}, "name a host"),
+        ({"cluster": {"server": "https://a:99999"}}, "name a host"),
+        ({"cluster": {"server": 1}}, "server must be a string"),
+        ({"cluster": {"certificate-authority": "nowhere.crt"}}, "cannot read the certificate authorities"),
+        ({"cluster": {"certificate-authority-data": "?"}}, "certificate-authority-data is not base64"),
+        ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "holds no certificate authorities"),
+        ({"cluster": {"insecure-skip-tls-verify": "yes"}}, "must be true or false"),
+        (
+            {"cluster": {"insecure-skip-tls-verify": True, "certificate-authority": "a"}},
+            "exclude each other",
+        ),
+        ({"cluster": {"proxy-url": "socks5://me:secret@p:1"}}, "the proxy's URL must begin with https:// or http://"),
+        ({"user": {"exec": {"command": "x"}}}, "exec is not supported"),
+        ({"user": {"auth-provider": {"name": "x"}}}, "auth-provider is not supported"),
+        ({"user": {"as": "admin"}}, "as is not supported"),
+        ({"user": {"client-certificate": "x.crt"}}, "needs its key"),
+        ({"user": {"client-key": "x", "client-key-data": "eA=="}}, "client-key and client-key-data are both given"),
+        ({"user": {"client-key-data": "eA==", "client-certificate-data": "eA=="}}, "are no client certificate"),
+        ({"user": {"token": "a", "username": "b"}}, "may be set, but not both"),
+        ({"user": {"token": "a\nb"}}, "characters that no token has"),
+        ({"user": {"tokenFile": "nowhere"}}, "cannot read the token"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, changes: Any, why: str) -> None:
+    path = kubeconfig(tmp_path, **changes)
+    with pytest.raises(KubeconfigError) as caught:
+        read_kubeconfig(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert why in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "why"), [("a: [", "is not YAML at line"), ("- a", "must be a mapping"), ("", "map")])
+def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "x"
+    path.write_text(text)
+    with pytest.raises(KubeconfigError, match=why):
+        read_kubeconfig(path)
+    with pytest.raises(KubeconfigError, match="cannot be read"):
+        read_kubeconfig(tmp_path / "nowhere")

@@ -1,0 +1,149 @@
+"""Gzip of long answers: what comes out is what went in, parts are put together anew for each head, and kept once."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zlib
+from typing import Any
+
+import pytest
+import trio
+from in_process import ADMIN, MAPS, PROTOBUF, configmap, open_server
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Key
+from kubechronicle.http.pieces import Pieces, stored_bytes, stored_items
+from kubechronicle.http.representation import compression
+from kubechronicle.http.representation.compression import Compression, combined, deflate, gzipped
+from kubechronicle.http.representation.encoding_cache import Encodings
+
+GZIP = {"accept-encoding": "gzip"}
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (1, 0), (0, 1), (5, 3), (1000, 70_000), (70_000, 1)])
+def test_the_crc_of_two_texts_follows_from_theirs(sizes: tuple[int, int]) -> None:
+    first, second = (random.Random(size).randbytes(size) for size in sizes)
+    assert combined(zlib.crc32(first), zlib.crc32(second), len(second)) == zlib.crc32(first + second)
+
+
+def test_parts_make_one_file_in_any_company() -> None:
+    middle = deflate(iter([b"abc" * 10_000, b"", b"xyz" * 10_000]))
+    for opening in (b"", b"[", b"a long opening " * 100):
+        body = gzipped([deflate(iter([opening])), middle, deflate(iter([b"]}\n"]), last=True)])
+        packed = body.whole()
+        assert len(packed) == body.length
+        assert gzip.decompress(packed) == opening + b"abc" * 10_000 + b"xyz" * 10_000 + b"]}\n"
+        # One member, after which nothing follows: browsers read no second one.
+        inflating = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        inflating.decompress(packed)
+        assert inflating.eof
+        assert not inflating.unused_data
+
+
+def entries_of(count: int) -> tuple[Entry, ...]:
+    return tuple(Entry(Key("configmaps", "n", str(n)), "u", n, n, 1, b'{"a":"%d"}' % n, {}, {}) for n in range(count))
+
+
+async def test_equal_items_are_compressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of bodies that are asked for at once, too, and whatever their heads are; those of other entries anew."""
+    compressed: list[int] = []
+    original = deflate
+
+    def counting(data: Any, *, last: bool = False) -> Any:
+        made = original(data, last=last)
+        compressed.append(made.length)
+        return made
+
+    monkeypatch.setattr(compression, "deflate", counting)
+    compressing, entries = Compression(Encodings()), entries_of(5000)
+    long = 50_000
+
+    async def ask(opening: bytes, asked: tuple[Entry, ...]) -> None:
+        body = Pieces(opening, stored_items(asked, 1, stored_bytes(asked)), b"]}\n")
+        packed = await compressing.pieces(body, "form", asked)
+        assert gzip.decompress(packed.whole()) == body.whole()
+
+    async with trio.open_nursery() as nursery:
+        for number in range(5):
+            nursery.start_soon(ask, b"head %d[" % number, entries)
+    assert sum(length > long for length in compressed) == 1
+    await ask(b"later[", entries)
+    assert sum(length > long for length in compressed) == 1
+    await ask(b"later[", entries[1:])
+    assert sum(length > long for length in compressed) == 2
+    made_of_more = Pieces(b"[", stored_items(entries, 1, stored_bytes(entries)), b"]")
+    for _ in range(2):
+        assert gzip.decompress((await compressing.pieces(made_of_more, None, entries)).whole()) == made_of_more.whole()
+    assert sum(length > long for length in compressed) == 4
+
+
+async def test_who_waits_for_one_that_gave_up_goes_on_alone() -> None:
+    compressing, entries = Compression(Encodings()), entries_of(5000)
+    body = Pieces(b"[", stored_items(entries, 1, stored_bytes(entries)), b"]")
+    packed = []
+
+    async def ask() -> None:
+        packed.append(await compressing.pieces(body, "form", entries))
+
+    async with trio.open_nursery() as others, trio.open_nursery() as first:
+        first.start_soon(ask)
+        await wait_all_tasks_blocked()
+        others.start_soon(ask)
+        await wait_all_tasks_blocked()
+        first.cancel_scope.cancel()
+    assert gzip.decompress(packed[-1].whole()) == body.whole()
+
+
+FORMS = {"json": "application/json", "protobuf": PROTOBUF, "table": TABLE, "yaml": "application/yaml"}
+
+
+@pytest.mark.parametrize("accept", FORMS.values(), ids=FORMS)
+async def test_long_answers_are_compressed_for_who_takes_it(accept: str, autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        for index in range(20):
+            # Long also as metadata, which rows of a table carry.
+            labels = {f"label-{n}": "x" * 60 for n in range(150)}
+            await server.post(MAPS, configmap(f"a-{index:02}", labels=labels))
+        for _ in range(2):
+            plain = await server.ask("GET", MAPS, headers={"accept": accept})
+            packed = await server.ask("GET", MAPS, headers={"accept": accept, **GZIP})
+            assert len(plain.body) > compression.THRESHOLD
+            assert packed.header("content-encoding") == "gzip"
+            assert packed.header("vary") == "Accept-Encoding"
+            assert packed.header("content-type") == plain.header("content-type")
+            assert len(packed.body) < len(plain.body) // 2
+            assert gzip.decompress(packed.body) == plain.body
+            assert plain.header("content-encoding") == ""
+            await server.patch(f"{MAPS}/a-00", {"metadata": {"labels": {"label-0": "y"}}})
+        refused = await server.ask("GET", MAPS, headers={"accept": accept, "accept-encoding": "gzip;q=0"})
+        short = await server.ask("GET", f"{MAPS}?limit=1", headers={"accept": accept, **GZIP})
+        assert refused.header("content-encoding") == short.header("content-encoding") == ""
+
+
+async def test_a_long_object_is_compressed(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
+        made = await server.ask("POST", MAPS, configmap("a", data="x" * 200_000), headers=GZIP)
+        read = await server.ask("GET", f"{MAPS}/a", headers=GZIP)
+        assert made.header("content-encoding") == read.header("content-encoding") == "gzip"
+        assert gzip.decompress(read.body) == (await server.ask("GET", f"{MAPS}/a")).body
+
+
+async def test_long_lists_over_the_wire(wire: Any) -> None:
+    """In pieces over HTTP/1.1 and HTTP/2, plain and compressed, and the connection goes on after them."""
+    async with open_server() as server:
+        for index in range(40):
+            await server.post(MAPS, configmap(f"a-{index:02}", data="x" * 10_000))
+        expected = (await server.ask("GET", MAPS)).body
+        address = await wire(server.assembly.application.application)
+        headers = {"authorization": f"Bearer {ADMIN}"}
+        one, two = await address.http1(), await address.http2()
+        for fields in (headers, {**headers, **GZIP}):
+            first = await one.ask("GET", MAPS, headers=fields)
+            second = await two.answer(await two.send("GET", MAPS, headers=fields))
+            for answer in (first, second):
+                assert answer.status == 200
+                body = gzip.decompress(answer.body) if fields is not headers else answer.body
+                assert body == expected

