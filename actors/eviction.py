@@ -10,7 +10,6 @@ What the budget allows is decided by api/subresources/eviction.py.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from msgspec import structs
 
@@ -25,10 +24,9 @@ from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import eviction
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
-
-Object = dict[str, Any]
 
 BUDGETS = "poddisruptionbudgets.policy"
 MANAGER = "kube-apiserver"

@@ -12,7 +12,7 @@ rules, of creations and of changes that touch the rules or the reference.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kubechronicle.actors.admission.chain import CREATE, Attributes, State
 from kubechronicle.actors.companion_changes import CompanionChange
@@ -20,6 +20,7 @@ from kubechronicle.api.access import rbac
 from kubechronicle.api.access.rbac import Rule
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 
@@ -31,8 +32,6 @@ EVERYTHING: Final = (
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 )
-
-Object = dict[str, Any]
 
 
 class Rights(Protocol):

@@ -9,12 +9,12 @@ so do whole pods and claims (plugin/pkg/admission/limitranger of kube-apiserver)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.actors.admission.chain import UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.quantity import total, value_of
 
-Object = dict[str, Any]
 Amounts = Mapping[str, str]
 # What is to be added up, by name of the resource.
 Sums = dict[str, tuple[str, ...]]

@@ -23,8 +23,7 @@ from kubechronicle.api.access.pod_references import ACCOUNTS, CLAIMS, CONFIG_MAP
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values.certificates import request_name, request_problem
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 NODE_PREFIX: Final = "system:node:"
 GROUP_NODES: Final = "system:nodes"

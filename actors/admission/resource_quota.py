@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden
 from kubechronicle.actors.companion_changes import CompanionChange
@@ -22,10 +22,9 @@ from kubechronicle.api.quota.check import Exceeded, Write, charges
 from kubechronicle.api.quota.evaluators import evaluator_of
 from kubechronicle.api.quota.facts import Facts
 from kubechronicle.api.registry.registry import ResourceType, known_registry
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
-
-Object = dict[str, Any]
 
 QUOTAS: Final = "resourcequotas"
 DEVICE_CLASSES: Final = "deviceclasses.resource.k8s.io"

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.quantity import value_of
-
-Object = dict[str, Any]
 
 RUNTIME_CLASSES: Final = "runtimeclasses.node.k8s.io"
 NO_MATCH: Final = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"

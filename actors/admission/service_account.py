@@ -13,8 +13,7 @@ from typing import Any, Final
 from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, NotYet, State, forbidden
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 SERVICE_ACCOUNTS: Final = "serviceaccounts"
 DEFAULT_NAME: Final = "default"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from random import Random
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.actors.allocation.bands import Address, AddressRange
 from kubechronicle.actors.allocation.families import invalid, is_headless, stays_dual_if_possible
@@ -24,6 +24,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.records import Key
 
 IP_ADDRESSES: Final = "ipaddresses.networking.k8s.io"
@@ -37,8 +38,6 @@ FULL = "range is full"
 NOT_READY = "allocator not ready"
 TAKEN = "provided IP is already allocated"
 ELSEWHERE = "the provided network does not match the current range"
-
-Object = dict[str, Any]
 
 
 class CannotAllocate(Exception):

@@ -9,15 +9,14 @@ messages) and KEP-563.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import parse_ip
 from kubechronicle.api.builtin.hooks_services import needs_address
 from kubechronicle.api.builtin.validation_services import cluster_ips
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 NONE: Final = "None"
 SINGLE, PREFER, REQUIRE = "SingleStack", "PreferDualStack", "RequireDualStack"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.records import Key
-
-Object = dict[str, Any]
 
 
 class Owner(NamedTuple):

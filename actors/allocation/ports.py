@@ -20,6 +20,7 @@ from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, Figures
 from kubechronicle.api.builtin.hooks_services import needs_health_check, needs_node_ports
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.records import Key
 
 NODE_PORTS: Final = "nodeports.kubechronicle"
@@ -28,8 +29,6 @@ DUMMY: Final = 32768
 
 FULL = "range is full"
 TAKEN = "provided port is already allocated"
-
-Object = dict[str, Any]
 
 
 class PortRefused(Exception):

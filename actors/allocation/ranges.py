@@ -7,17 +7,16 @@ judged yet is ready (KEP-1880). What an object says is parsed once per revision.
 from __future__ import annotations
 
 import ipaddress
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.allocation.bands import AddressRange, Network
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 
 SERVICE_CIDRS: Final = "servicecidrs.networking.k8s.io"
 # Larger ranges of IPv6 are not supported (KEP-1880).
 SHORTEST_IPV6_PREFIX: Final = 64
-
-Object = dict[str, Any]
 
 
 def is_ready(obj: Object) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 from kubechronicle.actors.admission.chain import CREATE, Attributes, State
 from kubechronicle.actors.allocation.addresses import Addresses
@@ -17,9 +16,8 @@ from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.builtin.hooks_services import keep_given, pair_addresses
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
-
-Object = dict[str, Any]
 
 
 class ServiceClaimant:

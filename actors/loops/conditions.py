@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def with_condition(obj: Object, kind: str, state: str, *, reason: str = "", message: str = "") -> Object:

@@ -7,17 +7,15 @@ from __future__ import annotations
 import hashlib
 import logging
 from datetime import UTC, datetime
-from typing import Any
 
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.values import names
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 
 log = logging.getLogger(__name__)
-
-Object = dict[str, Any]
 
 
 class EventRecorder:

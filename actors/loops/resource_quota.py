@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import trio
 
@@ -29,6 +28,7 @@ from kubechronicle.api.quota.amounts import Usage
 from kubechronicle.api.quota.evaluators import Evaluator, Measure, evaluator_of
 from kubechronicle.api.quota.facts import Facts
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.errors import Compacted, LogError
 from kubechronicle.eventlog.records import Operation
@@ -43,8 +43,6 @@ RETRY_INTERVAL = 1.0
 RESYNC_INTERVAL = 300.0
 # Objects measured before others get their turn.
 MEASURED_AT_ONCE = 200
-
-Object = dict[str, Any]
 
 
 class ResourceQuotaLoop:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import trio
 
@@ -19,6 +18,7 @@ from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted, LogError
 
@@ -28,7 +28,6 @@ COMPONENT = "storage-protection-controller"
 # What is still in use is looked at again this often: a pod's end is no event of the claim.
 RETRY_INTERVAL = 2.0
 
-Object = dict[str, Any]
 InUse = Callable[[Store, Object], bool]
 
 

@@ -15,7 +15,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 SECRET_TYPE: Final = "kubernetes.io/service-account-token"
 NAME: Final = "kubernetes.io/service-account.name"

@@ -15,8 +15,8 @@ import orjson
 from kubechronicle.api.errors.field_errors import go_json
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import check, types
+from kubechronicle.api.values.objects import Object
 
-Object = dict[str, Any]
 Converter = Callable[[Object], Object]
 
 # -- events -----------------------------------------------------------------------------------------------------------

@@ -19,10 +19,11 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.builtin import conversions
-from kubechronicle.api.builtin.conversions import METRIC_FIELDS, Converter, Object, status_name
+from kubechronicle.api.builtin.conversions import METRIC_FIELDS, Converter, status_name
 from kubechronicle.api.errors.field_errors import go_json
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import check, types, values
+from kubechronicle.api.values.objects import Object
 
 KEPT: Final = "kubechronicle.io/kept-by-conversion"
 """Annotation, never stored, with what a version of the past has no words for: a JSON list of {"at": path, "as": what

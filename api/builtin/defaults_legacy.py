@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin import defaults_groups as today
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     "autoscaling.v2beta1.HorizontalPodAutoscalerSpec": today.VALUES["autoscaling.v2.HorizontalPodAutoscalerSpec"],

@@ -6,13 +6,12 @@ their kinds.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.defaults_groups import TEMPLATE_GENERATION
 from kubechronicle.api.builtin.hooks_pods import drop_disabled, new_template, template_gates
 from kubechronicle.api.strategy.strategy import keep
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 # -- namespaces -------------------------------------------------------------------------------------------------------
 

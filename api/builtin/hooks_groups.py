@@ -3,9 +3,9 @@ are off are dropped unless the stored object has them, and the server fills in w
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _LEADER_ELECTION: Final = ("strategy", "preferredHolder")
 """Fields of CoordinatedLeaderElection, which is off."""

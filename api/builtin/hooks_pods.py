@@ -6,15 +6,14 @@ In the form of hooks.py; the source is ``registry/core/pod/strategy.go``.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.validation_profiles import APP_ARMOR, app_armor_annotation, app_armor_field
 from kubechronicle.api.builtin.validation_security import containers_of
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.strategy.strategy import keep, keep_metadata
 from kubechronicle.api.values import quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _QOS_RESOURCES: Final = ("cpu", "memory")
 

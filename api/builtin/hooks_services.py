@@ -7,9 +7,9 @@ A field the new type has no use for goes, unless it was changed in the same brea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 

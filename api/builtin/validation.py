@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import immutable, wrong
 from kubechronicle.api.codecs.errors import DecodeError
@@ -21,8 +21,7 @@ from kubechronicle.api.errors.field_errors import (
 )
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 MAX_SECRET: Final = 1024 * 1024
 """Bytes of all values of a ConfigMap or Secret."""

@@ -15,8 +15,7 @@ from kubechronicle.api.builtin.checks import (
 from kubechronicle.api.builtin.validation_expressions import match_condition
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_many
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 SCOPES: Final = ("*", "Cluster", "Namespaced")
 OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")

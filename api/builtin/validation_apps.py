@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import NOT_NEGATIVE, immutable, in_order, label_selector, not_negative
 from kubechronicle.api.builtin.go_shapes import selector
@@ -12,8 +12,7 @@ from kubechronicle.api.builtin.validation_pods import pod_template, specific_ann
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def selector_matches(selector: Object, labels: Mapping[str, str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import in_order, label_selector, not_negative
 from kubechronicle.api.builtin.go_shapes import record, selector
@@ -15,8 +15,7 @@ from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.strategy.strategy import keep
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import (
     dns_label,
@@ -24,8 +24,7 @@ from kubechronicle.api.errors.field_errors import (
 )
 from kubechronicle.api.meta.metadata import validate_labels
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 # -- priorities -------------------------------------------------------------------------------------------------------
 

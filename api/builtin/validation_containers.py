@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import (
     PROTOCOLS,
@@ -32,8 +32,7 @@ from kubechronicle.api.errors.field_errors import (
     too_long,
 )
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import re
 import zoneinfo
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import NOT_NEGATIVE, not_negative
 from kubechronicle.api.builtin.go_shapes import selector
 from kubechronicle.api.builtin.validation_batch import job_spec
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 CRON_NAME_MAX: Final = 52
 """Characters of a CronJob's name: its Jobs' names add eleven and must fit into a label."""

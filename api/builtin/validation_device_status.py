@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import dns_label, qualified_name
 from kubechronicle.api.builtin.go_shapes import shape
@@ -32,8 +32,7 @@ from kubechronicle.api.errors.field_errors import (
     too_many,
 )
 from kubechronicle.api.meta import metadata
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 MAX_RESERVED: Final = 256
 MAX_RESULTS: Final = 32

@@ -26,8 +26,8 @@ from kubechronicle.api.errors.field_errors import (
 )
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.values import names
+from kubechronicle.api.values.objects import Object
 
-Object = dict[str, Any]
 Check = Callable[[Any, str], list[Cause]]
 
 ALLOCATION_MODES: Final = ("All", "ExactCount")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubechronicle.api.builtin.checks import (
     PROTOCOLS,
     dns_label,
@@ -15,8 +13,7 @@ from kubechronicle.api.builtin.checks import (
 )
 from kubechronicle.api.builtin.network_values import legacy_ip
 from kubechronicle.api.errors.field_errors import Cause, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def endpoints(obj: Object) -> list[Cause]:

@@ -7,14 +7,13 @@ Both kinds have objects every cluster must have as they are: ``exempt`` and ``ca
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import dns_label, dns_subdomain, wrong
 from kubechronicle.api.builtin.go_shapes import shape
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 # -- flow control -----------------------------------------------------------------------------------------------------
 

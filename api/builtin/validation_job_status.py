@@ -11,8 +11,7 @@ from kubechronicle.api.builtin.checks import not_negative
 from kubechronicle.api.builtin.go_shapes import record
 from kubechronicle.api.builtin.validation_job_policies import count_indexes, intervals
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 def _met(status: Object) -> set[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import (
     dns_label,
@@ -21,8 +21,7 @@ from kubechronicle.api.builtin.go_shapes import shape
 from kubechronicle.api.builtin.network_values import cidr_warnings, legacy_cidr, parse_range, strict_cidr, strict_ip
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required, too_long
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 # -- ingresses --------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import MAX_INT32, MIRROR, in_order, in_range
 from kubechronicle.api.builtin.go_shapes import difference, record
@@ -16,8 +16,7 @@ from kubechronicle.api.builtin.validation_scheduling import REQUIRED, toleration
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
 from kubechronicle.api.strategy.strategy import keep
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _COST: Final = re.compile(r"(0|-?[1-9][0-9]*)\Z")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import (
     not_negative,
@@ -12,8 +12,7 @@ from kubechronicle.api.builtin.checks import (
     port_number_or_name,
 )
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _HEADER: Final = re.compile(r"[-A-Za-z0-9]+\Z")
 _HEADER_MESSAGE: Final = (

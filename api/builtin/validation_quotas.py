@@ -19,8 +19,7 @@ from kubechronicle.api.builtin.validation_resources import (
 from kubechronicle.api.builtin.validation_scheduling import taints
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, required
 from kubechronicle.api.values import names, quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 # -- quotas -----------------------------------------------------------------------------------------------------------
 

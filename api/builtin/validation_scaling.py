@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import NOT_NEGATIVE, dns_label, label_selector, not_negative
 from kubechronicle.api.builtin.go_shapes import selector
@@ -10,8 +10,7 @@ from kubechronicle.api.builtin.validation_apps import at_most_whole, int_or_perc
 from kubechronicle.api.builtin.validation_resources import container_resource_name
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values import names, quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 SOURCES: Final = {
     "ContainerResource": "containerResource",

@@ -24,8 +24,7 @@ from kubechronicle.api.builtin.checks import (
 from kubechronicle.api.builtin.go_shapes import shape
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.metadata import validate_labels
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 TRAFFIC_POLICIES: Final = ("Cluster", "Local")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import (
     dns_subdomain,
@@ -29,8 +29,7 @@ from kubechronicle.api.errors.field_errors import (
     not_supported,
     required,
 )
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 RECLAIM_POLICIES: Final = ("Delete", "Recycle", "Retain")
 PV_SOURCE: Final = "spec.persistentvolumesource is immutable after creation"

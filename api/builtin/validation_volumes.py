@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.checks import (
     descending_path,
@@ -33,8 +33,8 @@ from kubechronicle.api.errors.field_errors import (
     too_long,
 )
 from kubechronicle.api.values import names, quantity
+from kubechronicle.api.values.objects import Object
 
-Object = dict[str, Any]
 Source = Callable[[Object, str], list[Cause]]
 
 ONE_TYPE: Final = "may not specify more than 1 volume type"

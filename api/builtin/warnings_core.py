@@ -4,15 +4,14 @@ secrets and accounts."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.network_values import cidr_warnings, ip_warnings
 from kubechronicle.api.builtin.validation_claims import BETA_STORAGE_CLASS
 from kubechronicle.api.builtin.warnings_pods import node_term
 from kubechronicle.api.builtin.warnings_workloads import storage_warnings
 from kubechronicle.api.values.key_pairs import pair_problem
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _HINTS: Final = "service.kubernetes.io/topology-aware-hints"
 _MODE: Final = "service.kubernetes.io/topology-mode"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 OLD_NODE_LABELS: Final[Mapping[str, str]] = {
     old: f'deprecated since {since}; use "{new}" instead'

@@ -7,7 +7,7 @@ told in Kubernetes' order, and never for what has to be refused.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.network_values import ip_warnings
 from kubechronicle.api.builtin.validation_profiles import APP_ARMOR, SECCOMP, SECCOMP_POD, app_armor_field
@@ -15,8 +15,7 @@ from kubechronicle.api.builtin.validation_security import containers_of
 from kubechronicle.api.builtin.warnings_volumes import fractional, volume_warnings
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 NULL_SELECTOR: Final = "a null labelSelector results in matching no pod"
 POD_NAME: Final = "this is used in the Pod's hostname"

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values import quantity
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _GONE: Final[Mapping[str, str]] = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",

@@ -3,13 +3,12 @@ generation; a pod's update is told of nothing."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.network_values import ip_warnings
 from kubechronicle.api.builtin.warnings_pods import OWNER_NAME, POD_NAME, name_warnings, spec_warnings
 from kubechronicle.api.builtin.warnings_volumes import fractional
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 MANY_COMPLETIONS: Final = 100_000
 MANY_AT_ONCE: Final = 10_000

@@ -27,8 +27,8 @@ from kubechronicle.api.history.restore_rules import (
     SERVERS_METADATA,
     VOLUME_OF_TOKENS,
 )
+from kubechronicle.api.values.objects import Object
 
-Object = dict[str, Any]
 Key = tuple[str, str, str, str]  # group, kind, namespace, name
 Action = Literal["create", "update", "delete", "leave"]
 

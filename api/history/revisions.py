@@ -19,8 +19,8 @@ from typing import Any, Final, Literal, TypeAlias
 from kubechronicle.api.builtin.resources import HISTORY
 from kubechronicle.api.history.differences import changed_fields, differences, is_within, shown_value, summary
 from kubechronicle.api.registry.registry import Registry, ResourceType
+from kubechronicle.api.values.objects import Object
 
-Object: TypeAlias = dict[str, Any]
 Content: TypeAlias = Literal["", "diff", "full"]
 
 API_VERSION: Final = f"{HISTORY}/v1"

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -31,8 +31,8 @@ from kubechronicle.api.patch import structured_merge
 from kubechronicle.api.patch.structured_merge import with_named_fields
 from kubechronicle.api.patch.typed_values import field_set
 from kubechronicle.api.schema.types import ObjectType
+from kubechronicle.api.values.objects import Object
 
-Object = dict[str, Any]
 ManagerKey = tuple[str, str, str, str]
 Typed = tuple[Object, ObjectType]
 Versions = Callable[[Object, str], Typed | None]

@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from kubechronicle.api.errors import status
 from kubechronicle.api.schema.types import AnyType, Field, ListType, MapType, ObjectType, Type
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 DIRECTIVE: Final = "$patch"
 RETAIN_KEYS: Final = "$retainKeys"

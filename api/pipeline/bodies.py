@@ -16,8 +16,7 @@ from kubechronicle.api.pipeline import defaulting
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import check, types
 from kubechronicle.api.schema.values import json_word
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 SUMMARY_BYTES: Final = 30
 """How much of an unreadable body its error shows."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
+
 Converter = Callable[[Object], Object]
 
 

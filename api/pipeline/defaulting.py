@@ -16,8 +16,7 @@ from typing import Any, Final
 from kubechronicle.api.builtin import defaults, defaults_groups, defaults_legacy
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Type, short_name
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 _VALUES: Final = {**defaults.VALUES, **defaults_groups.VALUES, **defaults_legacy.VALUES}
 _FUNCTIONS: Final = {**defaults.FUNCTIONS, **defaults_groups.FUNCTIONS, **defaults_legacy.FUNCTIONS}

@@ -20,8 +20,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.strategy.strategy import ORPHAN, UNSUPPORTED, Strategy
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 ORPHAN_FINALIZER: Final = "orphan"
 JOBS: Final = "jobs.batch"

@@ -14,8 +14,7 @@ from kubechronicle.api.patch import json_patch, merge_patch, strategic_merge
 from kubechronicle.api.pipeline import bodies
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.values import json_word
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"

@@ -33,8 +33,7 @@ from kubechronicle.api.strategy.write_context import Outcome as Outcome
 from kubechronicle.api.strategy.write_context import Prepared as Prepared
 from kubechronicle.api.strategy.write_context import WriteContext as WriteContext
 from kubechronicle.api.values import names
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 NAMESPACES = "namespaces"
 

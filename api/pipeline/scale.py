@@ -21,8 +21,7 @@ from kubechronicle.api.patch import apply
 from kubechronicle.api.patch.apply import ManagerKey
 from kubechronicle.api.pipeline import bodies, patching, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 SCALE_GROUP: Final = "autoscaling"
 SCALE_VERSION: Final = "v1"

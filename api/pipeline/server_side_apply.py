@@ -29,8 +29,7 @@ from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check
 from kubechronicle.api.schema.types import ObjectType, object_type
 from kubechronicle.api.schema.values import json_word
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 """The manager of what an object without entries holds when it is first applied to."""

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kubechronicle.api.quota import amounts, scopes
 from kubechronicle.api.quota.amounts import Usage
 from kubechronicle.api.quota.evaluators import UPDATE, Evaluator, Measure
 from kubechronicle.api.quota.facts import Facts
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 class Exceeded(Exception):

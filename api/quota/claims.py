@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import ROUND_CEILING
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.validation_resources import is_native
 from kubechronicle.api.quota import amounts, pods
 from kubechronicle.api.quota.amounts import ONE, Amount, Usage
 from kubechronicle.api.quota.facts import Facts
 from kubechronicle.api.quota.scopes import Traits
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 VOLUME_CLAIMS: Final = "persistentvolumeclaims"
 STORAGE: Final = "requests.storage"

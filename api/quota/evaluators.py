@@ -14,8 +14,7 @@ from kubechronicle.api.quota import amounts, claims, pods
 from kubechronicle.api.quota.amounts import ONE, ZERO, Usage
 from kubechronicle.api.quota.facts import Facts
 from kubechronicle.api.quota.scopes import Traits
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 CREATE: Final = "CREATE"
 UPDATE: Final = "UPDATE"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

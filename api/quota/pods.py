@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.builtin.hooks_pods import qos_class
 from kubechronicle.api.builtin.validation_resources import HUGE_PAGES, is_extended
 from kubechronicle.api.quota import amounts
 from kubechronicle.api.quota.amounts import ONE, Usage
 from kubechronicle.api.quota.scopes import Traits
+from kubechronicle.api.values.objects import Object
 
-Object = dict[str, Any]
 Source = Callable[[Object, Object, str, bool], Mapping[str, str]]
 """(container, its status, "requests" or "limits", whether a resize can't be) -> the amounts that count."""
 

@@ -19,13 +19,12 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.managed_fields.managers import Paths
 from kubechronicle.api.strategy.write_context import Requester
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 BACKGROUND: Final = "background"
 ORPHAN: Final = "orphan"

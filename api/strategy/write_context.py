@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 
 class Requester(Protocol):

@@ -15,8 +15,7 @@ from typing import Any, Final
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, aggregate, not_supported, required
 from kubechronicle.api.meta.encoding import copy_object
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 PODS_BINDING: Final = "pods/binding"
 NODE: Final = "Node"

@@ -24,8 +24,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.registry.registry import ResourceType, body_type
 from kubechronicle.api.selectors.label_selectors import selector_from_spec
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 GROUP: Final = "policy"
 OLD_VERSION: Final = "policy/v1beta1"

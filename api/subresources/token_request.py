@@ -18,8 +18,7 @@ from typing import Any, Final
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value
 from kubechronicle.api.registry.registry import ResourceType, body_type
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 GROUP: Final = "authentication.k8s.io"
 DEFAULT_SECONDS: Final = 3600

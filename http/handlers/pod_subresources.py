@@ -10,11 +10,12 @@ from kubechronicle.api.meta import metadata, options
 from kubechronicle.api.pipeline import bodies
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import binding as pod_binding
+from kubechronicle.api.values.objects import Object
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.bodies import MAX_BODY, caller_of, decoded_body, target_of
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL, object_form
-from kubechronicle.http.representation.entry_encoder import Object, encode
+from kubechronicle.http.representation.entry_encoder import encode
 
 if TYPE_CHECKING:
     from kubechronicle.http.handlers.resources import Resources

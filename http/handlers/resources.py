@@ -18,6 +18,7 @@ from kubechronicle.api.pipeline import deletion, pipeline
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import parse_field_selector, parse_label_selector
 from kubechronicle.api.strategy.strategy import strategy_of
+from kubechronicle.api.values.objects import Object
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision
@@ -44,7 +45,7 @@ from kubechronicle.http.representation.answers import CACHE_CONTROL, GZIPPED, ta
 from kubechronicle.http.representation.compression import THRESHOLD, Compression
 from kubechronicle.http.representation.encoder_choice import Encoders
 from kubechronicle.http.representation.encoding_cache import Encodings
-from kubechronicle.http.representation.entry_encoder import Encoder, Object, encode
+from kubechronicle.http.representation.entry_encoder import Encoder, encode
 from kubechronicle.http.request_info import RequestInfo
 
 

@@ -21,6 +21,7 @@ from kubechronicle.api.meta import metadata, options
 from kubechronicle.api.pipeline import bodies, pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import Object
 from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 from kubechronicle.http.authorization.decision import Decision, aggregate
 from kubechronicle.http.context import Context
@@ -28,7 +29,7 @@ from kubechronicle.http.handlers import review_selectors
 from kubechronicle.http.handlers.bodies import MAX_BODY, decoded_body
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL, object_form
-from kubechronicle.http.representation.entry_encoder import Object, encode
+from kubechronicle.http.representation.entry_encoder import encode
 from kubechronicle.http.request_info import RequestInfo
 
 if TYPE_CHECKING:

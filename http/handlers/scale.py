@@ -12,11 +12,12 @@ from kubechronicle.api.pipeline import patching
 from kubechronicle.api.pipeline import scale as scales
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.tables import SCALE, include_object_policy, partial_object_metadata, table
+from kubechronicle.api.values.objects import Object
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.bodies import MAX_BODY, caller_of, decoded_body, target_of
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL, object_form
-from kubechronicle.http.representation.entry_encoder import Object, encode
+from kubechronicle.http.representation.entry_encoder import encode
 
 if TYPE_CHECKING:
     from kubechronicle.http.handlers.resources import Resources

@@ -14,11 +14,12 @@ from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import token_request
 from kubechronicle.api.subresources.token_request import Bound
+from kubechronicle.api.values.objects import Object
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.bodies import MAX_BODY, caller_of, decoded_body, target_of
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL, object_form
-from kubechronicle.http.representation.entry_encoder import Object, encode
+from kubechronicle.http.representation.entry_encoder import encode
 
 if TYPE_CHECKING:
     from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import trio
 
@@ -37,6 +37,7 @@ from kubechronicle.api.tables import (
     table_of_rows,
 )
 from kubechronicle.api.tables.rows import Row, encoded_row, filler, row_size
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.http.pieces import Items, Pieces, encoded_items, stored_bytes, stored_items
 from kubechronicle.http.representation.encoding_cache import Encoded, Encodings
@@ -46,7 +47,6 @@ JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
-Object = dict[str, Any]
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 PART = 64

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
 
+from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.bench import rules
-
-Object = dict[str, Any]
 
 REFERENCE_NAME = "kube-apiserver 1.36.2 + etcd 3.6"
 REFERENCE_READY_SECONDS = 1.9

@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from kubechronicle.api.builtin.resources import HISTORY
 from kubechronicle.api.history.moments import written
-from kubechronicle.ops.client.client import ApiError, Client, Object
+from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.session import Subject
 from kubechronicle.ops.errors import OperatorError
 

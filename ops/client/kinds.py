@@ -13,7 +13,8 @@ from typing import Final
 from urllib.parse import quote
 
 from kubechronicle.api.builtin.resources import HISTORY
-from kubechronicle.ops.client.client import Client, Object
+from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.errors import OperatorError
 
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

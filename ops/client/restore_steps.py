@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from kubechronicle.api.history.differences import differences
 from kubechronicle.api.history.restore_plan import Key, Step, makeable, patch_of, target
-from kubechronicle.ops.client.client import ApiError, Client, Object
+from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind
 from kubechronicle.ops.client.output import Progress
 from kubechronicle.ops.errors import OperatorError

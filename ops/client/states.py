@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kubechronicle.ops.client.client import ApiError, Client, Object
+from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind, Kinds
 from kubechronicle.ops.client.output import Progress
 

@@ -29,9 +29,8 @@ from kubechronicle.api.codecs.errors import CodecError, DecodeError
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import conversion
 from kubechronicle.api.schema import check, types
+from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.errors import OperatorError
-
-Object = dict[str, Any]
 
 FORMATS: Final = ("json", "yaml", "protobuf")
 MAX_INPUT: Final = 256 * 1024 * 1024

@@ -8,11 +8,11 @@ pod_security_standards.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.values.objects import Object
 
-Object = dict[str, Any]
 Found = tuple[str, str] | None
 CheckPod = Callable[[Object, Object], Found]
 

@@ -20,8 +20,7 @@ from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin
 from kubechronicle.actors.admission.pod_security import standards
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value
-
-Object = dict[str, Any]
+from kubechronicle.api.values.objects import Object
 
 PREFIX: Final = "pod-security.kubernetes.io/"
 LEVELS: Final = (standards.PRIVILEGED, standards.BASELINE, standards.RESTRICTED)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubechronicle.actors.admission.pod_security import checks
-from kubechronicle.actors.admission.pod_security.checks import CheckPod, Object
+from kubechronicle.actors.admission.pod_security.checks import CheckPod
+from kubechronicle.api.values.objects import Object
 
 PRIVILEGED: Final = "privileged"
 BASELINE: Final = "baseline"

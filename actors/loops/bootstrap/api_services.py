@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import trio
 
@@ -21,6 +21,7 @@ from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.registry import Registry
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.errors import LogError
 
 log = logging.getLogger(__name__)
@@ -33,8 +34,6 @@ MANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"
 ON_START: Final = "onstart"
 START_ATTEMPTS = 10
 RETRY_DELAY = 0.5
-
-Object = dict[str, Any]
 
 GROUP_PRIORITIES: Final[Mapping[str, int]] = {
     "": 18000,

@@ -24,6 +24,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.label_selectors import selector_from_spec
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.errors import Compacted, LogError
 
 log = logging.getLogger(__name__)
@@ -35,8 +36,6 @@ START_ATTEMPTS = 10
 RETRY_DELAY = 0.5
 # The aggregated roles are looked through this often even if nothing seems to have changed.
 RESYNC_INTERVAL = 300.0
-
-Object = dict[str, Any]
 
 
 def completed(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> Object | None:

@@ -8,7 +8,6 @@ overwritten.
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import trio
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.errors import LogError
 
 log = logging.getLogger(__name__)
@@ -44,8 +44,6 @@ RECONCILE_INTERVAL = 10.0
 # The first pass is repeated this often before the server gives up starting.
 START_ATTEMPTS = 10
 RETRY_DELAY = 0.5
-
-Object = dict[str, Any]
 
 
 class Bootstrap:

@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import trio
 
@@ -46,6 +45,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from kubechronicle.api.registry.registry import Registry, ResourceType
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.errors import Compacted, LogError
 from kubechronicle.eventlog.records import Key, Operation
@@ -81,7 +81,6 @@ LOADED_AT_ONCE = 200
 # Reports of owners in other namespaces that wait to be written; further ones are dropped, as client-go drops Events.
 MAX_REPORTS = 100
 
-Object = dict[str, Any]
 Change = Callable[[Object], Object]
 
 

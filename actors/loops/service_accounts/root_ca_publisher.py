@@ -8,7 +8,6 @@ bundle (a replica with an authority of its own) is contradicted ever more rarely
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import trio
 
@@ -19,6 +18,7 @@ from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogError
 
@@ -40,8 +40,6 @@ FIRST_RETRY = 1.0
 LONGEST_RETRY = 60.0
 LONGEST_PEACE = 3600.0
 RESYNC_INTERVAL = 60.0
-
-Object = dict[str, Any]
 
 
 class RootCAPublisher:

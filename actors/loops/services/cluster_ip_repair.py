@@ -21,7 +21,6 @@ import ipaddress
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import trio
 
@@ -48,6 +47,7 @@ from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.api.builtin.checks import parse_ip
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted, LogError
 
@@ -59,8 +59,6 @@ RETRY_INTERVAL = 1.0
 # An object is not deleted before it is this old: whoever made it may be about to make its Service (kube-apiserver: the
 # longest a request may take).
 GRACE = timedelta(seconds=60)
-
-Object = dict[str, Any]
 
 
 def _utc_now() -> datetime:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 import trio
 
@@ -21,6 +20,7 @@ from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.loops.event_recorder import EventRecorder
 from kubechronicle.actors.loops.services.repair_loop import keep_checking
 from kubechronicle.actors.store import Store, system_caller
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 
 log = logging.getLogger(__name__)
@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 COMPONENT = "portallocator-repair-controller"
 # Passes that must find a port leaked before it is freed.
 PASSES_UNTIL_FREED = 3
-
-Object = dict[str, Any]
 
 
 def ports_of(spec: Object) -> list[int]:

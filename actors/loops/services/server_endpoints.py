@@ -20,7 +20,6 @@ import socket
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import trio
 
@@ -30,6 +29,7 @@ from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.errors import LogError
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,6 @@ IDENTITY_LABEL, IDENTITY = "apiserver.kubernetes.io/identity", "kube-apiserver"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 ADDRESS_ANNOTATION = "kubechronicle/advertised"  # on the Lease: where that server is reached
 
-Object = dict[str, Any]
 Place = tuple[str, int]
 """An address and a port."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import trio
 from msgspec.structs import replace
@@ -27,6 +26,7 @@ from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.builtin.checks import parse_ip
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.errors import Compacted, LogError
 
 log = logging.getLogger(__name__)
@@ -38,8 +38,6 @@ IN_USE = "There are still IPAddresses referencing the ServiceCIDR, please remove
 DELETION_GRACE = timedelta(seconds=10)
 # What is on its way out is looked at again this often: the end of an address is no event of the range.
 RETRY_INTERVAL = 2.0
-
-Object = dict[str, Any]
 
 
 def _utc_now() -> datetime:

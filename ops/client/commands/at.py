@@ -22,9 +22,10 @@ from urllib.parse import quote
 
 import yaml
 
+from kubechronicle.api.values.objects import Object
 from kubechronicle.http.request_info import HISTORY
 from kubechronicle.ops.client import kubeconfig, output
-from kubechronicle.ops.client.client import Client, Object
+from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import json_text, yaml_text
 from kubechronicle.ops.client.session import CONNECT, Subject, split

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.history.revisions import changed_cell, object_cell
+from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import changes, kubeconfig, output, revision_texts, session
-from kubechronicle.ops.client.client import Object
 from kubechronicle.ops.client.output import Progress, Screen, shown_time
 from kubechronicle.ops.client.session import Session
 

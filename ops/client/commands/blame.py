@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.history.blame import Marked, advanced, fields, told
+from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import changes, kubeconfig, output, revision_texts, session
-from kubechronicle.ops.client.client import Client, Object
+from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.output import Progress, Screen, shown_time, yaml_text
 from kubechronicle.ops.client.session import Session, Subject
 from kubechronicle.ops.errors import OperatorError

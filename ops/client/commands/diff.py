@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.history.differences import differences
+from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output, revision_texts, session, states
-from kubechronicle.ops.client.client import Client, Object
+from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import Screen, yaml_text
 from kubechronicle.ops.client.session import Session

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import changes, kubeconfig, output, revision_texts, session
-from kubechronicle.ops.client.client import Object
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.errors import OperatorError
 

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from kubechronicle.api.history.restore_plan import Step, steps
+from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output, revision_texts, session, states
-from kubechronicle.ops.client.client import Client, Object
+from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import Progress, Screen, ago, shown_time, utc_now
 from kubechronicle.ops.client.restore_steps import Restorer, Result, wait_until_gone

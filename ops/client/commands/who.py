@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from kubechronicle.api.history.differences import same, shown_value
 from kubechronicle.api.history.field_values import values_at
+from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import changes, kubeconfig, output, revision_texts, session
-from kubechronicle.ops.client.client import Object
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import ago, shown_time
 from kubechronicle.ops.client.session import Session, Subject
