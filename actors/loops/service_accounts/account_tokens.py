@@ -124,7 +124,7 @@ class AccountTokens:
         return Target(rt=self._secrets, namespace=entry.key.namespace, name=entry.key.name, manager=MANAGER)
 
     async def _complete(self, entry: Entry, account_uid: str) -> None:
-        def change(secret: account_tokens.Object) -> account_tokens.Object:
+        def change(secret: Object) -> account_tokens.Object:
             if secret["metadata"]["uid"] != entry.uid:
                 return secret
             return account_tokens.completed(secret, account_uid, root_ca=self._root_ca, sign=self._sign)
