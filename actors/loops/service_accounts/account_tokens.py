@@ -20,6 +20,7 @@ from kubechronicle.api.access import account_tokens
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted, LogError
 from kubechronicle.eventlog.records import Operation
@@ -124,7 +125,7 @@ class AccountTokens:
         return Target(rt=self._secrets, namespace=entry.key.namespace, name=entry.key.name, manager=MANAGER)
 
     async def _complete(self, entry: Entry, account_uid: str) -> None:
-        def change(secret: Object) -> account_tokens.Object:
+        def change(secret: Object) -> Object:
             if secret["metadata"]["uid"] != entry.uid:
                 return secret
             return account_tokens.completed(secret, account_uid, root_ca=self._root_ca, sign=self._sign)
