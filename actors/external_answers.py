@@ -1,14 +1,14 @@
-"""What only somebody outside can tell: a webhook, an identity provider.
+"""Answers from webhooks and identity providers, for rules that are functions without ``await``.
 
-Rules here are decided at once, in functions without await. One that lacks an answer from outside raises Unanswered;
-whoever called it from a task settles the question (asks, and remembers the answer) and decides again. So the ordinary
-path, where everything is known or remembered, waits for nothing.
+A rule that lacks such an answer raises NeedsExternalAnswer. Its caller, in a task, awaits ``resolve``, which sends the
+request and remembers the answer, and evaluates the rule again from the beginning. A rule whose answers are all known or
+cached therefore waits for nothing.
 
-    decide → Unanswered → settle → decide → Unanswered → settle → decide → decision
+    decide → NeedsExternalAnswer → resolve → decide → NeedsExternalAnswer → resolve → decide → decision
 
-How long an answer is remembered for others is the business of whoever asks; it may be no time at all. For the decision
-that asked it is kept until that decision is made (``keep``, ``kept``), so that each comes to an end: an answer is never
-asked for twice by one decision, and never kept longer than it.
+Each client of a webhook or provider chooses how long its answers serve later decisions, perhaps not at all. The
+decision that requested an answer keeps it until it is made (``remember_answer``, ``recall_answer``): it requests no
+answer twice, and so comes to an end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kubechronicle.api.errors import status
 T = TypeVar("T")
 
 MAX_QUESTIONS: Final = 256
-"""Questions one decision may ask, one after another: as many as somebody to be impersonated may have groups."""
+"""Requests in sequence for one decision: the number of groups an impersonated user may have."""
 
 TOO_MANY: Final = "a decision needs more answers than may be asked for"
 
@@ -34,68 +34,73 @@ _answers: ContextVar[dict[object, object] | None] = ContextVar("answers", defaul
 
 
 class NeedsExternalAnswer(Exception):
-    """Raised in place of a decision. ``settle`` asks, within its own time-out, and leaves an answer, or that there is
-    none, where deciding again finds it; it raises nothing but trio.Cancelled."""
+    """Raised instead of a decision that lacks an answer from outside."""
 
     @abstractmethod
-    async def settle(self) -> None: ...
+    async def resolve(self) -> None:
+        """Request the answer, within a timeout of its own, and remember it, or that there is none, for the next
+        attempt. Raises nothing but trio.Cancelled."""
 
 
-def keep(key: object, answer: object) -> None:
-    """Keep an answer for the decision that this task is about. For ``settle``."""
+def remember_answer(key: object, answer: object) -> None:
+    """Remember an answer until this task's decision is made. Called by ``resolve``."""
     answers = _answers.get()
     if answers is not None:
         answers[key] = answer
 
 
-def kept(key: object) -> object | None:
-    """What has been kept for the decision that this task is about."""
+def recall_answer(key: object) -> object | None:
+    """Return the answer remembered for this task's decision."""
     answers = _answers.get()
     return answers.get(key) if answers is not None else None
 
 
-async def decided(decide: Callable[[], T], unanswered: NeedsExternalAnswer | None = None) -> T:
-    """What ``decide`` says once everything it asks is answered. Waits for nothing if nothing has to be asked.
-    ``unanswered``: what it has asked already, where somebody has called it. StatusError 500: it never stops asking."""
-    if unanswered is None:
+async def decide_with_answers(decide: Callable[[], T], missing: NeedsExternalAnswer | None = None) -> T:
+    """Call ``decide`` until it has every answer it needs, and return its decision.
+
+    ``missing``: the answer it lacked when the caller tried it. StatusError 500: it needs more than MAX_QUESTIONS.
+    """
+    if missing is None:
         try:
             return decide()
-        except NeedsExternalAnswer as question:
-            unanswered = question
-    with _keeping():
+        except NeedsExternalAnswer as error:
+            missing = error
+    with _answers_of_one_decision():
         for _ in range(MAX_QUESTIONS):
-            await unanswered.settle()
+            await missing.resolve()
             try:
                 return decide()
-            except NeedsExternalAnswer as question:
-                unanswered = question
+            except NeedsExternalAnswer as error:
+                missing = error
     raise status.internal_error(TOO_MANY)
 
 
-async def settled(attempt: Callable[[], Awaitable[T]], *, deadline: float) -> T:
-    """As ``decided``, of an attempt that may wait itself. It is made again from its beginning, so one that raises
-    Unanswered must have left nothing behind. StatusError 504: the deadline (trio time) passed while somebody was asked.
+async def retry_with_answers(attempt: Callable[[], Awaitable[T]], *, deadline: float) -> T:
+    """Await ``attempt`` until it has every answer it needs, and return its result.
+
+    Each time it starts from its beginning: an attempt that raises NeedsExternalAnswer must have left nothing behind.
+    StatusError 500: as decide_with_answers; 504: the deadline (trio time) passed before an answer came.
     """
     try:
         return await attempt()
-    except NeedsExternalAnswer as question:
-        unanswered = question
-    with _keeping():
+    except NeedsExternalAnswer as error:
+        missing = error
+    with _answers_of_one_decision():
         for _ in range(MAX_QUESTIONS):
             with trio.move_on_at(deadline) as limit:
-                await unanswered.settle()
+                await missing.resolve()
             if limit.cancelled_caught:
                 raise status.timeout("request did not complete within the allotted timeout")
             try:
                 return await attempt()
-            except NeedsExternalAnswer as question:
-                unanswered = question
+            except NeedsExternalAnswer as error:
+                missing = error
     raise status.internal_error(TOO_MANY)
 
 
 @contextmanager
-def _keeping() -> Iterator[None]:
-    """What is decided within a decision shares its answers."""
+def _answers_of_one_decision() -> Iterator[None]:
+    """Remember answers until the end of the block. A decision within a decision shares the outer one's answers."""
     if _answers.get() is not None:
         yield
         return

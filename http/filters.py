@@ -18,7 +18,7 @@ from functools import partial
 import trio
 from prometheus_client import Gauge
 
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, decided
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.errors.status import StatusError
@@ -232,12 +232,12 @@ async def _settled(services: Services, request: Request, unsettled: NotSeen | Ne
 
     if isinstance(unsettled, NeedsExternalAnswer):
         try:
-            return await decided(user, unsettled)
+            return await decide_with_answers(user, unsettled)
         except NotSeen:
             pass
     with trio.move_on_after(CATCH_UP):
         await services.catch_up()
-    return await decided(user)
+    return await decide_with_answers(user)
 
 
 def impersonate(services: Services, following: Next) -> Next:
@@ -254,7 +254,7 @@ def impersonate(services: Services, following: Next) -> Next:
         wanted = impersonation.wanted_user(request.headers)
         if wanted is not None:
             requestor = context.user
-            context.user = await decided(
+            context.user = await decide_with_answers(
                 partial(impersonation.impersonate, chain, requestor, wanted, _authorized_as(context))
             )
             context.impersonator = requestor.name
@@ -306,7 +306,7 @@ def authorize(services: Services, following: Next) -> Next:
     async def asked(
         request: Request, context: Context, info: RequestInfo, question: NeedsExternalAnswer, started: float
     ) -> Response:
-        verdict = await decided(partial(chain.decide, context.user, info), question)
+        verdict = await decide_with_answers(partial(chain.decide, context.user, info), question)
         figures.observe(verdict, time.perf_counter() - started)
         return await (
             following(request) if verdict.decision is Decision.ALLOW else refused(request, context, info, verdict)

@@ -6,7 +6,8 @@ stored (``validate``); it sees the object and the views, and raises StatusError 
 The order is kube-apiserver's: an object that breaks its kind's rules is told so before a validating plugin sees it.
 Claims fill in what is handed out once in the whole cluster (service addresses and ports). Whatever a claim or a plugin
 takes or charges is a change of another object; it is left in ``Attributes.beside`` and commits with the write or not at
-all (actors/companion_changes.py). So each may be asked several times for one write, and must be a function of what it is shown.
+all (actors/companion_changes.py). Each may be called several times for one write, so
+it must be a function of its arguments.
 
 Plugins are indexed by resource and operation when first met, so that one costs nothing where it has no say.
 """
@@ -75,7 +76,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
 
 class Permits(Protocol):
     """Whether somebody may do this to an object ("": cluster-scoped), as all of the server's authorizers together see
-    it. Unanswered: one of them must ask somebody first."""
+    it. NeedsExternalAnswer: one of them must ask somebody first."""
 
     def __call__(self, who: Who, verb: str, group: str, resource: str, name: str, namespace: str = "") -> bool: ...
 

@@ -131,7 +131,9 @@ class EventExpiry:
         async def delete(entry: Entry) -> None:
             nonlocal gone
             try:
-                if await self._store.writes.settle(caller, (CompanionChange(key=entry.key, old=entry, object=None),)):
+                if await self._store.writes.commit_own_changes(
+                    caller, (CompanionChange(key=entry.key, old=entry, object=None),)
+                ):
                     gone += 1
             except (LogError, ActorError) as error:
                 failures.append(error)

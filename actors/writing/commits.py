@@ -70,7 +70,7 @@ class Commits:
         outcome = told(await commit.wait(limited=caller.limited))
         return not isinstance(outcome, Refused)
 
-    async def settle(self, caller: Caller, changes: Sequence[CompanionChange]) -> bool:
+    async def commit_own_changes(self, caller: Caller, changes: Sequence[CompanionChange]) -> bool:
         """Commit changes of the server's own; False if one of them rests on something that has changed."""
         transaction = Transaction(changes=tuple(each.change() for each in changes), who=caller.who)
         commit = self._actors.begin(transaction, deadline=caller.deadline)

@@ -1,7 +1,7 @@
 """What the rules (api/pipeline/pipeline.py) and admission make of a write, on the state this replica's view holds.
 
 Nothing here commits. One thing waits: a creation that admission refuses is shown to it once more when the view is up to
-date. Each step may be made again from its beginning, and raises actors.questions.Unanswered where somebody outside must
+date. Each step may be made again from its beginning, and raises NeedsExternalAnswer where somebody outside must
 be asked first.
 """
 
@@ -22,7 +22,7 @@ from kubechronicle.api.pipeline.pipeline import Prepared, WriteContext
 from kubechronicle.eventlog.entries import Entry
 
 MayCreate = Callable[[], None]
-"""Raises StatusError (or Unanswered) where whoever changes an object that is not there may not create it."""
+"""Raises StatusError (or NeedsExternalAnswer) where whoever changes an object that is not there may not create it."""
 
 
 def anybody() -> None:

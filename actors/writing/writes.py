@@ -1,7 +1,7 @@
 """The writing half of the store face: every change of an object, whoever asks for it, goes through here.
 
-A write is prepared by pure rules (api/pipeline/pipeline.py) on the state this replica's view holds, then decided by the resource
-actor and, with the last word, by the log. The view may lag behind other replicas, so a refusal on its strength
+A write is prepared by pure rules (api/pipeline/pipeline.py) on the state this replica's view holds, then decided by the
+resource actor and, with the last word, by the log. The view may lag behind other replicas, so a refusal on its strength
 (not found, conflict, an unchanged object) counts only after a consistent read showed nothing newer:
 
     view: a at 7, another replica wrote 8        PUT a (no resourceVersion)
@@ -23,7 +23,7 @@ from msgspec import structs
 from kubechronicle.actors.admission import namespace_lifecycle
 from kubechronicle.actors.admission.chain import AdmissionChain
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.actors.external_answers import decided, settled
+from kubechronicle.actors.external_answers import decide_with_answers, retry_with_answers
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit
 from kubechronicle.actors.resource_actors import ResourceActors
@@ -181,7 +181,9 @@ class Writes:
 
     async def admit(self, caller: Caller, target: Target, sent: Any) -> None:
         """Show admission what a client sent to a subresource that stores nothing under its own name, as a creation."""
-        await settled(partial(self._preparing.admit, asked_by(caller, target), sent), deadline=caller.deadline)
+        await retry_with_answers(
+            partial(self._preparing.admit, asked_by(caller, target), sent), deadline=caller.deadline
+        )
 
     async def propose(
         self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool = False, lanes: Sequence[Key] = ()
@@ -193,7 +195,7 @@ class Writes:
             async with self._lanes.hold(lanes, deadline=caller.deadline):
                 return await self._change_in_lanes(caller, target, prepare, deleting=deleting)
 
-        return await settled(attempt, deadline=caller.deadline)
+        return await retry_with_answers(attempt, deadline=caller.deadline)
 
     async def delete(self, caller: Caller, target: Target, options: DeleteOptions) -> Written:
         """DELETE one object: gone at once, or marked for deletion."""
@@ -238,7 +240,7 @@ class Writes:
         begun: list[tuple[Target, Commit, bool]] = []
         for entry in entries:
             one = structs.replace(target, namespace=entry.key.namespace, name=entry.key.name)
-            prepared, marked = await decided(partial(self._preparing.delete, one, entry, options))
+            prepared, marked = await decide_with_answers(partial(self._preparing.delete, one, entry, options))
             if not target.dry_run and prepared.outcome is not pipeline.Outcome.UNCHANGED:
                 begun.append((one, self._commits.begin(caller, one, Proposal(prepared), entry), marked))
         for one, commit, marked in begun:
@@ -250,12 +252,12 @@ class Writes:
                     if error.code != 404:
                         raise
 
-    async def settle(self, caller: Caller, changes: Sequence[CompanionChange]) -> bool:
+    async def commit_own_changes(self, caller: Caller, changes: Sequence[CompanionChange]) -> bool:
         """Commit the server's own bookkeeping past rules and admission; False: it rests on what has changed."""
-        return await self._commits.settle(caller, changes)
+        return await self._commits.commit_own_changes(caller, changes)
 
     # -- the way of one write -----------------------------------------------------------------------------------------
-    # An attempt that raises Unanswered has committed nothing and holds no lane: somebody is asked, it is made again.
+    # An attempt that raises NeedsExternalAnswer has committed nothing and holds no lane; it is made again.
 
     async def _create(
         self,
@@ -266,11 +268,11 @@ class Writes:
         may_create: MayCreate = anybody,
     ) -> Written:
         attempt = partial(self._create_once, caller, target, obj, context, may_create)
-        return await settled(attempt, deadline=caller.deadline)
+        return await retry_with_answers(attempt, deadline=caller.deadline)
 
     async def _change(self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool = False) -> Written:
         attempt = partial(self._change_in_lanes, caller, target, prepare, deleting=deleting)
-        return await settled(attempt, deadline=caller.deadline)
+        return await retry_with_answers(attempt, deadline=caller.deadline)
 
     async def _create_once(
         self,

@@ -4,8 +4,8 @@
 The first success answers. If none succeeds and one rejected what it was shown, the request is unauthenticated (401);
 otherwise it is anonymous, where that is allowed.
 
-An authenticator decides at once. One that must ask somebody outside raises actors.questions.Unanswered; the chain lets
-it through, and whoever called the chain from a task settles the question and calls again (``decided``).
+An authenticator decides at once. One that must ask somebody outside raises NeedsExternalAnswer; the chain lets it
+through, and the caller, in a task, resolves it and calls again (``decide_with_answers``).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TokenAuthenticator(Protocol):
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
         """Whose token this is, None if it is none of this kind. ``audiences``: whom it must be meant for (one of them
-        is enough). Rejected: it is of this kind and wrong. Unanswered: somebody must be asked first."""
+        is enough). Rejected: it is of this kind and wrong. NeedsExternalAnswer: somebody must be asked first."""
         ...
 
 
@@ -107,7 +107,7 @@ class AuthenticationChain:
     def authenticate(self, request: Request, warnings: list[str] | None = None) -> User:
         """Who asks. The credentials are taken off the request, so that nobody further in sees or logs them.
         ``warnings`` gets those for the client. Raises Rejected; NotSeen if that may be different once the views have
-        caught up; Unanswered."""
+        caught up; NeedsExternalAnswer."""
         user = self._identify(request, warnings if warnings is not None else [])
         request.headers.remove(self._credentials, self._credential_prefixes)
         websocket = request.websocket
@@ -177,8 +177,8 @@ class AuthenticationChain:
 
     def authenticate_token(self, token: str, audiences: Sequence[str] = ()) -> Identified:
         """Whose token this is, for a review, and for which of the audiences (this server's, if none are asked about).
-        Rejected: nobody's, or not for these audiences; with all that is to be told of it. NotSeen, Unanswered as
-        above."""
+        Rejected: nobody's, or not for these audiences; with all that is to be told of it. NotSeen,
+        NeedsExternalAnswer as above."""
         asked = tuple(audiences) or self._audiences
         ours = tuple(audience for audience in asked if audience in self._audiences)
         reasons, kind = [INVALID], Rejected

@@ -1,8 +1,8 @@
 """The webhook token authenticator: a server outside is asked whose a bearer token is, by a TokenReview
 (plugin/pkg/authenticator/token/webhook of k8s.io/apiserver).
 
-It decides at once from what is remembered, or raises Unanswered. Answers are remembered for ``ttl`` seconds, and all
-who show the same token at once share one question. With 0, and where there was no answer or an error in it, what came
+It decides at once from what is remembered, or raises NeedsExternalAnswer. Answers are remembered for ``ttl`` seconds, and
+all requests with the same token share one question. With 0, and where there was no answer or an error in it, what came
 of a question counts for the requests that waited for it and no other: the next one asks again.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, keep, kept
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.http.authentication.chain import Identified
 from kubechronicle.http.authentication.token_cache import Answer as Known
 from kubechronicle.http.authentication.token_cache import NoAnswer, TokenCache
@@ -70,7 +70,7 @@ class WebhookTokens:
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
         """As of TokenAuthenticator."""
         key = self.cache.key(token, audiences)
-        settled = kept((self, key))
+        settled = recall_answer((self, key))
         if isinstance(settled, _Settled):
             answer = settled.answer
         else:
@@ -129,8 +129,8 @@ class _Question(NeedsExternalAnswer):
         super().__init__("a webhook has to be asked")
         self._webhook, self._key, self._token, self._audiences = webhook, key, token, audiences
 
-    async def settle(self) -> None:
+    async def resolve(self) -> None:
         async def question() -> Known:
             return await self._webhook.ask(self._token, self._audiences)
 
-        keep((self._webhook, self._key), _Settled(await self._webhook.cache.ask(self._key, question)))
+        remember_answer((self._webhook, self._key), _Settled(await self._webhook.cache.ask(self._key, question)))

@@ -164,7 +164,7 @@ class AuthorizationChain:
         self._explaining = tuple(authorizer.explain for authorizer in authorizers)
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
-        """ALLOW or DENY of the first that has an opinion, otherwise NO_OPINION with all reasons. Unanswered
+        """ALLOW or DENY of the first that has an opinion, otherwise NO_OPINION with all reasons. NeedsExternalAnswer
         (actors/external_answers.py): one of them must ask somebody first."""
         return self._ask(self._deciding, user, info)
 

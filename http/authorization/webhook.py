@@ -5,8 +5,8 @@
     allowed / denied / neither         allow, deny, no opinion, with the reason it gives; remembered for a while
     no usable answer                   no opinion or deny, as configured, and an error; never remembered
 
-It decides at once or raises Unanswered, and decides again when the answer is there. An answer is remembered for
-``authorized_ttl`` or ``unauthorized_ttl`` seconds; if that is 0, or what the client chose is too large to be kept, it
+It decides at once or raises NeedsExternalAnswer, and decides again when the answer is there. An answer is remembered
+for ``authorized_ttl`` or ``unauthorized_ttl`` seconds; if that is 0, or the client's part is too large to be kept, it
 counts for the one decision that asked and no other. While neither is 0, all who ask the same at once share a question;
 otherwise each asks its own, so that no answer is older than the request it is for.
 """
@@ -24,7 +24,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, keep, kept
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.selectors.field_selectors import field_terms, parse_label_selector
 from kubechronicle.http.authentication.user import User
@@ -126,9 +126,9 @@ class WebhookAuthorizer:
         self._complaints = Complaints(log, "Failed to make webhook authorizer request")
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
-        """As of Authorizer. Unanswered: it has to be asked."""
+        """As of Authorizer. NeedsExternalAnswer: it has to be asked."""
         key = _key_of(user, info)
-        verdict = kept((self, key))
+        verdict = recall_answer((self, key))
         if isinstance(verdict, Verdict):
             return verdict
         if self._matches is not None:
@@ -156,7 +156,7 @@ class WebhookAuthorizer:
                 verdict, ttl = await ask()
         except AskError as error:
             verdict, ttl = Verdict(self._on_error, "", str(error)), 0.0
-        keep((self, question.key), verdict)
+        remember_answer((self, question.key), verdict)
         if question.small:
             self._remembered.put(question.key, verdict, ttl)
 
@@ -201,7 +201,7 @@ class _Question(NeedsExternalAnswer):
         self.small = small
         self._authorizer = authorizer
 
-    async def settle(self) -> None:
+    async def resolve(self) -> None:
         await self._authorizer._settle(self)
 
 

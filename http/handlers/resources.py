@@ -257,7 +257,7 @@ async def patch(resources: Resources, request: Request, context: Context, rt: Re
 
 def _may_create(resources: Resources, context: Context) -> None:
     """What was authorized is a change: to create what is not there takes the right to that, too (withAuthorization of
-    k8s.io/apiserver). StatusError 403, 500; Unanswered."""
+    k8s.io/apiserver). StatusError 403, 500; NeedsExternalAnswer."""
     info = replace(context.info, verb="create")
     verdict = resources.authorization.decide(context.user, info)
     if verdict.decision is Decision.ALLOW:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kubechronicle.actors.external_answers import decided
+from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.meta import metadata, options
@@ -159,7 +159,7 @@ def _subject(spec: Mapping[str, Any]) -> User:
 
 async def _decided(resources: Resources, user: User, spec: Mapping[str, Any]) -> Object:
     info, errors = _request_of(spec)
-    verdict = await decided(partial(resources.authorization.explain, user, info))
+    verdict = await decide_with_answers(partial(resources.authorization.explain, user, info))
     found: Object = {"allowed": verdict.decision is Decision.ALLOW}
     if verdict.decision is Decision.DENY:
         found["denied"] = True
@@ -237,10 +237,10 @@ async def token(resources: Resources, context: Context, sent: Object) -> Object:
     identify = partial(resources.authentication.authenticate_token, spec["token"], tuple(spec.get("audiences") or ()))
     try:
         try:
-            found = await decided(identify)
+            found = await decide_with_answers(identify)
         except NotSeen:
             await resources.store.reads.wait_consistent()
-            found = await decided(identify)
+            found = await decide_with_answers(identify)
     except Rejected as rejected:
         return {**sent, "status": {"user": {}, "error": rejected.why}}
     answer: Object = {"authenticated": True, "user": user_info(found.user)}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from kubechronicle.actors.external_answers import decided
+from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.actors.history.density import BY, Wanted, density
 from kubechronicle.actors.history.revisions import ChangeReads, Readable
 from kubechronicle.actors.reading.reads import Selection
@@ -107,7 +107,7 @@ async def _check_listed(resources: Resources, context: Context) -> None:
         resource="clusterrevisions",
         field_selector=context.info.field_selector,
     )
-    verdict = await decided(lambda: resources.authorization.decide(context.user, info))
+    verdict = await decide_with_answers(lambda: resources.authorization.decide(context.user, info))
     if verdict.decision is not Decision.ALLOW:
         why = forbidden_message(context.user, info, verdict.reason)
         raise status.forbidden(info.group_resource, "", why)
@@ -133,7 +133,7 @@ def _readable(resources: Resources, context: Context) -> Readable:
                 resource=plural,
                 name=name,
             )
-            verdict = await decided(lambda: authorization.decide(user, info))
+            verdict = await decide_with_answers(lambda: authorization.decide(user, info))
             known[key] = verdict.decision is Decision.ALLOW
         return known[key]
 

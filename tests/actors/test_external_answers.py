@@ -11,7 +11,14 @@ import trio.testing
 from in_process import MAPS, InProcess, configmap, open_server
 
 from kubechronicle.actors.admission.chain import DELETE, AdmissionPlugin, Attributes, State
-from kubechronicle.actors.external_answers import MAX_QUESTIONS, NeedsExternalAnswer, decided, keep, kept, settled
+from kubechronicle.actors.external_answers import (
+    MAX_QUESTIONS,
+    NeedsExternalAnswer,
+    decide_with_answers,
+    recall_answer,
+    remember_answer,
+    retry_with_answers,
+)
 from kubechronicle.actors.writing.writes import Caller, Target
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.eventlog.records import Key, Who
@@ -25,17 +32,17 @@ class Question(NeedsExternalAnswer):
         super().__init__()
         self.key, self.asked = key, asked
 
-    async def settle(self) -> None:
+    async def resolve(self) -> None:
         await trio.lowlevel.checkpoint()
         self.asked.append(self.key)
-        keep(self.key, f"answer to {self.key}")
+        remember_answer(self.key, f"answer to {self.key}")
 
 
 def rule(asked: list[object], *keys: object) -> list[object]:
     """A decision that needs all these answers, one after another."""
     found = []
     for key in keys:
-        answer = kept(key)
+        answer = recall_answer(key)
         if answer is None:
             raise Question(key, asked)
         found.append(answer)
@@ -44,10 +51,14 @@ def rule(asked: list[object], *keys: object) -> list[object]:
 
 async def test_a_decision_asks_for_each_answer_once() -> None:
     asked: list[object] = []
-    assert await decided(partial(rule, asked, "a", "b", "a")) == ["answer to a", "answer to b", "answer to a"]
+    assert await decide_with_answers(partial(rule, asked, "a", "b", "a")) == [
+        "answer to a",
+        "answer to b",
+        "answer to a",
+    ]
     assert asked == ["a", "b"]
-    assert kept("a") is None  # for that decision alone
-    assert await decided(partial(rule, asked, "a")) == ["answer to a"]
+    assert recall_answer("a") is None  # for that decision alone
+    assert await decide_with_answers(partial(rule, asked, "a")) == ["answer to a"]
     assert asked == ["a", "b", "a"]
 
 
@@ -55,7 +66,7 @@ async def test_decisions_at_the_same_time_share_no_answers() -> None:
     asked: list[object] = []
     async with trio.open_nursery() as nursery:
         for _ in range(3):
-            nursery.start_soon(decided, partial(rule, asked, "a"))
+            nursery.start_soon(decide_with_answers, partial(rule, asked, "a"))
     assert asked == ["a"] * 3
 
 
@@ -63,9 +74,13 @@ async def test_what_is_decided_within_an_attempt_shares_its_answers() -> None:
     asked: list[object] = []
 
     async def attempt() -> list[object]:
-        return rule(asked, "a") + await decided(partial(rule, asked, "a", "b"))
+        return rule(asked, "a") + await decide_with_answers(partial(rule, asked, "a", "b"))
 
-    assert await settled(attempt, deadline=trio.current_time() + 10) == ["answer to a", "answer to a", "answer to b"]
+    assert await retry_with_answers(attempt, deadline=trio.current_time() + 10) == [
+        "answer to a",
+        "answer to a",
+        "answer to b",
+    ]
     assert asked == ["a", "b"]
 
 
@@ -78,7 +93,10 @@ async def test_a_decision_that_never_stops_asking_ends() -> None:
     async def attempt() -> None:
         forgetful()
 
-    for endless in (partial(decided, forgetful), partial(settled, attempt, deadline=float("inf"))):
+    for endless in (
+        partial(decide_with_answers, forgetful),
+        partial(retry_with_answers, attempt, deadline=float("inf")),
+    ):
         asked.clear()
         with pytest.raises(StatusError) as caught:
             await endless()
@@ -88,7 +106,7 @@ async def test_a_decision_that_never_stops_asking_ends() -> None:
 
 async def test_nobody_waits_past_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
     class Silent(NeedsExternalAnswer):
-        async def settle(self) -> None:
+        async def resolve(self) -> None:
             await trio.sleep_forever()
 
     async def attempt() -> None:
@@ -96,7 +114,7 @@ async def test_nobody_waits_past_the_deadline(autojump_clock: trio.testing.MockC
 
     began = trio.current_time()
     with pytest.raises(StatusError) as caught:
-        await settled(attempt, deadline=began + 3)
+        await retry_with_answers(attempt, deadline=began + 3)
     assert caught.value.code == 504
     assert trio.current_time() == began + 3
 
@@ -130,7 +148,7 @@ class Asking(AdmissionPlugin):
     def _need(self, step: str, attributes: Attributes) -> None:
         name = attributes.name or attributes.object["metadata"]["name"]  # type: ignore[index]
         key = (step, attributes.operation, name)
-        if kept(key) is None:
+        if recall_answer(key) is None:
             assert self.server is not None
             self.applied.add(self.server.assembly.views.applied)
             raise Free(key, self.asked, self.server)
@@ -141,9 +159,9 @@ class Free(Question):
         super().__init__(key, asked)
         self.server = server
 
-    async def settle(self) -> None:
+    async def resolve(self) -> None:
         assert not len(self.server.store.writes._lanes)  # whoever asks holds nobody up
-        await super().settle()
+        await super().resolve()
 
 
 def asking(server: InProcess) -> Asking:
@@ -208,8 +226,8 @@ async def test_what_changes_while_somebody_is_asked_is_seen() -> None:
         others = [True]
 
         class Meddling(Free):
-            async def settle(self) -> None:
-                await super().settle()
+            async def resolve(self) -> None:
+                await super().resolve()
                 if others and self.key == ("validate", "UPDATE", "a"):
                     others.clear()
                     await server.patch(f"{MAPS}/a", {"data": {"other": "too"}})
@@ -221,6 +239,6 @@ async def test_what_changes_while_somebody_is_asked_is_seen() -> None:
 
 def _meddle(plugin: Asking, question: type[Free], step: str, attributes: Attributes) -> None:
     key = (step, attributes.operation, attributes.name)
-    if kept(key) is None:
+    if recall_answer(key) is None:
         assert plugin.server is not None
         raise question(key, plugin.asked, plugin.server)

@@ -213,7 +213,7 @@ class ClusterIPRepair:
 
     async def _settle(self, change: CompanionChange) -> None:
         """Refused: somebody else has changed it, and that will be looked at."""
-        await self._store.writes.settle(system_caller(COMPONENT, "update"), [change])
+        await self._store.writes.commit_own_changes(system_caller(COMPONENT, "update"), [change])
 
 
 def _given_to(obj: Object, name: str, owner: Owner) -> Object:

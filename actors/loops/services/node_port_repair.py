@@ -124,4 +124,4 @@ class NodePortRepair:
 
     async def _settle(self, change: CompanionChange) -> None:
         """Refused: somebody else has changed it, and the next pass will look at that."""
-        await self._store.writes.settle(system_caller(COMPONENT, "update"), [change])
+        await self._store.writes.commit_own_changes(system_caller(COMPONENT, "update"), [change])

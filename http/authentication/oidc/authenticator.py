@@ -22,7 +22,7 @@ from typing import Final
 import trio
 from prometheus_client.registry import CollectorRegistry
 
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, keep, kept
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.http.authentication.chain import Identified
 from kubechronicle.http.authentication.oidc import configuration, tokens, validation
@@ -121,9 +121,9 @@ class _Question(NeedsExternalAnswer):
         super().__init__()
         self._asked, self._began = asked, began
 
-    async def settle(self) -> None:
-        keep(replace(self._asked, what=BEGAN), self._began)
-        keep(self._asked, await self._answer())
+    async def resolve(self) -> None:
+        remember_answer(replace(self._asked, what=BEGAN), self._began)
+        remember_answer(self._asked, await self._answer())
 
     @abstractmethod
     async def _answer(self) -> object: ...
@@ -201,7 +201,7 @@ class JwtAuthenticators:
         if parsed is None or issuer is None:
             return None
         url = issuer.provider.issuer
-        began = kept(_Asked(in_force, digest, BEGAN))
+        began = recall_answer(_Asked(in_force, digest, BEGAN))
         began = began if isinstance(began, float) else time.perf_counter()
         try:
             found = self._judge(in_force, issuer, parsed, digest, began)
@@ -216,7 +216,7 @@ class JwtAuthenticators:
         return found.identified
 
     def _judge(self, in_force: _InForce, issuer: _Issuer, token: Token, digest: bytes, began: float) -> _Remembered:
-        """Refused, Unanswered."""
+        """Refused, NeedsExternalAnswer."""
         provider = issuer.provider
         if not provider.ready:
             raise Refused("oidc: authenticator not initialized")
@@ -234,14 +234,14 @@ class JwtAuthenticators:
         signed_with = provider.key_of(token)
         if signed_with is None:
             asked = _Asked(in_force, digest, KEYS)
-            if kept(asked) is None:
+            if recall_answer(asked) is None:
                 raise _KeysWanted(asked, began, provider)
             raise Refused("oidc: verify token: failed to verify signature: failed to verify id token signature")
         claims, ends = token.claims, token.ends
         source = tokens.source_of(claims, issuer.resolver.claim) if issuer.resolver is not None else None
         if issuer.resolver is not None and source is not None:
             asked = _Asked(in_force, digest, CLAIM)
-            answer = kept(asked)
+            answer = recall_answer(asked)
             if answer is None:
                 raise _ClaimWanted(asked, began, issuer.resolver, source, now)
             if isinstance(answer, Refused):

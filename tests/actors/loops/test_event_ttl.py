@@ -154,7 +154,7 @@ async def test_what_is_rewritten_meanwhile_stays(autojump_clock: MockClock, monk
             await server.post(EVENTS, event(name, count=1))
         clock.advance(hours=1)
         loop, rewritten = EventExpiry(server.store, HOUR), False
-        settle = server.store.writes.settle
+        commit = server.store.writes.commit_own_changes
 
         async def rewriting(*arguments: Any) -> bool:
             nonlocal rewritten
@@ -162,9 +162,9 @@ async def test_what_is_rewritten_meanwhile_stays(autojump_clock: MockClock, monk
                 rewritten = True
                 await server.patch(f"{EVENTS}/b", {"count": 2})
                 await other.patch(f"{EVENTS}/a", {"count": 2})
-            return bool(await settle(*arguments))
+            return bool(await commit(*arguments))
 
-        monkeypatch.setattr(server.store.writes, "settle", rewriting)
+        monkeypatch.setattr(server.store.writes, "commit_own_changes", rewriting)
         assert await loop.expire() == 1
         assert await server.names(EVENTS) == ["a", "b"]
         clock.advance(hours=1)

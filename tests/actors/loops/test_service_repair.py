@@ -30,7 +30,7 @@ MANAGED = {
 async def settle(server: InProcess, key: Any, obj: Any) -> None:
     """Change the log behind everybody's back, as an operator may."""
     old = server.store.reads.peek(*key)
-    assert await server.store.writes.settle(
+    assert await server.store.writes.commit_own_changes(
         system_caller("test", "update"), [CompanionChange(key=key, old=old, object=obj)]
     )
 

@@ -12,7 +12,7 @@ import trio.testing
 from in_process import ISSUER_NAME, open_server
 from webhooks import QUICK, Webhook
 
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, decided
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
 from kubechronicle.http.authentication.chain import Identified
 from kubechronicle.http.authentication.user import Rejected, User
 from kubechronicle.http.authentication.webhook import TokenWebhook, WebhookTokens
@@ -51,7 +51,7 @@ def tokens(outgoing: Outgoing, server: Any, *, timeout: float = 20.0, **options:
 
 
 async def ask(webhook: WebhookTokens, token: str = "joes", audiences: tuple[str, ...] = HERE) -> Identified | None:
-    return await decided(partial(webhook.user_of, token, audiences))
+    return await decide_with_answers(partial(webhook.user_of, token, audiences))
 
 
 async def test_a_token_is_told_with_its_audiences(wire: Any, outgoing: Outgoing) -> None:

@@ -10,7 +10,7 @@ import pytest
 import trio
 from webhooks import QUICK, Webhook
 
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, decided
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision, Verdict
 from kubechronicle.http.authorization.webhook import (
@@ -67,7 +67,7 @@ def authorizer(outgoing: Outgoing, server: Any, *, timeout: float = 20.0, **opti
 
 
 async def ask(webhook: WebhookAuthorizer, info: RequestInfo = LIST, user: User = JOE) -> Verdict:
-    return await decided(partial(webhook.decide, user, info))
+    return await decide_with_answers(partial(webhook.decide, user, info))
 
 
 # -- what it tells ----------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ async def test_what_is_no_text_can_be_asked_about(wire: Any, outgoing: Outgoing)
 )
 async def test_answers(wire: Any, outgoing: Outgoing, status: Any, verdict: Verdict) -> None:
     webhook = authorizer(outgoing, await wire(Webhook(lambda spec: status)))
-    assert await ask(webhook) == await decided(partial(webhook.explain, JOE, LIST)) == verdict
+    assert await ask(webhook) == await decide_with_answers(partial(webhook.explain, JOE, LIST)) == verdict
 
 
 ALLOWED = b'{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":true}}'
@@ -312,7 +312,7 @@ async def test_with_no_time_to_live_each_asks_and_gets_its_own_answer(wire: Any,
             assert webhook.decide(JOE, LIST) == verdict
             return verdict
 
-        reasons.append((await decided(twice)).reason)
+        reasons.append((await decide_with_answers(twice)).reason)
 
     async with trio.open_nursery() as nursery:
         for _ in range(20):
@@ -339,7 +339,7 @@ async def test_who_is_too_large_is_not_remembered(wire: Any, outgoing: Outgoing,
     part = "x" * (MAX_USER // 4 - (10 if asked == 1 else 0))
     somebody = User(name=part, uid="1", groups=(part,), extra={"a": (part, part)})
     for _ in range(2):
-        assert (await decided(lambda: webhook.decide(somebody, LIST))).decision is Decision.ALLOW
+        assert (await decide_with_answers(lambda: webhook.decide(somebody, LIST))).decision is Decision.ALLOW
     assert len(app.reviews) == asked
 
 
