@@ -15,8 +15,8 @@ from kubechronicle.api.cel import Environment, Program, base_environment
 from kubechronicle.api.cel.admission import compiled_type, type_text
 from kubechronicle.api.cel.costs.cost_estimate import Path, estimate
 from kubechronicle.api.cel.declarations import Library
-from kubechronicle.api.cel.library import amounts, estimates, semantic_version
-from kubechronicle.api.cel.library.amounts import QUANTITY
+from kubechronicle.api.cel.library import estimates, quantity_arithmetic, semver_parser
+from kubechronicle.api.cel.library.quantity_arithmetic import QUANTITY
 from kubechronicle.api.cel.syntax.ast import Comprehension, Ident, ListNode, Literal, Node
 from kubechronicle.api.cel.syntax.macros import UNUSED, Macro, MacroError
 from kubechronicle.api.cel.types import ANY, BOOL, STRING, map_of, object_type
@@ -120,7 +120,7 @@ def device_value(driver: str, device: Mapping[str, Any]) -> dict[str, Any]:
         attributes.setdefault(domain, {})[own] = _attribute(attribute)
     for name, given in (device.get("capacity") or {}).items():
         domain, own = _split(name, driver)
-        capacity.setdefault(domain, {})[own] = amounts.parse(given.get("value", "0"))
+        capacity.setdefault(domain, {})[own] = quantity_arithmetic.parse(given.get("value", "0"))
     return {
         "driver": driver,
         "allowMultipleAllocations": bool(device.get("allowMultipleAllocations")),
@@ -137,7 +137,7 @@ def _split(name: str, driver: str) -> tuple[str, str]:
 def _attribute(attribute: Mapping[str, Any]) -> Any:
     version = attribute.get("version")
     if version is not None:
-        return semantic_version.parse(version)
+        return semver_parser.parse(version)
     return next((attribute[kind] for kind in ("int", "bool", "string") if kind in attribute), None)
 
 

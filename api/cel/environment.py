@@ -12,12 +12,13 @@ from typing import Any
 
 from kubechronicle.api.cel.checking import validators
 from kubechronicle.api.cel.checking.checker import Scope, check
-from kubechronicle.api.cel.declarations import Library, Overload
+from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import CompileError, InstantiationError
-from kubechronicle.api.cel.evaluation import optionals, standard
 from kubechronicle.api.cel.evaluation.calls import ConstantError
 from kubechronicle.api.cel.evaluation.planner import Planner
 from kubechronicle.api.cel.evaluation.program import Program
+from kubechronicle.api.cel.library.base_libraries import BASE_LIBRARIES
+from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.syntax import parser
 from kubechronicle.api.cel.syntax.ast import Node
 from kubechronicle.api.cel.syntax.lexer import Source
@@ -69,17 +70,6 @@ class Environment:
             ChainMap(own, self._own_types) if own or types else self._own_types,  # type: ignore[arg-type]
         )
 
-    def check(self, expression: str) -> Node:
-        """Return the checked tree of an expression, which is not yet planned. CompileError as of `compile`."""
-        source = Source(expression)
-        tree = parser.parse(source, self._macros)
-        try:
-            check(tree, self._scope, source)
-            validators.validate(tree, source)
-        except RecursionError as error:
-            raise CompileError([too_deep()], expression) from error
-        return tree
-
     def compile(self, expression: str, result: Type | None = None) -> Program:
         """Return the program of an expression, whose type must be ``result`` if given (dyn fits any).
 
@@ -87,7 +77,7 @@ class Environment:
         if the expression is right, but a constant in it cannot be converted.
         """
         source = Source(expression)
-        tree = self.checked(expression)
+        tree = self.check(expression)
         if result is not None and tree.type != result and tree.type.kind not in ("dyn", "any"):
             raise CompileError([source.issue(0, f"must evaluate to {result}")], expression)
         planner = Planner(self.types)
@@ -99,21 +89,19 @@ class Environment:
             raise CompileError([too_deep()], expression) from error
         return Program(expression, code.run, code.cost, planner.slots, tree.type, validators.paths_read(tree))
 
-    def checked(self, expression: str) -> Node:
+    def check(self, expression: str) -> Node:
         """Return the checked tree of an expression. CompileError as of `compile`."""
         source = Source(expression)
         tree = parser.parse(source, self._macros)
         try:
             check(tree, self._scope, source)
+            validators.validate(tree, source)
         except RecursionError as error:
             raise CompileError([too_deep()], expression) from error
-        validators.validate(tree, source)
         return tree
 
 
 @functools.cache
 def base_environment() -> Environment:
     """Return what every expression may use: the standard library and what Kubernetes v1.36 adds to it."""
-    from kubechronicle.api.cel.library import LIBRARIES  # loaded only where there are expressions
-
-    return Environment(libraries=(standard.LIBRARY, optionals.LIBRARY, optionals.TWO_VARIABLES, *LIBRARIES))
+    return Environment(libraries=BASE_LIBRARIES)

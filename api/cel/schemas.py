@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.cel.errors import EvaluationError
-from kubechronicle.api.cel.evaluation.keyed_lists import KeyedList
-from kubechronicle.api.cel.evaluation.times import parse_duration, parse_timestamp
+from kubechronicle.api.cel.operations.keyed_lists import KeyedList
+from kubechronicle.api.cel.operations.times import parse_duration, parse_timestamp
 from kubechronicle.api.cel.syntax.escaping import escape
 from kubechronicle.api.cel.types import (
     BOOL,

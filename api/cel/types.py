@@ -142,6 +142,11 @@ def optional_of(value: Type) -> Type:
     return Type("opaque", "optional_type", (value,))
 
 
+def unwrap_optional(of: Type) -> tuple[Type, bool]:
+    """Return (type of the value, True) for an optional type, (the type, False) for any other."""
+    return (of.parameters[0], True) if of.is_optional else (of, False)
+
+
 def opaque(name: str, *parameters: Type) -> Type:
     """A type known by its name alone, such as ``net.IP``; its values are Python objects with ``cel_type``."""
     return Type("opaque", name, parameters)

@@ -19,10 +19,9 @@ from kubechronicle.api.cel.checking.type_relations import (
     most_general,
     parameters_of,
     substitute,
-    unwrapped,
 )
-from kubechronicle.api.cel.declarations import Overload
 from kubechronicle.api.cel.errors import CompileError, Issue
+from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.syntax.ast import (
     Call,
     Comprehension,
@@ -38,7 +37,19 @@ from kubechronicle.api.cel.syntax.ast import (
     StructNode,
 )
 from kubechronicle.api.cel.syntax.lexer import Source
-from kubechronicle.api.cel.types import BOOL, DYN, ERROR, INT, Type, list_of, map_of, optional_of, param, type_of_type
+from kubechronicle.api.cel.types import (
+    BOOL,
+    DYN,
+    ERROR,
+    INT,
+    Type,
+    list_of,
+    map_of,
+    optional_of,
+    param,
+    type_of_type,
+    unwrap_optional,
+)
 from kubechronicle.api.cel.values import TypeValue
 
 
@@ -171,7 +182,7 @@ class _Checker:
         return found
 
     def _field(self, node: Node, operand: Node, field: str, optional: bool) -> Type:
-        of, was_optional = unwrapped(substitute(self._bindings, self.check(operand)))
+        of, was_optional = unwrap_optional(substitute(self._bindings, self.check(operand)))
         found = ERROR
         if of.kind == "map":
             found = of.parameters[1]
@@ -315,7 +326,7 @@ class _Checker:
         return self._optional_value(entry.value, found) if entry.optional else found
 
     def _optional_value(self, node: Node, found: Type) -> Type:
-        value, optional = unwrapped(found)
+        value, optional = unwrap_optional(found)
         if not optional and not is_dynamic(value):
             self._mismatch(node.offset, optional_of(value), value)
         return value

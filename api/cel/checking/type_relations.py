@@ -52,11 +52,6 @@ def is_dynamic_or_error(of: Type) -> bool:
     return of.kind in ("dyn", "any", "error")
 
 
-def unwrapped(of: Type) -> tuple[Type, bool]:
-    """Return (type of the value, True) for an optional type, (the type, False) for another."""
-    return (of.parameters[0], True) if of.is_optional else (of, False)
-
-
 def assignable(bindings: Bindings, target: Type, value: Type) -> bool:
     """Return whether the types agree; ``bindings`` then know what that takes, and are as before if not."""
     if target is value and target.kind != "param":

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from kubechronicle.api.cel.checking.type_relations import equivalent, unwrapped
+from kubechronicle.api.cel.checking.type_relations import equivalent
 from kubechronicle.api.cel.errors import CompileError, EvaluationError, Issue
-from kubechronicle.api.cel.evaluation import conversions
-from kubechronicle.api.cel.evaluation.patterns import PatternError, compiled
 from kubechronicle.api.cel.library.formatting import check_call
+from kubechronicle.api.cel.operations import conversions
+from kubechronicle.api.cel.operations.patterns import PatternError, compiled
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.syntax.lexer import Source
-from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.types import Type, unwrap_optional
 
 _MIXING: Final = frozenset({"format"})
 """Functions whose arguments may be lists of different things."""
@@ -95,7 +95,7 @@ def _mismatch(source: Source, node: ast.Node, expected: Type, found: Type) -> Is
 def _mixed_list(node: ast.ListNode, source: Source) -> Iterator[Issue]:
     first: Type | None = None
     for index, element in enumerate(node.elements):
-        of = unwrapped(element.type)[0] if index in node.optional else element.type
+        of = unwrap_optional(element.type)[0] if index in node.optional else element.type
         if first is None:
             first = of
         elif not equivalent(first, of):
@@ -107,7 +107,7 @@ def _mixed_map(node: ast.MapNode, source: Source) -> Iterator[Issue]:
     keys: Type | None = None
     values: Type | None = None
     for entry in node.entries:
-        value = unwrapped(entry.value.type)[0] if entry.optional else entry.value.type
+        value = unwrap_optional(entry.value.type)[0] if entry.optional else entry.value.type
         if keys is None or values is None:
             keys, values = entry.key.type, value
             continue

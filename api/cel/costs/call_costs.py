@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.declarations import RuntimeCost
+from kubechronicle.api.cel.overloads import RuntimeCost
 from kubechronicle.api.cel.values import OptionalValue
 
 LIST_CREATE: Final = 10

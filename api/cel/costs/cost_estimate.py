@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kubechronicle.api.cel.costs.cost_spans import EMPTY, MOST, NOTHING, ONE, UNKNOWN, Span, exactly
-from kubechronicle.api.cel.declarations import Overload
+from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.syntax.macros import ACCUMULATOR, OLD_ACCUMULATOR
 from kubechronicle.api.cel.types import Type

@@ -1,0 +1,1 @@
+"""Evaluation: planning a checked tree into closures, and running them within a cost budget."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kubechronicle.api.cel.checking.type_relations import unwrapped
 from kubechronicle.api.cel.errors import EvaluationError, no_such_key
 from kubechronicle.api.cel.evaluation.code import Closure, Code, Context, PlansParts
-from kubechronicle.api.cel.evaluation.conversions import double_to_string
-from kubechronicle.api.cel.evaluation.equality import has_key
+from kubechronicle.api.cel.operations.conversions import double_to_string
+from kubechronicle.api.cel.operations.equality import has_key
 from kubechronicle.api.cel.syntax import ast
-from kubechronicle.api.cel.types import Field, Type
+from kubechronicle.api.cel.types import Field, Type, unwrap_optional
 from kubechronicle.api.cel.values import NONE, OptionalValue, UInt, type_name
 
 _ABSENT: Final = object()
@@ -99,7 +98,7 @@ def select(planner: PlansParts, node: ast.Select) -> Code:
 
 def _field(of: Type, name: str) -> Field:
     """The field as data have it."""
-    return unwrapped(of)[0].field(name) or Field(of, name)
+    return unwrap_optional(of)[0].field(name) or Field(of, name)
 
 
 def _selecting(operand: Closure, field: Field) -> Closure:
@@ -129,7 +128,7 @@ def _test(operand: Closure, name: str) -> Closure:
 
 def _reading(run: Closure, of: Type) -> Closure:
     """Let data be read as their type wants it, also within an optional."""
-    read = unwrapped(of)[0].read
+    read = unwrap_optional(of)[0].read
     if read is None:
         return run
     return lambda c: _read(run(c), read)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.cel.costs.call_costs import actual_size, traversal
-from kubechronicle.api.cel.declarations import Overload, RuntimeCost
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
-from kubechronicle.api.cel.evaluation.arithmetic import COMPARISONS, add_list
 from kubechronicle.api.cel.evaluation.code import Closure, Code, Context, PlansParts, check_budget, constant
-from kubechronicle.api.cel.evaluation.equality import equal
-from kubechronicle.api.cel.evaluation.patterns import PatternError, compiled
+from kubechronicle.api.cel.operations.arithmetic import COMPARISONS, add_list
+from kubechronicle.api.cel.operations.equality import equal
+from kubechronicle.api.cel.operations.patterns import PatternError, compiled
+from kubechronicle.api.cel.overloads import Overload, RuntimeCost
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.types import Type
 from kubechronicle.api.cel.values import INT_MAX, INT_MIN, PLAIN, OptionalValue, type_name

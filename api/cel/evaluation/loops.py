@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
 from kubechronicle.api.cel.evaluation.code import Closure, Code, Context, PlansParts, check_budget
-from kubechronicle.api.cel.evaluation.equality import has_key
+from kubechronicle.api.cel.operations.equality import has_key
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.types import Type
 from kubechronicle.api.cel.values import type_name

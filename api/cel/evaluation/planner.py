@@ -9,7 +9,7 @@ from kubechronicle.api.cel.costs.call_costs import LIST_CREATE, MAP_CREATE, STRU
 from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
 from kubechronicle.api.cel.evaluation import access, calls, loops
 from kubechronicle.api.cel.evaluation.code import SLOTS, Closure, Code, Context, conditional, constant, logic
-from kubechronicle.api.cel.evaluation.equality import has_key
+from kubechronicle.api.cel.operations.equality import has_key
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.types import Type
 from kubechronicle.api.cel.values import ObjectValue, OptionalValue, type_name

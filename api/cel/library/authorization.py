@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from kubechronicle.api.cel.declarations import Function, Library, Overload
+from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
+from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import BOOL, STRING, Type, object_type
 from kubechronicle.api.values import names
 

@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.declarations import Function, Library, Overload
+from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
 from kubechronicle.api.cel.library import costs
-from kubechronicle.api.cel.library.addresses import CIDR, IP, Address, AddressError, Range, parse_range
+from kubechronicle.api.cel.library.address_parser import CIDR, IP, Address, AddressError, Range, parse_range
 from kubechronicle.api.cel.library.ip import to_ip
+from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import BOOL, INT, STRING
 from kubechronicle.api.errors.field_errors import go_quote
 

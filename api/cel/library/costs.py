@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.declarations import RuntimeCost
-from kubechronicle.api.cel.library.addresses import Address, Range
+from kubechronicle.api.cel.library.address_parser import Address, Range
+from kubechronicle.api.cel.overloads import RuntimeCost
 
 TRAVERSAL: Final = 0.1
 """Per character of a string that is read through."""

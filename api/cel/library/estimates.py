@@ -11,8 +11,8 @@ from typing import Final
 
 from kubechronicle.api.cel.costs.cost_estimate import PATTERN, TRAVERSAL, Estimate, Part, pattern
 from kubechronicle.api.cel.costs.cost_spans import MOST, ONE, UNKNOWN, Span, exactly
-from kubechronicle.api.cel.declarations import Overload
 from kubechronicle.api.cel.library.costs import AUTHORIZATION_CHECK, LIST_BASE, STRUCT_BASE
+from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.syntax import ast
 
 Estimator = Callable[[Overload, Part | None, Sequence[Part]], Estimate | None]

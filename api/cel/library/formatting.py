@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.declarations import Function, Overload
 from kubechronicle.api.cel.errors import EvaluationError
-from kubechronicle.api.cel.evaluation.texts import to_text
 from kubechronicle.api.cel.library.costs import traversal
+from kubechronicle.api.cel.operations.texts import to_text
+from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.syntax.ast import Call, Entry, ListNode, Literal, MapNode, Node
 from kubechronicle.api.cel.types import DYN, STRING, list_of
 from kubechronicle.api.cel.values import Duration, Timestamp, type_name

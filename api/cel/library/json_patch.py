@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.api.cel.declarations import Function, Library, Overload
+from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.library import costs
+from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import DYN, STRING, object_type
 
 JSON_PATCH: Final = object_type("JSONPatch", {"op": STRING, "path": STRING, "from": STRING, "value": DYN})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.api.cel.declarations import Function, Library, Overload
+from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
-from kubechronicle.api.cel.evaluation.patterns import Pattern, PatternError, compiled
 from kubechronicle.api.cel.library import costs
+from kubechronicle.api.cel.operations.patterns import Pattern, PatternError, compiled
+from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import INT, STRING, list_of
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.api.cel.declarations import Function, Library, Overload
+from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
-from kubechronicle.api.cel.library.semantic_version import SEMVER, Version, VersionError, normalized, parse
+from kubechronicle.api.cel.library.semver_parser import SEMVER, Version, VersionError, normalized, parse
+from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import BOOL, INT, STRING
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.declarations import Function, Library, Overload
+from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
-from kubechronicle.api.cel.evaluation.texts import to_text
 from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.library.formatting import FORMAT
+from kubechronicle.api.cel.operations.texts import to_text
+from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import INT, STRING, list_of
 
 _SPACE: Final = (

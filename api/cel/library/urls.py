@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.api.cel.declarations import Function, Library, Overload
+from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
-from kubechronicle.api.cel.library.urls_of_go import URL, Url, UrlError, check, parse
+from kubechronicle.api.cel.library.go_url_parser import URL, Url, UrlError, check, parse
+from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import BOOL, STRING, list_of, map_of
 
 

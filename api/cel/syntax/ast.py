@@ -6,12 +6,10 @@ operator, of a selection its dot. ``type`` and a call's ``overloads`` are set by
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.types import ERROR, Type
-
-if TYPE_CHECKING:
-    from kubechronicle.api.cel.declarations import Overload
 
 
 class Node:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kubechronicle.api.cel import EvaluationError, base_environment
-from kubechronicle.api.cel.library.addresses import AddressError, parse, parse_range
-from kubechronicle.api.cel.library.urls_of_go import UrlError, check
-from kubechronicle.api.cel.library.urls_of_go import parse as parse_url
+from kubechronicle.api.cel.library.address_parser import AddressError, parse, parse_range
+from kubechronicle.api.cel.library.go_url_parser import UrlError, check
+from kubechronicle.api.cel.library.go_url_parser import parse as parse_url
 
 TRUE = (
     "ip('127.0.0.1').family() == 4",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubechronicle.api.cel import EvaluationError, base_environment
-from kubechronicle.api.cel.evaluation.patterns import PatternError, compiled
+from kubechronicle.api.cel.operations.patterns import PatternError, compiled
 
 TRUE = (
     "'hello'.charAt(4) == 'o' && 'hello'.charAt(5) == ''",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.cel import EvaluationError, InstantiationError, base_environment
-from kubechronicle.api.cel.evaluation.equality import equal
+from kubechronicle.api.cel.operations.equality import equal
 from kubechronicle.api.cel.types import BOOL, DOUBLE, DYN, INT, STRING, list_of, map_of
 
 oracle = pytest.importorskip("cel_expr_python.cel")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kubechronicle.api.cel.evaluation.equality import equal
+from kubechronicle.api.cel.operations.equality import equal
 
 
 class KeyedList(list[Any]):

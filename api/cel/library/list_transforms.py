@@ -6,12 +6,13 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.declarations import Function, Library, Overload
+from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
-from kubechronicle.api.cel.evaluation.equality import equal
 from kubechronicle.api.cel.library import costs
-from kubechronicle.api.cel.library.lists import COMPARABLE
-from kubechronicle.api.cel.library.ordering import COMPARABLE_TYPES, compare
+from kubechronicle.api.cel.library.list_aggregates import COMPARABLE
+from kubechronicle.api.cel.operations.equality import equal
+from kubechronicle.api.cel.operations.ordering import COMPARABLE_TYPES, compare
+from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.syntax.ast import Call, Comprehension, Ident, ListNode, Literal, Node, Select
 from kubechronicle.api.cel.syntax.macros import STANDARD, UNUSED, Macro, MacroError
 from kubechronicle.api.cel.types import DYN, INT, Type, list_of, param

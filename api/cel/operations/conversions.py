@@ -10,8 +10,8 @@ import re
 from typing import Any, Final
 
 from kubechronicle.api.cel.errors import EvaluationError
-from kubechronicle.api.cel.evaluation import times
-from kubechronicle.api.cel.evaluation.arithmetic import checked_int, checked_timestamp, checked_uint
+from kubechronicle.api.cel.operations import times
+from kubechronicle.api.cel.operations.arithmetic import checked_int, checked_timestamp, checked_uint
 from kubechronicle.api.cel.values import (
     INT_MAX,
     INT_MIN,

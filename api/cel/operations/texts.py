@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.api.cel.evaluation.conversions import (
+from kubechronicle.api.cel.operations.conversions import (
     bool_to_string,
     bytes_to_string,
     double_to_string,
     int_to_string,
 )
-from kubechronicle.api.cel.evaluation.times import format_duration, format_timestamp
+from kubechronicle.api.cel.operations.times import format_duration, format_timestamp
 from kubechronicle.api.cel.values import Duration, Timestamp, type_name
 
 

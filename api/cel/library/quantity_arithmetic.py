@@ -1,10 +1,10 @@
 """Quantities as CEL computes with them, after apimachinery's ``api/resource``.
 
-A quantity is a whole number and a power of ten. Kubernetes keeps it in 64 bits while it fits ("small" here), and in a
-decimal of any size otherwise; which of the two it is decides whether CEL takes it for an integer: so it is kept here.
+A quantity is a whole number times a power of ten. Kubernetes holds it in 64 bits while it fits ("small" here), and in a
+decimal of any size otherwise. CEL takes only small quantities for integers, so an `Amount` records which of the two it is.
 
-Lives here: parsing, sums and comparisons. Not here: canonical spelling and the quantities in fields (api/values/quantity.py),
-and the functions CEL offers (quantity.py).
+Lives here: parsing, sums and comparisons. Not here: canonical spelling and quantities in fields
+(api/values/quantity.py), and the functions that CEL offers (quantity.py).
 """
 
 from __future__ import annotations

@@ -9,11 +9,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.declarations import Function, Library, Overload
+from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
-from kubechronicle.api.cel.evaluation.equality import equal
 from kubechronicle.api.cel.library import costs
-from kubechronicle.api.cel.library.ordering import compare
+from kubechronicle.api.cel.operations.equality import equal
+from kubechronicle.api.cel.operations.ordering import compare
+from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import (
     BOOL,
     BYTES,

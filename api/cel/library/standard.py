@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.cel.costs import call_costs
-from kubechronicle.api.cel.declarations import Function, Library, Overload
-from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
-from kubechronicle.api.cel.evaluation import arithmetic, conversions, times
-from kubechronicle.api.cel.evaluation.equality import equal, has_key
-from kubechronicle.api.cel.evaluation.patterns import PatternError, compiled
+from kubechronicle.api.cel.declarations import Library
+from kubechronicle.api.cel.errors import EvaluationError
+from kubechronicle.api.cel.operations import arithmetic, conversions, times
+from kubechronicle.api.cel.operations.equality import equal, has_key
+from kubechronicle.api.cel.operations.patterns import PatternError, compiled
+from kubechronicle.api.cel.overloads import Function, Overload, planned
 from kubechronicle.api.cel.syntax import macros
 from kubechronicle.api.cel.types import (
     BOOL,
@@ -51,11 +52,6 @@ def _function(name: str, *rows: _Row, member: bool = False) -> Function:
             for overload, args, result, call in rows
         ),
     )
-
-
-def _planned(*_: Any) -> Any:
-    """Stands for what the planner evaluates itself."""
-    raise no_such_overload()
 
 
 _SHORT: Final = {
@@ -106,11 +102,11 @@ def matches(text: str, pattern: str) -> bool:
 
 
 OPERATORS: Final = (
-    _function("_?_:_", ("conditional", (BOOL, A, A), A, _planned)),
-    _function("_&&_", ("logical_and", (BOOL, BOOL), BOOL, _planned)),
-    _function("_||_", ("logical_or", (BOOL, BOOL), BOOL, _planned)),
+    _function("_?_:_", ("conditional", (BOOL, A, A), A, planned)),
+    _function("_&&_", ("logical_and", (BOOL, BOOL), BOOL, planned)),
+    _function("_||_", ("logical_or", (BOOL, BOOL), BOOL, planned)),
     _function("!_", ("logical_not", (BOOL,), BOOL, arithmetic.negate)),
-    _function("@not_strictly_false", ("not_strictly_false", (BOOL,), BOOL, _planned)),
+    _function("@not_strictly_false", ("not_strictly_false", (BOOL,), BOOL, planned)),
     _function("_==_", ("equals", (A, A), BOOL, equal)),
     _function("_!=_", ("not_equals", (A, A), BOOL, lambda left, right: not equal(left, right))),
     _function(
@@ -157,7 +153,7 @@ OPERATORS: Final = (
         ("subtract_uint64", (UINT, UINT), UINT, arithmetic.subtract_uint),
     ),
     *(_comparison(operator) for operator in _ORDER_NAMES),
-    _function("_[_]", ("index_list", (LIST_A, INT), A, _planned), ("index_map", (MAP_AB, A), B, _planned)),
+    _function("_[_]", ("index_list", (LIST_A, INT), A, planned), ("index_map", (MAP_AB, A), B, planned)),
     _function("@in", ("in_list", (A, LIST_A), BOOL, _in_list), ("in_map", (A, MAP_AB), BOOL, _in_map)),
 )
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.declarations import Function, Library, Overload
-from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
-from kubechronicle.api.cel.evaluation.equality import has_key
+from kubechronicle.api.cel.declarations import Library
+from kubechronicle.api.cel.errors import EvaluationError
+from kubechronicle.api.cel.operations.equality import has_key
+from kubechronicle.api.cel.overloads import Function, Overload, planned
 from kubechronicle.api.cel.syntax import macros
 from kubechronicle.api.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, optional_of, param
 from kubechronicle.api.cel.values import NONE, Duration, OptionalValue, Timestamp
@@ -63,11 +64,6 @@ def insert_all(mapping: dict[Any, Any], entries: dict[Any, Any]) -> dict[Any, An
     return {**mapping, **entries}
 
 
-def _planned(*_: Any) -> Any:
-    """Stands for what the planner evaluates itself."""
-    raise no_such_overload()
-
-
 def _member(name: str, overload: str, args: tuple[Type, ...], result: Type, call: Callable[..., Any]) -> Function:
     return Function(name, (Overload(overload, args, result, call, member=True),))
 
@@ -84,25 +80,25 @@ FUNCTIONS: Final = (
     _member("unwrapOpt", "optional_unwrapOpt", (list_of(OPTIONAL),), LIST, unwrap),
     _member("value", "optional_value", (OPTIONAL,), V, value_of),
     _member("hasValue", "optional_hasValue", (OPTIONAL,), BOOL, lambda optional: optional.has_value),
-    _member("or", "optional_or_optional", (OPTIONAL, OPTIONAL), OPTIONAL, _planned),
-    _member("orValue", "optional_orValue_value", (OPTIONAL, V), V, _planned),
+    _member("or", "optional_or_optional", (OPTIONAL, OPTIONAL), OPTIONAL, planned),
+    _member("orValue", "optional_orValue_value", (OPTIONAL, V), V, planned),
     _member("first", "list_first", (LIST,), OPTIONAL, lambda items: OptionalValue(items[0]) if items else NONE),
     _member("last", "list_last", (LIST,), OPTIONAL, lambda items: OptionalValue(items[-1]) if items else NONE),
-    _plain("_?._", "select_optional_field", (DYN, STRING), OPTIONAL, _planned),
+    _plain("_?._", "select_optional_field", (DYN, STRING), OPTIONAL, planned),
     Function(
         "_[?_]",
         (
-            Overload("list_optindex_optional_int", (LIST, INT), OPTIONAL, _planned),
-            Overload("optional_list_optindex_optional_int", (optional_of(LIST), INT), OPTIONAL, _planned),
-            Overload("map_optindex_optional_value", (MAP, K), OPTIONAL, _planned),
-            Overload("optional_map_optindex_optional_value", (optional_of(MAP), K), OPTIONAL, _planned),
+            Overload("list_optindex_optional_int", (LIST, INT), OPTIONAL, planned),
+            Overload("optional_list_optindex_optional_int", (optional_of(LIST), INT), OPTIONAL, planned),
+            Overload("map_optindex_optional_value", (MAP, K), OPTIONAL, planned),
+            Overload("optional_map_optindex_optional_value", (optional_of(MAP), K), OPTIONAL, planned),
         ),
     ),
     Function(
         "_[_]",
         (
-            Overload("optional_list_index_int", (optional_of(LIST), INT), OPTIONAL, _planned),
-            Overload("optional_map_index_value", (optional_of(MAP), K), OPTIONAL, _planned),
+            Overload("optional_list_index_int", (optional_of(LIST), INT), OPTIONAL, planned),
+            Overload("optional_map_index_value", (optional_of(MAP), K), OPTIONAL, planned),
         ),
     ),
 )

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kubechronicle.api.cel.library.addresses import AddressError
-from kubechronicle.api.cel.library.addresses import parse as parse_address
+from kubechronicle.api.cel.library.address_parser import AddressError
+from kubechronicle.api.cel.library.address_parser import parse as parse_address
 from kubechronicle.api.cel.types import Type, object_type
 from kubechronicle.api.errors.field_errors import go_quote
 

@@ -1,0 +1,1 @@
+"""Operations on CEL values: arithmetic, comparison, equality, conversion, patterns and times."""
