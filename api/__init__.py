@@ -1,1 +1,1 @@
-"""What Kubernetes objects are: pure rules and data. No await, clock, randomness or I/O; imports no sibling folder."""
+"""The rules of Kubernetes objects: pure functions and data tables. No await, clock, randomness or I/O."""

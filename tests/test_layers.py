@@ -1,5 +1,9 @@
-"""The import direction, read from the source: api and eventlog import no sibling, actors those two, http the three, ops
-all, and nobody ops. And the packaging rules that keep ``http/`` from hiding the standard library's."""
+"""The direction of imports, read from the source, and the packaging rules.
+
+api and eventlog import no sibling folder, actors imports those two, http imports the three, ops imports all, and no
+folder imports ops. No import circle exists, and within api and eventlog the folders form a staircase. Imports within
+functions and for type checking count like all others.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,39 @@ MAY_IMPORT = {
     "http": {"http", "actors", "api", "eventlog"},
     "ops": {"ops", "http", "actors", "api", "eventlog", "migrations"},
 }
+# The modules of actors and eventlog that http may import: the store interface, and the read side of the log.
+HTTP_MAY_IMPORT = (
+    "actors.admission.chain",
+    "actors.errors",
+    "actors.eviction",
+    "actors.external_answers",
+    "actors.history",
+    "actors.loops.service_accounts.legacy_tokens",
+    "actors.reading.reads",
+    "actors.store",
+    "actors.supervisor",
+    "actors.writing.writes",
+    "eventlog.entries",
+    "eventlog.errors",
+    "eventlog.records",
+    "eventlog.views",
+    "eventlog.watching",
+)
+# The client is a program of its own: it knows the API, and shares two leaves with the command line.
+CLIENT_MAY_IMPORT = ("api", "ops.client", "ops.errors", "ops.version")
+# Tools of developers, which the wheel leaves out.
+NOT_SHIPPED = ("ops.bench", "ops.development")
+# Folders from the ground up: each imports only folders that stand before it, and modules directly in the top folder.
+STAIRCASES = {
+    "api": (
+        "errors", "values", "schema", "codecs", "meta", "managed_fields", "registry", "selectors", "cel", "strategy",
+        "history", "patch", "builtin", "pipeline", "subresources", "quota", "access", "configuration", "tables",
+        "openapi",
+    ),
+}  # fmt: skip
+MAX_MODULES = 25
+"""Modules in one folder, beside its ``__init__``."""
+
 # The one file that talks to the driver.
 DRIVER = {"asyncpg"}
 DRIVER_FILE = Path("eventlog/postgres/connection.py")
@@ -65,8 +102,95 @@ def test_imports_run_the_allowed_way(folder: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@cache
+def modules() -> dict[str, Path]:
+    """Return the path of every module by its dotted name below the package."""
+    found = {}
+    for folder in MAY_IMPORT:
+        for path in files(folder):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imports_of(module: str) -> frozenset[str]:
+    """Return the modules of this project that ``module`` imports."""
+    found = set()
+    for _, name in imported(modules()[module]):
+        parts = name.split(".")
+        if parts[0] == PACKAGE:
+            whole, parent = ".".join(parts[1:]), ".".join(parts[1:-1])
+            found.add(whole if whole in modules() else parent)
+    return frozenset((found & modules().keys()) - {module})
+
+
+def below(module: str, prefixes: tuple[str, ...]) -> bool:
+    return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
+
+
+def arrows(origin: tuple[str, ...], allowed: tuple[str, ...]) -> list[str]:
+    """Return the imports of modules below ``origin`` that lead elsewhere than ``allowed``."""
+    return [
+        f"{module} imports {name}"
+        for module in modules()
+        if below(module, origin)
+        for name in sorted(imports_of(module))
+        if not below(name, allowed)
+    ]
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    """Remove modules that import nothing left, until only circles remain."""
+    left = {module: set(imports_of(module)) for module in modules()}
+    while free := {module for module, names in left.items() if not names & left.keys()}:
+        for module in free:
+            del left[module]
+    # A module that only imports a circle is no part of it.
+    while free := {module for module in left if not any(module in names for names in left.values())}:
+        for module in free:
+            del left[module]
+    assert not left
+
+
+def test_http_imports_the_store_interface_and_the_read_side() -> None:
+    assert not arrows(("http",), ("http", "api", *HTTP_MAY_IMPORT))
+
+
+def test_the_client_imports_nothing_of_the_server() -> None:
+    assert not arrows(("ops.client",), CLIENT_MAY_IMPORT)
+
+
+def test_no_shipped_module_imports_a_developers_tool() -> None:
+    shipped = tuple(module for module in modules() if not below(module, NOT_SHIPPED))
+    assert not [
+        f"{module} imports {name}" for module in shipped for name in imports_of(module) if below(name, NOT_SHIPPED)
+    ]
+
+
+@pytest.mark.parametrize("folder", sorted(STAIRCASES))
+def test_folders_form_a_staircase(folder: str) -> None:
+    stairs = STAIRCASES[folder]
+    named = {path.parent.relative_to(ROOT / folder).parts[0] for path in files(folder) if path.parent != ROOT / folder}
+    assert named == set(stairs)
+    wrong = []
+    for height, stair in enumerate(stairs):
+        lower = tuple(f"{folder}.{each}" for each in stairs[: height + 1])
+        wrong += [arrow for arrow in arrows((f"{folder}.{stair}",), lower)]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("top", sorted({*MAY_IMPORT, "tests"}))
+def test_a_folder_holds_few_modules_and_says_what_they_are(top: str) -> None:
+    """A folder with more modules holds two ideas. Its docstring says in a sentence which idea it holds."""
+    for folder in {path.parent for path in files(top)}:
+        assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= MAX_MODULES, folder
+        if top != "tests" and folder != ROOT / "http":
+            assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), folder
+
+
 @pytest.mark.parametrize("folder", sorted(MAY_IMPORT))
-def test_nobody_imports_a_second_copy_of_a_module(folder: str) -> None:
+def test_no_file_imports_a_second_copy_of_a_module(folder: str) -> None:
     """``import actors.x`` beside ``kubechronicle.actors.x`` makes two modules with two states."""
     own = set(MAY_IMPORT) - {"http"}  # plain ``http`` is the standard library's
     wrong = [

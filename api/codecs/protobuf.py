@@ -18,7 +18,7 @@ from kubechronicle.api.codecs.wire.decoders import decoder
 from kubechronicle.api.codecs.wire.encoders import encoder
 from kubechronicle.api.codecs.wire.table import message_for
 from kubechronicle.api.codecs.wire.values import fields_of, length, varint
-from kubechronicle.api.values.remembering import remembered
+from kubechronicle.api.values.text_cache import cached
 
 __all__ = [
     "MEDIA_TYPE",
@@ -138,7 +138,7 @@ def _usual_raw(data: bytes) -> tuple[int, int]:
     return (at, end) if data[end:] == _TAIL and end <= len(data) else (0, 0)
 
 
-@remembered(1024)  # a client sends the same few kinds again and again
+@cached(1024)  # a client sends the same few kinds again and again
 def _type_meta(data: bytes) -> tuple[str, str]:
     """(apiVersion, kind) of the message TypeMeta."""
     found = {1: "", 2: ""}
@@ -153,7 +153,7 @@ def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
     return b"%b\n%b\x12%b%b%b" % (PREFIX, _sized_type_meta(api_version, kind), _size(raw), raw, _TAIL)
 
 
-@remembered(1024)  # what is answered is of a few kinds
+@cached(1024)  # what is answered is of a few kinds
 def _sized_type_meta(api_version: str, kind: str) -> bytes:
     """The message TypeMeta, with its length before it."""
     version, name = api_version.encode(), kind.encode()

@@ -1,0 +1,1 @@
+"""Errors as clients see them: Status objects, and field errors with their paths."""

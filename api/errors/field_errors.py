@@ -1,7 +1,7 @@
 """Field paths and the errors of validating one field, worded as k8s.io/apimachinery's ``util/validation/field``.
 
-Lives here: how a path is written, how a bad value is printed, which words each kind of error has. Not here: which field
-may hold what, and the Status the errors end up in (status.py).
+Lives here: the form of a path, the print of a bad value, the text of each kind of error. Not here: the rules of fields,
+and the Status that holds the errors (status.py).
 
 Every constructor returns a ``Cause``: its message is what apimachinery's ``Error.ErrorBody()`` gives, so that
 
@@ -43,7 +43,7 @@ class Cause:
         return {key: value for key, value in pairs if value}
 
     def __str__(self) -> str:
-        """Return the text that stands in the Status message: ``field: message``."""
+        """Return the text for the Status message: ``field: message``."""
         return f"{self.field}: {self.message}"
 
 
@@ -106,12 +106,14 @@ HTML_ESCAPES: Final = (
     ("\u2028", "\\u2028"),
     ("\u2029", "\\u2029"),
 )
-"""What Go's encoding/json escapes so that its text can stand in HTML."""
+"""The characters that Go's encoding/json escapes for use in HTML."""
 
 
 def go_json(value: Any) -> str:
-    """Return ``value`` as Go's encoding/json writes it: compact, maps sorted by key is the caller's business, and
-    ``<``, ``>``, ``&`` escaped."""
+    """Return ``value`` as Go's encoding/json writes it: compact, with ``<``, ``>``, ``&`` escaped.
+
+    The caller sorts maps by key.
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     for character, escape in HTML_ESCAPES:
         text = text.replace(character, escape)
@@ -121,8 +123,8 @@ def go_json(value: Any) -> str:
 def format_value(value: Any) -> str:
     """Return a bad value as field errors print it.
 
-    Strings are quoted; numbers and booleans stand bare; everything else is JSON, so that None, an absent map or list,
-    is ``null``. (For a nil pointer apimachinery prints ``"null"`` with quotes: give it the string.)
+    Strings are quoted, numbers and booleans are bare, all other values are JSON. So None, an absent map or list, is
+    ``null``. (For a nil pointer apimachinery prints ``"null"`` with quotes: pass the string.)
     """
     if isinstance(value, str):
         return go_quote(value)

@@ -1,5 +1,5 @@
-"""Errors as clients see them: one constructor per error of k8s.io/apimachinery's ``api/errors``, each giving the code,
-reason, message and details a kube-apiserver answers.
+"""Errors as clients see them: one constructor per error of k8s.io/apimachinery's ``api/errors``, with the code, reason,
+message and details of a kube-apiserver.
 
 This is the only error type of api/ that reaches a client. Nothing here knows HTTP beyond the code and Retry-After.
 
@@ -19,7 +19,7 @@ from kubechronicle.api.errors.field_errors import Cause, aggregate, go_quote
 
 
 class NamesResource(Protocol):
-    """Whatever names a group-resource, such as a ResourceType."""
+    """A value with a group and a plural, such as a ResourceType."""
 
     @property
     def group(self) -> str: ...
@@ -109,7 +109,7 @@ def details_of(
     causes: Iterable[Cause] = (),
     retry_after: int = 0,
 ) -> dict[str, Any]:
-    """Return StatusDetails with what is empty left out, in Kubernetes' order."""
+    """Return StatusDetails in Kubernetes' order, without empty fields."""
     plural, group = split_resource(resource)
     listed = [cause.body() for cause in causes]
     pairs: tuple[tuple[str, Any], ...] = (
@@ -136,12 +136,12 @@ def bad_request(message: str) -> StatusError:
 
 
 def unauthorized(message: str = "Unauthorized") -> StatusError:
-    """401: nobody knows who asks."""
+    """401: the client is unknown."""
     return StatusError(401, "Unauthorized", message)
 
 
 def forbidden(resource: GroupResource, name: str, why: str) -> StatusError:
-    """403: refused by authorization or admission. Without resource, "forbidden: why"; without name, "pods is …"."""
+    """403: rejected by authorization or admission. Without resource, "forbidden: why"; without name, "pods is …"."""
     plural, _ = split_resource(resource)
     if not plural:
         message = f"forbidden: {why}"
@@ -175,24 +175,24 @@ def method_not_allowed() -> StatusError:
 
 
 def not_acceptable(accepted: Sequence[str]) -> StatusError:
-    """406: none of the media types asked for can be answered. Given those that can."""
+    """406: none of the requested media types is supported. The argument lists those that are."""
     message = f"only the following media types are accepted: {', '.join(accepted)}"
     return not_acceptable_because(message)
 
 
 def not_acceptable_because(message: str) -> StatusError:
-    """406 with a reason of its own, such as a list asked of a single object."""
+    """406 with a reason of its own, such as a list requested for a single object."""
     return StatusError(406, "NotAcceptable", message)
 
 
 def not_acceptable_representation(accepted: Sequence[str]) -> StatusError:
-    """406 as it is answered when the media type is found out only while the answer is written: watches."""
+    """406 of a watch, which chooses the media type only while it writes the answer."""
     message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(accepted)}"
     return StatusError(406, "NotAcceptable", message, details={})
 
 
 def already_exists(resource: GroupResource, name: str) -> StatusError:
-    """409: a create met an object of that name."""
+    """409: an object of that name exists."""
     message = f"{_named(resource, name)} already exists"
     return StatusError(409, "AlreadyExists", message, details=details_of(resource, name))
 
@@ -209,23 +209,23 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def conflict(resource: GroupResource, name: str, why: str = MODIFIED) -> StatusError:
-    """409: the operation does not fit the object's present state, by default since it has changed meanwhile."""
+    """409: the operation does not fit the object's present state; by default, because it has changed meanwhile."""
     message = f"Operation cannot be fulfilled on {_named(resource, name)}: {why}"
     return StatusError(409, "Conflict", message, details=details_of(resource, name))
 
 
 def apply_conflict(causes: Sequence[Cause], message: str) -> StatusError:
-    """409: other field managers own what an apply would change."""
+    """409: other field managers own fields that an apply would change."""
     return StatusError(409, "Conflict", message, details=details_of(causes=causes))
 
 
 def gone(message: str) -> StatusError:
-    """410: what was asked for existed, and is gone for good."""
+    """410: the requested resource existed, and is gone for good."""
     return StatusError(410, "Gone", message)
 
 
 def expired(message: str) -> StatusError:
-    """410: the revision or the continue token asked for is older than the history kept."""
+    """410: the requested revision or continue token is older than the retained history."""
     return StatusError(410, "Expired", message)
 
 
@@ -241,7 +241,7 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
 
 
 def unsupported_media_type_generic() -> StatusError:
-    """415 as answered before a resource's own codecs are asked: PATCH without a known patch type."""
+    """415 before the resource's codecs are considered: PATCH without a known patch type."""
     return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
 
 
@@ -254,7 +254,7 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[Cause] = ()) -> S
 
 
 def too_many_requests(message: str, retry_after: int = 1, *, causes: Sequence[Cause] = ()) -> StatusError:
-    """429: come back in ``retry_after`` seconds."""
+    """429: retry after ``retry_after`` seconds."""
     return StatusError(429, "TooManyRequests", message, details=details_of(causes=causes, retry_after=retry_after))
 
 
@@ -269,12 +269,12 @@ def internal_error(message: str) -> StatusError:
 
 
 def unknown(message: str) -> StatusError:
-    """500 without a reason: what Kubernetes answers for an error that is no Status of its own."""
+    """500 without a reason: Kubernetes' answer for an error that is not a Status."""
     return StatusError(500, "", message)
 
 
 def service_unavailable(message: str) -> StatusError:
-    """503: not now."""
+    """503: temporarily unavailable."""
     return StatusError(503, "ServiceUnavailable", message)
 
 
@@ -285,18 +285,18 @@ def timeout(message: str, retry_after: int = 0, *, causes: Sequence[Cause] = ())
 
 
 def server_timeout(resource: GroupResource, operation: str, retry_after: int = 0) -> StatusError:
-    """500: the server gave up by itself and asks to try again."""
+    """500: the server gave up and suggests a retry."""
     text = resource_text(resource)
     message = f"The {operation} operation against {text} could not be completed at this time, please try again."
     return StatusError(500, "ServerTimeout", message, details=details_of(resource, operation, retry_after=retry_after))
 
 
 TOO_LARGE_RETRY_SECONDS = 1
-"""A client that asks for a revision of the future may come back soon: this replica is only a little behind."""
+"""Seconds until a client retries a read of a future revision: this replica lags only a little."""
 
 
 def too_large_resource_version(asked: int, current: int) -> StatusError:
-    """504: this server has not reached the revision asked for."""
+    """504: this server has not reached the requested revision."""
     cause = Cause("ResourceVersionTooLarge", "Too large resource version")
     message = f"Too large resource version: {asked}, current: {current}"
     return timeout(message, TOO_LARGE_RETRY_SECONDS, causes=[cause])

@@ -1,0 +1,1 @@
+"""Revisions as objects, differences between states, blame, moments, and plans that restore a past state."""

@@ -1,0 +1,1 @@
+"""Field ownership: `metadata.managedFields`, and the sets of field paths it records."""

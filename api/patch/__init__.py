@@ -1,1 +1,1 @@
-"""Patches: pure functions from (document, patch) to the new document."""
+"""Patch formats: JSON patch, merge patch, strategic merge patch, and the merge of server-side apply."""

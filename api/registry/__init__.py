@@ -1,0 +1,1 @@
+"""Served resources: their table, API versions, discovery documents, and `--runtime-config`."""

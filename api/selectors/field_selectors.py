@@ -30,7 +30,7 @@ from kubechronicle.api.selectors.label_selectors import (
     selector_from_labels,
     selector_from_spec,
 )
-from kubechronicle.api.values.remembering import remembered
+from kubechronicle.api.values.text_cache import cached
 
 __all__ = [
     "FieldSelector",
@@ -125,7 +125,7 @@ def _field_terms(text: str, vocabulary: selectable.Vocabulary) -> Iterator[Field
         yield FieldTerm(part[: match.start()], match.group() != "!=", _unescape(part[match.end() :]))
 
 
-@remembered(PARSED_KEPT, longest=LONGEST_KEPT)
+@cached(PARSED_KEPT, longest=LONGEST_KEPT)
 def _parsed_fields(text: str, vocabulary: selectable.Vocabulary) -> FieldSelector | str:
     try:
         terms = list(_field_terms(text, vocabulary))

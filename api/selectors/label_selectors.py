@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, Path, aggregate, invalid_value
 from kubechronicle.api.values import names
-from kubechronicle.api.values.remembering import remembered
+from kubechronicle.api.values.text_cache import cached
 
 Matcher = Callable[[Mapping[str, str]], bool]
 
@@ -264,7 +264,7 @@ class _Parser:
         return requirement
 
 
-@remembered(PARSED_KEPT, longest=LONGEST_KEPT)
+@cached(PARSED_KEPT, longest=LONGEST_KEPT)
 def _parsed_labels(text: str, path: str) -> LabelSelector | str:
     try:
         return LabelSelector(_Parser(text, Path(path) if path else Path()).parse())

@@ -1,0 +1,1 @@
+"""Subresources with rules of their own: eviction, binding, token requests."""

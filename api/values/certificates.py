@@ -1,7 +1,7 @@
-"""Certificates and requests for them, as far as rules look into them: PEM (RFC 7468), PKCS #10 (RFC 2986), X.509.
+"""Certificates and certificate requests: PEM (RFC 7468), PKCS #10 (RFC 2986), X.509.
 
-Lives here: what is in a text, whether it is whole and signed by its own key, and whom a request is for, with Go's words
-for what is wrong. Not here: which field must hold what.
+Lives here: parsing, the check of a request's own signature, and its subject; errors have Go's texts. Not here: the
+fields that hold certificates.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_PARAMETERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One PEM block: what it says it is, whether it has headers, and its bytes."""
+    """One PEM block: its type, the presence of headers, and its bytes."""
 
     kind: str
     headers: bool
@@ -39,7 +39,7 @@ class Block:
 
 
 def pem_blocks(encoded: str) -> list[Block]:
-    """Return the PEM blocks in the base64 of a text, in order; what is no block is passed over."""
+    """Return the PEM blocks in the base64 of a text, in order; skip all other text."""
     try:
         text = base64.b64decode(encoded).decode("latin-1").replace("\r\n", "\n")
     except binascii.Error:
@@ -60,7 +60,7 @@ def pem_blocks(encoded: str) -> list[Block]:
 
 
 def request_problem(encoded: str) -> str:
-    """Return what is wrong with the base64 of a PEM certificate request, "" if nothing is."""
+    """Return the problem of a PEM certificate request in base64, "" if it has none."""
     blocks = pem_blocks(encoded)
     if not blocks or blocks[0].kind != REQUEST:
         return f"PEM block type must be {REQUEST}"
@@ -80,7 +80,7 @@ def _request(der: bytes) -> x509.CertificateSigningRequest | None:
 
 
 def _outer_problem(der: bytes) -> str:
-    """Return Go's words for a request whose outermost value is no sequence of its own length."""
+    """Return Go's text for a request, unless its outermost value is a sequence of the request's length."""
     if not der:
         return "asn1: syntax error: sequence truncated"
     if len(der) < 2:
@@ -120,12 +120,12 @@ def _signature_problem(request: x509.CertificateSigningRequest) -> str:
 
 
 def request_organizations(encoded: str) -> list[str]:
-    """Return the organizations (groups) a certificate request is for; none for what is no request."""
+    """Return the organizations (groups) in a certificate request; none if it is not a request."""
     return _of_subject(encoded, NameOID.ORGANIZATION_NAME)
 
 
 def request_name(encoded: str) -> str:
-    """Return the common name (user) a certificate request is for, "" for what is no request."""
+    """Return the common name (user) in a certificate request, "" if it is not a request."""
     return next(reversed(_of_subject(encoded, NameOID.COMMON_NAME)), "")
 
 
@@ -141,7 +141,7 @@ def _of_subject(encoded: str, attribute: x509.ObjectIdentifier) -> list[str]:
 
 
 def chain_problem(encoded: str) -> str:
-    """Return what is wrong with the base64 of a chain of PEM certificates, "" if nothing is or none is given."""
+    """Return the problem of a chain of PEM certificates in base64, "" if it has none or is empty."""
     if not encoded:
         return ""
     blocks = pem_blocks(encoded)

@@ -1,4 +1,4 @@
-"""Whether a certificate and a private key, both in PEM, belong together: in the words of Go's crypto/tls."""
+"""The check that a certificate and a private key (PEM) match, with the errors of Go's crypto/tls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ALGORITHMS: Final[tuple[tuple[type, type], ...]] = (
 
 
 def pair_problem(certificate: str, key: str) -> str:
-    """Return why no server can use these two, each the base64 of a text; "" if one can."""
+    """Return the reason that no server can use this pair (both in base64), "" if a server can."""
     blocks = pem_blocks(certificate)
     chain = [block.der for block in blocks if block.kind == CERTIFICATE]
     if not chain:

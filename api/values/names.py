@@ -1,8 +1,7 @@
-"""Syntax of names, labels, annotation keys and finalizers, with the words apimachinery's ``util/validation`` has.
+"""Syntax of names, labels, annotation keys and finalizers, with the texts of apimachinery's ``util/validation``.
 
-Lives here: is this text well-formed? Each check returns the list of what is wrong, empty when nothing is. Not here: in
-which field the text stands (metadata.py), and which kind wants which name (the table at the end names the rule; the
-strategies pick it).
+Each check returns the list of problems, empty if the text is well-formed. Not here: the field of the text
+(meta/metadata.py). The table at the end names the rules; each kind's strategy picks one.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from kubechronicle.api.values.remembering import remembered
+from kubechronicle.api.values.text_cache import cached
 
 NameCheck = Callable[[str, bool], list[str]]
 """``check(name, prefix)``: with ``prefix`` the name is a generateName, which may end in a dash."""
@@ -61,7 +60,7 @@ _config_key_match: Final = re.compile(_CONFIG_KEY + r"\Z").match
 
 
 def max_length(limit: int, unit: str = "characters") -> str:
-    """Return the words for a text that is too long. It is bytes that count, whatever the words say."""
+    """Return the message for a text that is too long. The limit counts bytes, also if the message says characters."""
     return f"must be no more than {limit} {unit}"
 
 
@@ -86,7 +85,7 @@ def dns_label(text: str) -> list[str]:
     return problems
 
 
-@remembered(1024)
+@cached(1024)
 def _subdomain_ok(text: str) -> bool:
     return len(text) <= SUBDOMAIN_MAX and _subdomain_match(text) is not None
 
@@ -135,7 +134,7 @@ def dns_1035_label(text: str) -> list[str]:
     return problems
 
 
-@remembered(2048)
+@cached(2048)
 def _qualified_name(text: str) -> tuple[str, ...]:
     parts = text.split("/")
     problems: list[str] = []

@@ -1,8 +1,8 @@
 """Resource quantities ("500m", "1Gi", "1e3"): parsing, canonical form and comparison, after apimachinery's
 ``api/resource``.
 
-Lives here: the grammar and the canonical spelling. Not here: which field holds a quantity (schema/) and what its value
-may be (validation).
+Lives here: the grammar and the canonical spelling. Not here: the fields that hold quantities (schema/) and their
+allowed values (validation).
 
 The canonical form keeps the suffix family that was given (binary, decimal or exponent), has no fraction, and the
 largest suffix that needs none: "0.5" is "500m", "1024Mi" is "1Gi", "1500m" stays, "1000m" is "1".
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from decimal import ROUND_UP, Context, Decimal
 from typing import Final
 
-from kubechronicle.api.values.remembering import remembered
+from kubechronicle.api.values.text_cache import cached
 
 SYNTAX_ERROR: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 SUFFIX_ERROR: Final = "unable to parse quantity's suffix"
@@ -38,7 +38,7 @@ class QuantityError(ValueError):
     """Not a quantity. Its text is apimachinery's."""
 
 
-@remembered(4096)
+@cached(4096)
 def parse(text: str) -> tuple[Decimal, str]:
     """Return (value, family): family is ``binary``, ``decimal`` or ``exponent``. QuantityError if it is none.
 
@@ -74,7 +74,7 @@ def _round_and_cap(value: Decimal) -> Decimal:
     return value.quantize(_NANO, rounding=ROUND_UP, context=_EXACT)
 
 
-@remembered(4096)
+@cached(4096)
 def canonical(text: str) -> str:
     """Return the canonical spelling of a quantity. QuantityError if it is none."""
     return spelled(*parse(text))

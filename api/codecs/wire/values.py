@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 
 from kubechronicle.api.codecs.errors import DecodeError, EncodeError
-from kubechronicle.api.values.remembering import remembered
+from kubechronicle.api.values.text_cache import cached
 
 __all__ = [
     "MAX_DEPTH",
@@ -249,7 +249,7 @@ def write_microtime(value: str | None) -> str:
     return "" if seconds == _ZERO_TIME and not nanos else f"\x08{integer(seconds)}\x10{integer(nanos)}"
 
 
-@remembered(_TIMES, longest=64)
+@cached(_TIMES, longest=64)
 def time(payload: bytes, micro: bool, /) -> str | None:
     """RFC 3339 text of a Time or MicroTime message, None when it is empty: positional for the cache's sake."""
     if not payload:

@@ -1,5 +1,8 @@
-"""Results remembered by a text, which may come from a client: long texts are worked on anew each time, because whoever
-sends many different ones must not fill the memory with them."""
+"""A cache of results by text.
+
+The text may come from a client. Results of long texts are not cached, so that many different texts cannot fill the
+memory.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,13 @@ R = TypeVar("R")
 LONGEST = 512
 
 
-def remembered(
+def cached(
     size: int, longest: int = LONGEST
 ) -> Callable[[Callable[Concatenate[K, P], R]], Callable[Concatenate[K, P], R]]:
-    """Remember ``size`` results of a function by its arguments, the first of them no longer than ``longest``. What it
-    raises is not remembered."""
+    """Cache ``size`` results of a function by its arguments, if the first is no longer than ``longest``.
+
+    Exceptions are not cached.
+    """
 
     def decorate(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
         cached = lru_cache(maxsize=size)(function)

@@ -13,13 +13,13 @@ from kubechronicle.api.codecs.protobuf import _type_meta
 from kubechronicle.api.errors.field_errors import Path
 from kubechronicle.api.selectors import field_selectors
 from kubechronicle.api.values import names, quantity
-from kubechronicle.api.values.remembering import remembered
+from kubechronicle.api.values.text_cache import cached
 
 
 def test_short_texts_are_remembered() -> None:
     worked: list[Any] = []
 
-    @remembered(2, longest=3)
+    @cached(2, longest=3)
     def work(text: str, other: int = 0) -> str:
         """Of work."""
         worked.append((text, other))
