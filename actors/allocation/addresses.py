@@ -14,12 +14,12 @@ from typing import Final
 
 from kubechronicle.actors.allocation.bands import Address, AddressRange
 from kubechronicle.actors.allocation.families import invalid, is_headless, stays_dual_if_possible
-from kubechronicle.actors.allocation.ledger import Ledger, Owner
-from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, Durations, Figures
+from kubechronicle.actors.allocation.pending_allocations import PendingAllocations, Owner
+from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, Durations, AllocationMetrics
 from kubechronicle.actors.allocation.ranges import Ranges
 from kubechronicle.actors.writing.targets import Target, context_of
-from kubechronicle.api.builtin.checks import parse_ip
-from kubechronicle.api.builtin.hooks_services import needs_address
+from kubechronicle.api.builtin.common.checks import parse_ip
+from kubechronicle.api.builtin.core.service.strategy import needs_address
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.pipeline import pipeline
@@ -96,12 +96,12 @@ def addresses_of(spec: Object) -> list[str]:
 
 
 class Addresses:
-    def __init__(self, random: Random, figures: Figures) -> None:
+    def __init__(self, random: Random, metrics: AllocationMetrics) -> None:
         self._ranges = Ranges()
         self._random = random
-        self._figures = figures
+        self._metrics = metrics
 
-    def claim_new(self, ledger: Ledger, spec: Object) -> None:
+    def allocate_new(self, pending: PendingAllocations, spec: Object) -> None:
         """Give a Service that had no addresses one of each of its families. 422, 500."""
         if not needs_address(spec) or is_headless(spec):
             return
@@ -109,78 +109,78 @@ class Addresses:
         addresses = list(spec.get("clusterIPs") or ())
         addresses += [""] * (len(families) - len(addresses))
         for index, family in enumerate(families):
-            addresses[index] = self._claim(ledger, addresses, index, family)
+            addresses[index] = self._claim(pending, addresses, index, family)
         if addresses:
             spec["clusterIPs"] = addresses
             spec["clusterIP"] = addresses[0]
 
-    def claim_changes(self, ledger: Ledger, spec: Object, held: Object) -> None:
+    def allocate_changes(self, pending: PendingAllocations, spec: Object, held: Object) -> None:
         """An update: all on the way from ExternalName, none on the way there, a second one, or one less."""
         if stays_dual_if_possible(spec, held):
             return
         if not needs_address(held):
-            self.claim_new(ledger, spec)
+            self.allocate_new(pending, spec)
             return
         if is_headless(held):
             return
         before, after = len(held.get("ipFamilies") or ()), len(spec.get("ipFamilies") or ())
         if not needs_address(spec):
-            self._release(ledger, held.get("clusterIPs") or ())
+            self._release(pending, held.get("clusterIPs") or ())
         elif before == 1 and after == 2:
             addresses = list(spec.get("clusterIPs") or ())
             addresses += [""] * (2 - len(addresses))
-            addresses[1] = self._claim(ledger, addresses, 1, spec["ipFamilies"][1])
+            addresses[1] = self._claim(pending, addresses, 1, spec["ipFamilies"][1])
             spec["clusterIPs"] = addresses
         elif before == 2 and after == 1:
-            self._release(ledger, (held.get("clusterIPs") or ())[1:])
+            self._release(pending, (held.get("clusterIPs") or ())[1:])
 
-    def release(self, ledger: Ledger, spec: Object) -> None:
+    def release(self, pending: PendingAllocations, spec: Object) -> None:
         """Give back what a Service that goes had."""
-        self._release(ledger, addresses_of(spec))
+        self._release(pending, addresses_of(spec))
 
-    def _release(self, ledger: Ledger, addresses: list[str] | tuple[str, ...]) -> None:
+    def _release(self, pending: PendingAllocations, addresses: list[str] | tuple[str, ...]) -> None:
         for one in addresses:
             key = address_key(canonical(one))
-            entry = ledger.state.peek(*key)
+            entry = pending.state.peek(*key)
             if entry is not None:
-                ledger.give_back(key, owner_of_address(entry.object()))
+                pending.release(key, owner_of_address(entry.object()))
 
-    def _claim(self, ledger: Ledger, addresses: list[str], index: int, family: str) -> str:
-        ranges = [one for one in self._ranges.of(ledger.state) if one.family == family]
+    def _claim(self, pending: PendingAllocations, addresses: list[str], index: int, family: str) -> str:
+        ranges = [one for one in self._ranges.of(pending.state) if one.family == family]
         text = addresses[index]
         if not text:
             try:
-                return self._choose(ledger, ranges)
+                return self._choose(pending, ranges)
             except CannotAllocate as why:
                 raise status.internal_error(f"failed to allocate a serviceIP: {why}") from None
         address = parse_ip(text)
         if address is None:
             raise status.internal_error(f'failed to parse service IP "{text}"')
         try:
-            self._take(ledger, ranges, address)
+            self._take(pending, ranges, address)
         except CannotAllocate as why:
             detail = f"failed to allocate IP {text}: {why}"
-            raise invalid(ledger.owner.name, [invalid_value("spec.clusterIPs", addresses, detail)]) from None
+            raise invalid(pending.owner.name, [invalid_value("spec.clusterIPs", addresses, detail)]) from None
         return text
 
-    def _take(self, ledger: Ledger, ranges: list[AddressRange], address: Address) -> None:
+    def _take(self, pending: PendingAllocations, ranges: list[AddressRange], address: Address) -> None:
         """Take the address that was asked for."""
-        if ledger.dry_run:
+        if pending.dry_run:
             _check_dry_run(ranges, address)
             return
         range_ = next((one for one in ranges if one.ready and address in one), None)
         if range_ is None:
             raise CannotAllocate(ELSEWHERE)
         began, name = perf_counter(), str(address)
-        if ledger.has(address_key(name)):
-            self._figures.address_errors[str(range_.network), STATIC] += 1
+        if pending.has(address_key(name)):
+            self._metrics.address_errors[str(range_.network), STATIC] += 1
             raise CannotAllocate(TAKEN)
-        ledger.take(address_key(name), new_address(name, ledger.owner))
+        pending.take(address_key(name), new_address(name, pending.owner))
         self._count(range_, STATIC, began)
 
-    def _choose(self, ledger: Ledger, ranges: list[AddressRange]) -> str:
+    def _choose(self, pending: PendingAllocations, ranges: list[AddressRange]) -> str:
         """Take any that is free."""
-        if ledger.dry_run:
+        if pending.dry_run:
             if not ranges or not ranges[0].ready:
                 raise CannotAllocate(NOT_READY)
             return str(ranges[0].network.network_address)
@@ -188,18 +188,18 @@ class Addresses:
             if not range_.ready:
                 continue
             began = perf_counter()
-            name = range_.choose(lambda name: ledger.has(address_key(name)), self._random)
+            name = range_.choose(lambda name: pending.has(address_key(name)), self._random)
             if name is not None:
-                ledger.take(address_key(name), new_address(name, ledger.owner))
+                pending.take(address_key(name), new_address(name, pending.owner))
                 self._count(range_, DYNAMIC, began)
                 return name
-            self._figures.address_errors[str(range_.network), DYNAMIC] += 1
+            self._metrics.address_errors[str(range_.network), DYNAMIC] += 1
         raise CannotAllocate(FULL)
 
     def _count(self, range_: AddressRange, scope: str, began: float) -> None:
         name = str(range_.network)
-        self._figures.addresses[name, scope] += 1
-        self._figures.address_seconds.setdefault(name, Durations()).add(perf_counter() - began)
+        self._metrics.addresses[name, scope] += 1
+        self._metrics.address_seconds.setdefault(name, Durations()).add(perf_counter() - began)
 
 
 def _check_dry_run(ranges: list[AddressRange], address: Address) -> None:

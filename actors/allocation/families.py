@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kubechronicle.api.builtin.checks import parse_ip
-from kubechronicle.api.builtin.hooks_services import needs_address
-from kubechronicle.api.builtin.validation_services import cluster_ips
+from kubechronicle.api.builtin.common.checks import parse_ip
+from kubechronicle.api.builtin.core.service.strategy import needs_address
+from kubechronicle.api.builtin.core.service.validation import cluster_ips
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.values.objects import Object

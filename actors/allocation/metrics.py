@@ -26,7 +26,7 @@ class Durations:
 
 
 @dataclass(slots=True)
-class Figures:
+class AllocationMetrics:
     """Claims that succeeded and that failed; a write prepared again claims again."""
 
     addresses: Counter[tuple[str, str]] = field(default_factory=Counter)  # (range, scope)
@@ -37,7 +37,7 @@ class Figures:
 
 
 @dataclass(slots=True)
-class RepairFigures:
+class RepairMetrics:
     """What a repair loop found wrong, by kind of error, and how many of its passes failed."""
 
     errors: Counter[str] = field(default_factory=Counter)

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from kubechronicle.actors.allocation.bands import port_pool
 from kubechronicle.actors.allocation.families import invalid
-from kubechronicle.actors.allocation.ledger import Ledger, Owner
-from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, Figures
-from kubechronicle.api.builtin.hooks_services import needs_health_check, needs_node_ports
+from kubechronicle.actors.allocation.pending_allocations import PendingAllocations, Owner
+from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, AllocationMetrics
+from kubechronicle.api.builtin.core.service.strategy import needs_health_check, needs_node_ports
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.values.objects import Object
@@ -72,126 +72,126 @@ def wants_numbers(spec: Object) -> bool:
 
 
 class Ports:
-    def __init__(self, ports: range, random: Random, figures: Figures) -> None:
+    def __init__(self, ports: range, random: Random, metrics: AllocationMetrics) -> None:
         self._pool = port_pool(ports)
         self._shown = f"{ports.start}-{ports.stop - 1}"
         self._random = random
-        self._figures = figures
+        self._metrics = metrics
 
-    def claim_new(self, ledger: Ledger, spec: Object) -> None:
+    def allocate_new(self, pending: PendingAllocations, spec: Object) -> None:
         """Give a new Service its node ports, and the one for health checks. 422, 500."""
         if needs_node_ports(spec):
-            _NewPorts(self, ledger, spec).claim()
+            _NewPorts(self, pending, spec).claim()
         if needs_health_check(spec):
-            self._claim_health_check(ledger, spec)
+            self._claim_health_check(pending, spec)
 
-    def claim_changes(self, ledger: Ledger, spec: Object, held: Object) -> None:
+    def allocate_changes(self, pending: PendingAllocations, spec: Object, held: Object) -> None:
         """An update: take what is new, give back what is gone."""
         if needs_node_ports(spec):
-            self._claim_changed(ledger, spec, held)
+            self._claim_changed(pending, spec, held)
         elif needs_node_ports(held):
-            self._release(ledger, numbers_of(held))
+            self._release(pending, numbers_of(held))
         if needs_health_check(spec) and not needs_health_check(held):
-            self._claim_health_check(ledger, spec)
+            self._claim_health_check(pending, spec)
         elif needs_health_check(held) and not needs_health_check(spec):
-            self._release(ledger, [held.get("healthCheckNodePort", 0)])
+            self._release(pending, [held.get("healthCheckNodePort", 0)])
 
-    def release(self, ledger: Ledger, spec: Object) -> None:
+    def release(self, pending: PendingAllocations, spec: Object) -> None:
         """Give back what a Service that goes had."""
-        self._release(ledger, numbers_of(spec))
+        self._release(pending, numbers_of(spec))
         if needs_health_check(spec):
-            self._release(ledger, [spec.get("healthCheckNodePort", 0)])
+            self._release(pending, [spec.get("healthCheckNodePort", 0)])
 
-    def take(self, ledger: Ledger, number: int) -> None:
+    def take(self, pending: PendingAllocations, number: int) -> None:
         """Take the number that was asked for. PortRefused."""
-        if ledger.dry_run:
-            if port_key(number) in ledger.taken or (number in self._pool and ledger.has(port_key(number))):
+        if pending.dry_run:
+            if port_key(number) in pending.taken or (number in self._pool and pending.has(port_key(number))):
                 raise PortRefused(TAKEN)
-            ledger.take(port_key(number), {})
+            pending.take(port_key(number), {})
             return
         if number not in self._pool:
-            self._figures.port_errors[STATIC] += 1
+            self._metrics.port_errors[STATIC] += 1
             valid = f"The range of valid ports is {self._shown}"
             raise PortRefused(f"provided port is not in the valid range. {valid}")
-        if ledger.has(port_key(number)):
-            self._figures.port_errors[STATIC] += 1
+        if pending.has(port_key(number)):
+            self._metrics.port_errors[STATIC] += 1
             raise PortRefused(TAKEN)
-        ledger.take(port_key(number), new_port(number, ledger.owner))
-        self._figures.ports[STATIC] += 1
+        pending.take(port_key(number), new_port(number, pending.owner))
+        self._metrics.ports[STATIC] += 1
 
-    def choose(self, ledger: Ledger) -> int:
+    def choose(self, pending: PendingAllocations) -> int:
         """Take any number that is free. PortRefused."""
-        if ledger.dry_run:
-            number = max((int(key.name) for key in ledger.taken if key.resource == NODE_PORTS), default=DUMMY) + 1
-            ledger.take(port_key(number), {})
+        if pending.dry_run:
+            number = max((int(key.name) for key in pending.taken if key.resource == NODE_PORTS), default=DUMMY) + 1
+            pending.take(port_key(number), {})
             return number
-        found = self._pool.choose(lambda number: ledger.has(port_key(number)), self._random)
+        found = self._pool.choose(lambda number: pending.has(port_key(number)), self._random)
         if found is None:
-            self._figures.port_errors[DYNAMIC] += 1
+            self._metrics.port_errors[DYNAMIC] += 1
             raise PortRefused(FULL)
-        ledger.take(port_key(found), new_port(found, ledger.owner))
-        self._figures.ports[DYNAMIC] += 1
+        pending.take(port_key(found), new_port(found, pending.owner))
+        self._metrics.ports[DYNAMIC] += 1
         return found
 
-    def take_for(self, ledger: Ledger, index: int, number: int) -> None:
+    def take_for(self, pending: PendingAllocations, index: int, number: int) -> None:
         """Take the number that the port at ``index`` asks for. 422."""
         try:
-            self.take(ledger, number)
+            self.take(pending, number)
         except PortRefused as why:
             raise invalid(
-                ledger.owner.name, [invalid_value(f"spec.ports[{index}].nodePort", number, str(why))]
+                pending.owner.name, [invalid_value(f"spec.ports[{index}].nodePort", number, str(why))]
             ) from None
 
-    def choose_for(self, ledger: Ledger) -> int:
+    def choose_for(self, pending: PendingAllocations) -> int:
         """Take any number. 500."""
         try:
-            return self.choose(ledger)
+            return self.choose(pending)
         except PortRefused as why:
             raise status.internal_error(f"failed to allocate a nodePort: {why}") from None
 
-    def _claim_changed(self, ledger: Ledger, spec: Object, held: Object) -> None:
+    def _claim_changed(self, pending: PendingAllocations, spec: Object, held: Object) -> None:
         # A number at a port of another type of Service was never given to it.
         known, fresh = numbers_of(held) if needs_node_ports(held) else [], set[int]()
         seen: set[tuple[Any, int]] = set()
         for index, port in enumerate(spec.get("ports") or ()):
             number = port.get("nodePort", 0)
             if number and number not in known and number not in fresh:
-                self.take_for(ledger, index, number)
+                self.take_for(pending, index, number)
                 fresh.add(number)
             elif not number:
                 if not wants_numbers(spec):
                     continue
-                number = port["nodePort"] = self.choose_for(ledger)
+                number = port["nodePort"] = self.choose_for(pending)
             if (port.get("protocol"), number) in seen:
                 raise status.unknown(f"duplicate nodePort: {{{port.get('protocol')} {number}}}")
             seen.add((port.get("protocol"), number))
         left = numbers_of(spec)
-        self._release(ledger, [number for number in known if number not in left])
+        self._release(pending, [number for number in known if number not in left])
 
-    def _claim_health_check(self, ledger: Ledger, spec: Object) -> None:
+    def _claim_health_check(self, pending: PendingAllocations, spec: Object) -> None:
         number = spec.get("healthCheckNodePort", 0)
         try:
             if number:
-                self.take(ledger, number)
+                self.take(pending, number)
             else:
-                spec["healthCheckNodePort"] = self.choose(ledger)
+                spec["healthCheckNodePort"] = self.choose(pending)
         except PortRefused as why:
             what = f"requested HealthCheck NodePort {number}" if number else "a HealthCheck NodePort 0"
             raise status.internal_error(f"failed to allocate {what}: {why}") from None
 
-    def _release(self, ledger: Ledger, numbers: Iterable[int]) -> None:
+    def _release(self, pending: PendingAllocations, numbers: Iterable[int]) -> None:
         for number in numbers:
-            entry = ledger.state.peek(*port_key(number)) if number else None
+            entry = pending.state.peek(*port_key(number)) if number else None
             if entry is not None:
-                ledger.give_back(port_key(number), owner_of_port(entry.object()))
+                pending.release(port_key(number), owner_of_port(entry.object()))
 
 
 class _NewPorts:
     """The node ports of a new Service: ports with the same number in the cluster share one on the nodes."""
 
-    def __init__(self, ports: Ports, ledger: Ledger, spec: Object) -> None:
+    def __init__(self, ports: Ports, pending: PendingAllocations, spec: Object) -> None:
         self._ports = ports
-        self._ledger = ledger
+        self._ledger = pending
         self._spec = spec
         self._given: dict[int, int] = {}  # port -> node port
 

@@ -1,4 +1,4 @@
-"""Every built-in kind's printer by storage resource, gathered from the tables beside.
+"""Every built-in kind's printer by storage resource, gathered from the groups.
 
 A kind that is not here is shown by name and creation time: LimitRange, Role, ClusterRole, CustomResourceDefinition and
 CSIStorageCapacity, as in Kubernetes.
@@ -9,21 +9,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kubechronicle.api.builtin import (
-    columns_access,
-    columns_config,
-    columns_core,
-    columns_history,
-    columns_nodes,
-    columns_workloads,
-)
-from kubechronicle.api.builtin.printer import Printer
+from kubechronicle.api.builtin.admissionregistration import columns as admissionregistration
+from kubechronicle.api.builtin.apiregistration import columns as apiregistration
+from kubechronicle.api.builtin.apps import columns as apps
+from kubechronicle.api.builtin.autoscaling import columns as autoscaling
+from kubechronicle.api.builtin.batch import columns as batch
+from kubechronicle.api.builtin.certificates import columns as certificates
+from kubechronicle.api.builtin.common.printer import Printer
+from kubechronicle.api.builtin.coordination import columns as coordination
+from kubechronicle.api.builtin.core import columns as core
+from kubechronicle.api.builtin.discovery import columns as discovery
+from kubechronicle.api.builtin.events import columns as events
+from kubechronicle.api.builtin.flowcontrol import columns as flowcontrol
+from kubechronicle.api.builtin.history import columns as history
+from kubechronicle.api.builtin.networking import columns as networking
+from kubechronicle.api.builtin.node import columns as node
+from kubechronicle.api.builtin.policy import columns as policy
+from kubechronicle.api.builtin.rbac import columns as rbac
+from kubechronicle.api.builtin.resource import columns as resource
+from kubechronicle.api.builtin.scheduling import columns as scheduling
+from kubechronicle.api.builtin.storage import columns as storage
 
 PRINTERS: Final[Mapping[str, Printer]] = {
-    **columns_core.PRINTERS,
-    **columns_nodes.PRINTERS,
-    **columns_workloads.PRINTERS,
-    **columns_config.PRINTERS,
-    **columns_access.PRINTERS,
-    **columns_history.PRINTERS,
+    **admissionregistration.PRINTERS,
+    **apiregistration.PRINTERS,
+    **apps.PRINTERS,
+    **autoscaling.PRINTERS,
+    **batch.PRINTERS,
+    **certificates.PRINTERS,
+    **coordination.PRINTERS,
+    **core.PRINTERS,
+    **discovery.PRINTERS,
+    **events.PRINTERS,
+    **flowcontrol.PRINTERS,
+    **history.PRINTERS,
+    **networking.PRINTERS,
+    **node.PRINTERS,
+    **policy.PRINTERS,
+    **rbac.PRINTERS,
+    **resource.PRINTERS,
+    **scheduling.PRINTERS,
+    **storage.PRINTERS,
 }
+"""Storage resource -> printer."""

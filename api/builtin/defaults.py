@@ -1,5 +1,4 @@
-"""Defaults of the core kinds and of what pods are made of: values by definition and field, and functions where a
-default depends on something else. Applied by ../defaulting.py; sources are Kubernetes' ``apis/core/v1/defaults``.
+"""The defaults of the built-in kinds, gathered from the groups: values and functions by definition.
 
 A value fills a field that is absent or an empty string. Functions change their object in place and see it after the
 values were filled in, before anything below it was.
@@ -8,298 +7,53 @@ values were filled in, before anything below it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any, Final
 
-from kubechronicle.api.values import quantity
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.builtin.admissionregistration import defaults as admissionregistration
+from kubechronicle.api.builtin.apiextensions import defaults as apiextensions
+from kubechronicle.api.builtin.apiregistration import defaults as apiregistration
+from kubechronicle.api.builtin.apps import defaults as apps
+from kubechronicle.api.builtin.autoscaling import defaults as autoscaling
+from kubechronicle.api.builtin.batch import defaults as batch
+from kubechronicle.api.builtin.core import defaults as core
+from kubechronicle.api.builtin.discovery import defaults as discovery
+from kubechronicle.api.builtin.flowcontrol import defaults as flowcontrol
+from kubechronicle.api.builtin.networking import defaults as networking
+from kubechronicle.api.builtin.policy import defaults as policy
+from kubechronicle.api.builtin.rbac import defaults as rbac
+from kubechronicle.api.builtin.resource import defaults as resource
+from kubechronicle.api.builtin.scheduling import defaults as scheduling
+from kubechronicle.api.builtin.storage import defaults as storage
 
-FILE_MODE: Final = 0o644
+Object = dict[str, Any]
 
 VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "core.v1.PodSpec": {
-        "dnsPolicy": "ClusterFirst",
-        "restartPolicy": "Always",
-        "securityContext": {},
-        "terminationGracePeriodSeconds": 30,
-        "schedulerName": "default-scheduler",
-    },
-    "core.v1.ContainerPort": {"protocol": "TCP"},
-    "core.v1.HTTPGetAction": {"path": "/", "scheme": "HTTP"},
-    "core.v1.GRPCAction": {"service": ""},
-    "core.v1.ObjectFieldSelector": {"apiVersion": "v1"},
-    "core.v1.SecretVolumeSource": {"defaultMode": FILE_MODE},
-    "core.v1.ConfigMapVolumeSource": {"defaultMode": FILE_MODE},
-    "core.v1.DownwardAPIVolumeSource": {"defaultMode": FILE_MODE},
-    "core.v1.ProjectedVolumeSource": {"defaultMode": FILE_MODE},
-    "core.v1.ServiceAccountTokenProjection": {"expirationSeconds": 3600},
-    "core.v1.HostPathVolumeSource": {"type": ""},
-    "core.v1.ISCSIVolumeSource": {"iscsiInterface": "default"},
-    "core.v1.ISCSIPersistentVolumeSource": {"iscsiInterface": "default"},
-    "core.v1.RBDVolumeSource": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
-    "core.v1.RBDPersistentVolumeSource": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
-    "core.v1.AzureDiskVolumeSource": {
-        "cachingMode": "ReadWrite",
-        "kind": "Shared",
-        "fsType": "ext4",
-        "readOnly": False,
-    },
-    "core.v1.ScaleIOVolumeSource": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
-    "core.v1.ScaleIOPersistentVolumeSource": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
-    "core.v1.Secret": {"type": "Opaque"},
-    "core.v1.EndpointPort": {"protocol": "TCP"},
-    "core.v1.PersistentVolumeSpec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
-    "core.v1.PersistentVolumeStatus": {"phase": "Pending"},
-    "core.v1.PersistentVolumeClaimSpec": {"volumeMode": "Filesystem"},
-    "core.v1.PersistentVolumeClaimStatus": {"phase": "Pending"},
-    "core.v1.NamespaceStatus": {"phase": "Active"},
-    "core.v1.ReplicationControllerSpec": {"replicas": 1},
+    **admissionregistration.VALUES,
+    **apiregistration.VALUES,
+    **apps.VALUES,
+    **autoscaling.VALUES,
+    **batch.VALUES,
+    **core.VALUES,
+    **discovery.VALUES,
+    **networking.VALUES,
+    **rbac.VALUES,
+    **resource.VALUES,
+    **scheduling.VALUES,
+    **storage.VALUES,
 }
-
-
-def image_tag(image: str) -> str:
-    """Return an image reference's tag: ``latest`` if it has neither tag nor digest, "" if only a digest."""
-    name, at, _ = image.partition("@")
-    last = name.rpartition("/")[2]
-    _, colon, tag = last.partition(":")
-    if colon:
-        return tag
-    return "" if at else "latest"
-
-
-def container(obj: Object) -> None:
-    """Containers of all three kinds."""
-    if not obj.get("imagePullPolicy"):
-        obj["imagePullPolicy"] = "Always" if image_tag(obj.get("image", "")) == "latest" else "IfNotPresent"
-    if not obj.get("terminationMessagePath"):
-        obj["terminationMessagePath"] = "/dev/termination-log"
-    if not obj.get("terminationMessagePolicy"):
-        obj["terminationMessagePolicy"] = "File"
-
-
-def pod_spec(obj: Object) -> None:
-    """The service account has two names, of which the old one follows the new one."""
-    name = obj.get("serviceAccountName") or obj.get("serviceAccount")
-    if name:
-        obj["serviceAccountName"] = obj["serviceAccount"] = name
-
-
-_PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-
-
-def probe(obj: Object) -> None:
-    """Probes: zero means the default."""
-    for name, value in _PROBE.items():
-        if not obj.get(name):
-            obj[name] = value
-
-
-def volume(obj: Object) -> None:
-    """A volume without a source is an empty directory."""
-    if not obj.keys() - {"name"}:
-        obj["emptyDir"] = {}
-    image = obj.get("image")
-    if image is not None and not image.get("pullPolicy"):
-        image["pullPolicy"] = "Always" if image_tag(image.get("reference", "")) == "latest" else "IfNotPresent"
-
-
-def resource_requirements(obj: Object) -> None:
-    """Amounts are kept to a thousandth, rounded up."""
-    for part in ("limits", "requests"):
-        for name, amount in (obj.get(part) or {}).items():
-            if amount.endswith(("n", "u")) or "." in amount or "e-" in amount:
-                obj[part][name] = _round_to_milli(amount)
-
-
-def _round_to_milli(amount: str) -> str:
-    value = quantity.value_of(amount)
-    thousandths = -((-value * 1000) // 1)  # rounds up
-    return quantity.canonical(f"{thousandths.quantize(Decimal(1))}m")
-
-
-def pod(obj: Object) -> None:
-    """What is defaulted in Pods but not in pod templates."""
-    spec = obj["spec"]
-    for held in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        resources = held.get("resources") or {}
-        if resources.get("limits"):
-            requests = resources.setdefault("requests", {})
-            for name, amount in resources["limits"].items():
-                requests.setdefault(name, amount)
-        if spec.get("hostNetwork"):
-            for port in held.get("ports") or ():
-                if not port.get("hostPort"):
-                    port["hostPort"] = port.get("containerPort", 0)
-    _pod_level_requests(spec)
-    if spec.get("enableServiceLinks") is None:
-        spec["enableServiceLinks"] = True
-
-
-_POD_LEVEL: Final = ("cpu", "memory")
-
-
-def _pod_level_requests(spec: Object) -> None:
-    """Requests of the pod as a whole follow from its limits, or from its containers' requests."""
-    resources = spec.get("resources")
-    if not resources or not resources.get("limits"):
-        return
-    requests = dict(resources.get("requests") or {})
-    for name, total in container_requests(spec).items():
-        if name in _POD_LEVEL:
-            requests.setdefault(name, total)
-    for name, amount in resources["limits"].items():
-        if name in _POD_LEVEL or name.startswith("hugepages-"):
-            requests.setdefault(name, amount)
-    if requests:
-        resources["requests"] = requests
-
-
-def container_requests(spec: Object, part: str = "requests") -> dict[str, str]:
-    """Return what a pod's containers ask for (or are limited to) together: the sum, or an init container's peak if that
-    is more."""
-    total: dict[str, Decimal] = {}
-    for held in spec.get("containers") or ():
-        _add(total, held, part)
-    sidecars: dict[str, Decimal] = {}
-    peak: dict[str, Decimal] = {}
-    for held in spec.get("initContainers") or ():
-        if held.get("restartPolicy") == "Always":
-            _add(total, held, part)
-            _add(sidecars, held, part)
-            running = dict(sidecars)
-        else:
-            running = dict(sidecars)
-            _add(running, held, part)
-        for name, value in running.items():
-            peak[name] = max(peak.get(name, value), value)
-    for name, value in peak.items():
-        total[name] = max(total.get(name, value), value)
-    return {name: quantity.canonical(format(value, "f")) for name, value in total.items()}
-
-
-def _add(total: dict[str, Decimal], held: Object, part: str) -> None:
-    for name, amount in ((held.get("resources") or {}).get(part) or {}).items():
-        total[name] = total.get(name, Decimal(0)) + quantity.value_of(amount)
-
-
-CLIENT_IP_AFFINITY_SECONDS: Final = 10800
-
-
-def service(obj: Object) -> None:
-    """Services: affinity, type, ports and traffic policies."""
-    spec = obj["spec"]
-    if not spec.get("sessionAffinity"):
-        spec["sessionAffinity"] = "None"
-    if spec["sessionAffinity"] == "None":
-        spec.pop("sessionAffinityConfig", None)
-    elif spec["sessionAffinity"] == "ClientIP":
-        config = spec.get("sessionAffinityConfig") or {}
-        if (config.get("clientIP") or {}).get("timeoutSeconds") is None:
-            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": CLIENT_IP_AFFINITY_SECONDS}}
-    kind = spec.get("type") or "ClusterIP"
-    spec["type"] = kind
-    for port in spec.get("ports") or ():
-        if not port.get("protocol"):
-            port["protocol"] = "TCP"
-        if not port.get("targetPort"):
-            port["targetPort"] = port.get("port", 0)
-    external = kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and spec.get("externalIPs"))
-    if external and not spec.get("externalTrafficPolicy"):
-        spec["externalTrafficPolicy"] = "Cluster"
-    if kind in ("NodePort", "LoadBalancer", "ClusterIP") and spec.get("internalTrafficPolicy") is None:
-        spec["internalTrafficPolicy"] = "Cluster"
-    if kind == "LoadBalancer":
-        if spec.get("allocateLoadBalancerNodePorts") is None:
-            spec["allocateLoadBalancerNodePorts"] = True
-        balancer = (obj.get("status") or {}).get("loadBalancer") or {}
-        for ingress in balancer.get("ingress") or ():
-            if ingress.get("ip") and ingress.get("ipMode") is None:
-                ingress["ipMode"] = "VIP"
-
-
-def namespace(obj: Object) -> None:
-    """Every namespace carries its name as a label."""
-    name = obj["metadata"].get("name")
-    if name:
-        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
-
-
-def node_status(obj: Object) -> None:
-    """Without other word, all of a node's capacity can be allocated."""
-    if not obj.get("allocatable") and obj.get("capacity"):
-        obj["allocatable"] = dict(obj["capacity"])
-
-
-def node_spec(obj: Object) -> None:
-    """podCIDR is the first of podCIDRs."""
-    alone, several = obj.get("podCIDR"), obj.get("podCIDRs")
-    if alone and not several:
-        obj["podCIDRs"] = [alone]
-    elif several and not alone:
-        obj["podCIDR"] = several[0]
-
-
-def pod_status(obj: Object) -> None:
-    """podIP is the first of podIPs."""
-    alone, several = obj.get("podIP"), obj.get("podIPs")
-    if alone and not several:
-        obj["podIPs"] = [{"ip": alone}]
-    elif several and not alone and several[0].get("ip"):
-        obj["podIP"] = several[0]["ip"]
-
-
-def replication_controller(obj: Object) -> None:
-    """Selector and labels follow from the template's labels."""
-    labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
-    if labels:
-        if not obj["spec"].get("selector"):
-            obj["spec"]["selector"] = dict(labels)
-        if not obj["metadata"].get("labels"):
-            obj["metadata"]["labels"] = dict(labels)
-
-
-def limit_range_item(obj: Object) -> None:
-    """A container's default limit follows from its maximum, its default request from limit and minimum."""
-    if obj.get("type") != "Container":
-        return
-    limit = obj.get("default") or {}
-    request = obj.get("defaultRequest") or {}
-    for name, amount in (obj.get("max") or {}).items():
-        limit.setdefault(name, amount)
-    for source in (limit, obj.get("min") or {}):
-        for name, amount in source.items():
-            request.setdefault(name, amount)
-    if limit:
-        obj["default"] = limit
-    if request:
-        obj["defaultRequest"] = request
-
-
-def secret(obj: Object) -> None:
-    """stringData is written over data and never kept."""
-    from kubechronicle.api.schema.values import encode_bytes
-
-    texts = obj.pop("stringData", None)
-    if texts:
-        data = obj.setdefault("data", {})
-        for key, text in texts.items():
-            data[key] = encode_bytes(text)
-
+"""Definition -> field -> its value where none is given."""
 
 FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
-    "core.v1.Container": container,
-    "core.v1.EphemeralContainer": container,
-    "core.v1.PodSpec": pod_spec,
-    "core.v1.Probe": probe,
-    "core.v1.Volume": volume,
-    "core.v1.ResourceRequirements": resource_requirements,
-    "core.v1.Pod": pod,
-    "core.v1.Service": service,
-    "core.v1.Namespace": namespace,
-    "core.v1.NodeSpec": node_spec,
-    "core.v1.NodeStatus": node_status,
-    "core.v1.PodStatus": pod_status,
-    "core.v1.ReplicationController": replication_controller,
-    "core.v1.LimitRangeItem": limit_range_item,
-    "core.v1.Secret": secret,
+    **apiextensions.FUNCTIONS,
+    **apiregistration.FUNCTIONS,
+    **apps.FUNCTIONS,
+    **autoscaling.FUNCTIONS,
+    **batch.FUNCTIONS,
+    **core.FUNCTIONS,
+    **flowcontrol.FUNCTIONS,
+    **networking.FUNCTIONS,
+    **policy.FUNCTIONS,
+    **rbac.FUNCTIONS,
+    **resource.FUNCTIONS,
 }
+"""Definition -> what settles the fields that depend on others."""

@@ -1,92 +1,138 @@
-"""Configuration files of the API server (group apiserver.config.k8s.io), decoded as strictly as kube-apiserver does:
-an unknown field, a key set twice and a value of a wrong type are errors, worded as k8s.io/apimachinery words them.
+"""Configuration files of the API server (group apiserver.config.k8s.io), decoded as strictly as kube-apiserver does.
 
-A kind of file is described by shapes, from the inside out:
+An unknown field, a key set twice and a value of a wrong type are errors, in the words of k8s.io/apimachinery. The
+record's annotations (structuring.py) are the schema; its class name, or its ``GO_NAME``, is the Go type's name, which
+errors show:
 
-    CONDITION = shape("AnonymousAuthCondition", path=TEXT)
-    ANONYMOUS = shape("AnonymousAuthConfig", enabled=FLAG, conditions=items(CONDITION))
-
-What comes out is the file's JSON value: nulls are gone, an empty text or list that was given stays.
+    decode(data, AuthorizationConfiguration, versions=("v1", "v1beta1"))  # apiVersion and kind are checked, not kept
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Final
+import dataclasses
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 from kubechronicle.api.codecs import json as json_codec
 from kubechronicle.api.codecs import yaml as yaml_codec
 from kubechronicle.api.codecs.errors import CodecError
+from kubechronicle.api.configuration.structuring import Duration, StructureError, fields_of, structure
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.pipeline import bodies
 from kubechronicle.api.schema import check
-from kubechronicle.api.schema.types import Field, ListType, ObjectType, Scalar, Type
+from kubechronicle.api.schema.types import Field, ListType, MapType, ObjectType, Scalar, Type
 
 GROUP: Final = "apiserver.config.k8s.io"
 KINDS: Final = frozenset(
-    f"{what}Configuration"
-    for what in ("Admission", "Authentication", "Authorization", "EgressSelector", "Encryption", "Tracing")
+    f"{subject}Configuration"
+    for subject in ("Admission", "Authentication", "Authorization", "EgressSelector", "Encryption", "Tracing")
 )
-"""The kinds of the group: one of them in the wrong place is told from a kind nobody knows."""
+"""The kinds of the group. The error for one of them in the wrong place differs from the error for an unknown kind."""
 
-TEXT: Final = Scalar("string", "string")
-FLAG: Final = Scalar("boolean", "bool")
+T = TypeVar("T")
+
+_TEXT: Final = Scalar("string", "string")
+_SCALARS: Final[Mapping[Any, Type]] = {
+    str: _TEXT,
+    Duration: _TEXT,
+    bool: Scalar("boolean", "bool"),
+    int: Scalar("int32", "int32"),
+    bytes: Scalar("bytes", "[]uint8"),
+}
 
 
 class ConfigFileError(ValueError):
     """The file is not one of the kind wanted. The message may have several lines."""
 
 
-def shape(name: str, /, **fields: Type) -> ObjectType:
-    """An object with these fields; ``name`` is that of the Go type, which errors tell."""
-    found = ObjectType(f"io.k8s.apiserver.pkg.apis.apiserver.v1.{name}")
-    found.fields = {
-        field: Field(field, kind, keep_zero=True, null_stays=False, strategies=()) for field, kind in fields.items()
-    }
-    found.always = ()
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeMeta:
+    """The kind of a file, "" where it names none. The codecs have checked that both are text."""
+
+    api_version: str = ""
+    kind: str = ""
 
 
-def items(item: Type) -> ListType:
-    """A list of these."""
-    return ListType(item, f"[]{item.go_type}", {})
+def decode(data: bytes, record: type[T], versions: Collection[str]) -> T:
+    """Return the content of a YAML or JSON file whose kind is the record's name.
 
-
-def file_of(name: str, /, **fields: Type) -> ObjectType:
-    """The outermost object of a file: its fields beside apiVersion and kind."""
-    return shape(name, apiVersion=TEXT, kind=TEXT, **fields)
-
-
-def decode(data: bytes, kind: ObjectType, versions: Collection[str]) -> dict[str, Any]:
-    """The content of a file, YAML or JSON, of one of these versions (``v1``…). ConfigFileError."""
+    ``versions``: the versions of the group that are allowed (``v1``…). Raises ConfigFileError.
+    """
     if not data:
         raise ConfigFileError("empty config data")
     try:
         if data.lstrip().startswith(b"{"):
-            value, complaints = json_codec.decode(data, strict=True)
+            value, decoder_problems = json_codec.decode(data, strict=True)
         else:
-            value, complaints = yaml_codec.decode(data, strict=True)
+            value, decoder_problems = yaml_codec.decode(data, strict=True)
     except CodecError as error:
         raise ConfigFileError(str(error)) from None
-    _check_type(value, kind.go_name, versions)
+    schema = schema_of_file(record)
+    _check_kind(value, schema.go_name, versions)
     try:
-        unknown = check.check(value, kind)
+        unknown = check.check(value, schema)
     except check.TypeMismatch as error:
         raise ConfigFileError(str(error)) from None
-    if texts := bodies.strict_texts(complaints, unknown):
+    if texts := bodies.strict_texts(decoder_problems, unknown):
         raise ConfigFileError(f"strict decoding error: {', '.join(texts)}")
-    return value
+    return structure_checked(value, record)
 
 
-def _check_type(value: dict[str, Any], wanted: str, versions: Collection[str]) -> None:
-    """ConfigFileError: the file is of another kind or version, or does not say of which."""
-    api_version, kind = value.get("apiVersion") or "", value.get("kind") or ""
-    if not kind:
+def structure_checked(value: Mapping[str, Any], record: type[T]) -> T:
+    """Return a document that passed its schema as a record.
+
+    Only durations can still be wrong. As in Go, the error is the text of the first, without its path. Raises
+    ConfigFileError.
+    """
+    try:
+        return structure(value, record, unknown_allowed=True)  # apiVersion and kind
+    except StructureError as error:
+        raise ConfigFileError(error.problems[0].text) from None
+
+
+def schema_of_file(record: type) -> ObjectType:
+    """Return the schema of a file's outermost object: the record's fields, apiVersion and kind."""
+    schema = _schemas.get(record)
+    if schema is None:
+        schema = _schemas[record] = _object(record, apiVersion=_TEXT, kind=_TEXT)
+    return schema
+
+
+_schemas: dict[type, ObjectType] = {}
+
+
+def _object(record: type, **more: Type) -> ObjectType:
+    schema = ObjectType(f"io.k8s.apiserver.pkg.apis.apiserver.v1.{getattr(record, 'GO_NAME', record.__name__)}")
+    schema.fields = {
+        key: Field(key, kind, keep_zero=True, null_stays=False, strategies=())
+        for key, kind in {**more, **{field.key: _type(field.type) for field in fields_of(record)}}.items()
+    }
+    schema.always = ()
+    return schema
+
+
+def _type(annotation: Any) -> Type:
+    if get_origin(annotation) is tuple:
+        item = _type(get_args(annotation)[0])
+        return ListType(item, f"[]{item.go_type}", {})
+    if get_origin(annotation) is Mapping:
+        value = _type(get_args(annotation)[1])
+        return MapType(value, f"map[string]{value.go_type}", atomic=False)
+    if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
+        return _object(annotation)
+    return _SCALARS[annotation]
+
+
+def _check_kind(value: Mapping[str, Any], wanted: str, versions: Collection[str]) -> None:
+    """Raise ConfigFileError if the file is of another kind or version, or names neither."""
+    meta = structure(value, TypeMeta, unknown_allowed=True)
+    if not meta.kind:
         raise ConfigFileError("Object 'Kind' is missing in the file")
-    if not api_version:
+    if not meta.api_version:
         raise ConfigFileError("Object 'apiVersion' is missing in the file")
-    group, _, version = api_version.rpartition("/")
-    if group != GROUP or kind not in KINDS or version not in versions:
-        raise ConfigFileError(f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)}")
-    if kind != wanted:
-        raise ConfigFileError(f"expected {wanted}, got *apiserver.{kind}")
+    group, _, version = meta.api_version.rpartition("/")
+    if group != GROUP or meta.kind not in KINDS or version not in versions:
+        raise ConfigFileError(f"no kind {go_quote(meta.kind)} is registered for version {go_quote(meta.api_version)}")
+    if meta.kind != wanted:
+        raise ConfigFileError(f"expected {wanted}, got *apiserver.{meta.kind}")

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from kubechronicle.api.builtin.resources import HISTORY
 from kubechronicle.api.history.differences import changed_fields, differences, is_within, shown_value, summary
 from kubechronicle.api.registry.registry import Registry, ResourceType
+from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
 
 Content: TypeAlias = Literal["", "diff", "full"]

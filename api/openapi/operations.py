@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kubechronicle.api.builtin.resources import definition_name
+from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.openapi import parameters
 from kubechronicle.api.openapi.parameters import Parameter
 from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource
+from kubechronicle.api.registry.resources import definition_name
 from kubechronicle.api.schema.types import META
-from kubechronicle.api.strategy.strategy import strategy_of
 
 MEDIA_TYPES: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 STREAM_TYPES: Final = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")

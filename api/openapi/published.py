@@ -10,7 +10,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin.validation_certificates import USAGES
+from kubechronicle.api.builtin.certificates.validation import USAGES
 
 # The real-time signals, sorted as text: RTMAX-1, RTMAX-10, RTMAX-11, …
 _REAL_TIME: Final = (

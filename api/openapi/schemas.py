@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin.resources import OWN_GROUPS
 from kubechronicle.api.openapi import published
 from kubechronicle.api.openapi.operations import definition_of, list_definition_of
 from kubechronicle.api.openapi.own_kinds import OWN_KINDS
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.registry.resources import OWN_GROUPS
 from kubechronicle.api.schema.types import META, definitions, presence, short_name
 
 Schema = dict[str, Any]

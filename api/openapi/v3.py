@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any, Final
 
 from kubechronicle.api.codecs import json
@@ -68,10 +69,19 @@ def _makers() -> str:
     digest = hashlib.sha512(json.encode(definitions()))
     api = resources.files("kubechronicle.api")
     for folder in ("openapi", "schema", "builtin"):
-        for file in sorted(api.joinpath(folder).iterdir(), key=lambda each: each.name):
+        for file in _files(api.joinpath(folder)):
             if file.name.endswith((".py", ".json")):
                 digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+def _files(folder: Traversable) -> Iterator[Traversable]:
+    """Every file below a folder, always in the same order."""
+    for each in sorted(folder.iterdir(), key=lambda each: each.name):
+        if each.is_dir():
+            yield from _files(each)
+        else:
+            yield each
 
 
 def document(registry: Registry, path: str, *, server_version: str) -> Document:

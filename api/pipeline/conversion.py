@@ -1,6 +1,6 @@
 """Conversion between the versions a resource has: a registry of pure functions.
 
-Lives here: which conversions there are. Their rules stand in builtin/conversions*.py, which lead from and to the
+Lives here: which conversions there are. Their rules stand in builtin/conversions.py, which lead from and to the
 version objects are kept in; between two others the way leads over that one. An object whose version is the wanted one
 is returned as it is; otherwise the converter's result shares nothing that matters with what it was given.
 
@@ -18,23 +18,17 @@ Converter = Callable[[Object], Object]
 
 
 @functools.cache
-def _converters() -> Mapping[tuple[str, str, str], Converter]:
-    from kubechronicle.api.builtin import conversions, conversions_legacy
-
-    return {**conversions.CONVERTERS, **conversions_legacy.CONVERTERS}
-
-
-@functools.cache
 def _ways() -> Mapping[tuple[str, str, str], tuple[Converter, ...]]:
     """(kind, from, to) -> the converters to apply, one or two."""
-    known = _converters()
+    from kubechronicle.api.builtin.conversions import CONVERTERS
+
     found = {
         (kind, start, end): (first, second)
-        for (kind, start, between), first in known.items()
-        for (other, middle, end), second in known.items()
+        for (kind, start, between), first in CONVERTERS.items()
+        for (other, middle, end), second in CONVERTERS.items()
         if (kind, between) == (other, middle) and start != end
     }
-    return found | {names: (converter,) for names, converter in known.items()}
+    return found | {names: (converter,) for names, converter in CONVERTERS.items()}
 
 
 def can_convert(kind: str, current: str, wanted: str) -> bool:

@@ -1,4 +1,4 @@
-"""The walk that fills in defaults, driven by the tables in builtin/defaults*.py.
+"""The walk that fills in defaults, driven by the tables of builtin/defaults.py.
 
 Defaults belong to definitions, not to kinds: what is tabulated for a Container holds in Pods, Deployments and
 PodTemplates alike. A plan per definition says where in its subtree anything is defaulted, so that the walk visits
@@ -13,13 +13,10 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin import defaults, defaults_groups, defaults_legacy
+from kubechronicle.api.builtin.defaults import FUNCTIONS, VALUES
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Type, short_name
 from kubechronicle.api.values.objects import Object
-
-_VALUES: Final = {**defaults.VALUES, **defaults_groups.VALUES, **defaults_legacy.VALUES}
-_FUNCTIONS: Final = {**defaults.FUNCTIONS, **defaults_groups.FUNCTIONS, **defaults_legacy.FUNCTIONS}
 
 ONE: Final = "one"
 LIST: Final = "list"
@@ -73,7 +70,7 @@ def _plan_of(definition: str) -> _Plan | None:
         return None
     kind = ObjectType(definition)
     name = short_name(definition)
-    plan = _Plan(_VALUES.get(name, {}), _FUNCTIONS.get(name))
+    plan = _Plan(VALUES.get(name, {}), FUNCTIONS.get(name))
     for field in kind.fields.values():
         target, shape = _target(field.type)
         below = _plan_of(target.definition) if target is not None else None
@@ -90,7 +87,7 @@ def _reaching() -> frozenset[str]:
     above: dict[str, set[str]] = {}
     reached: set[str] = set()
     for definition, schema in definitions().items():
-        if short_name(definition) in _VALUES or short_name(definition) in _FUNCTIONS:
+        if short_name(definition) in VALUES or short_name(definition) in FUNCTIONS:
             reached.add(definition)
         for reference in _references(schema):
             above.setdefault(reference, set()).add(definition)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.managed_fields import managers
@@ -28,7 +29,7 @@ from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import bodies, conversion, defaulting, deletion, patching, scale, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import types
-from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, keep, strategy_of
+from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, keep
 from kubechronicle.api.strategy.write_context import Outcome as Outcome
 from kubechronicle.api.strategy.write_context import Prepared as Prepared
 from kubechronicle.api.strategy.write_context import WriteContext as WriteContext

@@ -25,8 +25,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from kubechronicle.api.builtin import resources as table
-from kubechronicle.api.builtin.legacy import LEGACY
+from kubechronicle.api.registry import resources as table
+from kubechronicle.api.registry.legacy import LEGACY
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -145,6 +145,12 @@ class Registry:
     def known(self, group: str, version: str, plural: str) -> ResourceType | None:
         """Return that type whether it is served or not."""
         return self._known.get((group, version, plural))
+
+    def builtin(self, group: str, version: str, plural: str) -> ResourceType:
+        """Return a type that every server has, served or not."""
+        rt = self.known(group, version, plural)
+        assert rt is not None, f"{group}/{version} {plural} is a built-in resource"
+        return rt
 
     def by_kind(self, group: str, version: str, kind: str) -> ResourceType | None:
         """Return the type whose objects have this apiVersion and kind."""

@@ -7,7 +7,7 @@ it is today.
     autoscaling/v2beta2   no tolerance; conditions and currentReplicas always written, conditions owned as a whole
     autoscaling/v2beta1   as v2beta2, no behavior, and metrics in a form of their own (``_METRICS``)
     batch/v1beta1         the same fields
-    policy/v1beta1        the same fields; its empty selector means something else (builtin/conversions_legacy.py)
+    policy/v1beta1        the same fields; its empty selector means something else (builtin/policy)
     discovery.k8s.io/v1beta1  a topology map, where there are zone and deprecatedTopology today
 
 Source: the types of k8s.io/api 0.20 to 0.25. Definitions and presence codes have the form types.py describes.

@@ -1,5 +1,5 @@
 """What differs from kind to kind in the life of an object: one record per storage resource, with hooks for what no
-flag can say. The table itself is builtin/strategies.py.
+flag can say. The table itself is gathered by builtin/strategies.py.
 
 Who may change what, in the order in which pipeline.py calls:
 
@@ -15,7 +15,6 @@ Hooks are given (new, …) with everything defaulted; they never see the clock o
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -148,18 +147,3 @@ def status_update(
         warnings=warnings,
         lenient_in=lenient_in,
     )
-
-
-_DEFAULT: Final = Strategy(subresources=MappingProxyType({"status": status_update()}))
-
-
-def strategy_of(resource: str) -> Strategy:
-    """Return the rules of a storage resource ("pods", "deployments.apps"); plain ones for kinds without their own."""
-    return _strategies().get(resource, _DEFAULT)
-
-
-@functools.cache
-def _strategies() -> Mapping[str, Strategy]:
-    from kubechronicle.api.builtin.strategies import STRATEGIES
-
-    return STRATEGIES

@@ -17,13 +17,13 @@ from typing import Any
 
 import orjson
 
+from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.meta.encoding import copy_object, encode_stored
 from kubechronicle.api.pipeline import bodies, defaulting, pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema import check
-from kubechronicle.api.strategy.strategy import strategy_of
 
 OBJECTS_PER_ROUND = 200
 CONTEXT = WriteContext(

@@ -10,8 +10,9 @@ from drawn_objects import Object, drawing, objects
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubechronicle.api.builtin.conversions_legacy import KEPT, PDB_LABEL
-from kubechronicle.api.builtin.legacy import LEGACY
+from kubechronicle.api.builtin.common.converters import KEPT
+from kubechronicle.api.registry.legacy import LEGACY
+from kubechronicle.api.builtin.policy.conversions import PDB_LABEL
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import conversion, defaulting

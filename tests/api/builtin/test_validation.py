@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.validation_cron import schedule_problem
+from kubechronicle.api.builtin.batch.cronjob.validation import schedule_problem
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from refusals import refusal
 
-from kubechronicle.api.builtin import validation_expressions
+from kubechronicle.api.builtin.common import expressions
 
 ADMISSION = "admissionregistration.k8s.io/v1/"
 RULES = [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*"]}]
@@ -184,7 +184,7 @@ def test_selectors_that_may_cost_too_much() -> None:
 
 
 def test_the_language_is_loaded_with_the_first_expression() -> None:
-    root = Path(validation_expressions.__file__).resolve().parents[2]
+    root = Path(expressions.__file__).resolve().parents[3]
     code = "import sys; import kubechronicle.api.registry.registry; print('re2' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"

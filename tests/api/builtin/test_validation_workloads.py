@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from refusals import refusal
 
-from kubechronicle.api.builtin.go_shapes import difference
+from kubechronicle.api.builtin.common.go_shapes import difference
 
 CONTAINER = {"name": "c", "image": "i"}
 TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER]}}

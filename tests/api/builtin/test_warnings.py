@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from writing_warnings import CLAIM, CONTAINER, JOB, LABEL_WANTED, OLD_CLASS, POD, TEMPLATE, VOLUME, WORKLOAD, warnings
 
-from kubechronicle.api.builtin.warnings_volumes import is_fractional
+from kubechronicle.api.builtin.common.resource_amounts import is_fractional
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import deletion
 from kubechronicle.api.registry.registry import builtin_registry

@@ -1,0 +1,1 @@
+"""Webhook configurations, admission policies and their bindings."""

@@ -1,0 +1,40 @@
+"""The strategies of admissionregistration.k8s.io.
+
+Sources are the ``strategy.go`` files of Kubernetes' ``registry/admissionregistration``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kubechronicle.api.builtin.admissionregistration import validation_policies, validation_webhooks
+from kubechronicle.api.builtin.common.status import only_status
+from kubechronicle.api.strategy.strategy import Strategy, Validate
+
+_WEBHOOKS: Final = Strategy(
+    status=False,
+    generation=True,
+    generation_fields=("webhooks",),
+    unconditional_update=False,
+    validate=validation_webhooks.webhooks,
+)
+
+
+def _policy(validate: Validate) -> Strategy:
+    return Strategy(status=False, generation=True, unconditional_update=False, validate=validate)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
+    "validatingadmissionpolicies.admissionregistration.k8s.io": Strategy(
+        generation=True,
+        unconditional_update=False,
+        validate=validation_policies.validating_policy,
+        subresources=only_status(validation_policies.policy_status),
+    ),
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": _policy(validation_policies.validating_binding),
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": _policy(validation_policies.mutating_policy),
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": _policy(validation_policies.mutating_binding),
+}

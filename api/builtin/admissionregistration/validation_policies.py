@@ -1,0 +1,242 @@
+"""Validation of admission policies and their bindings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kubechronicle.api.builtin.admissionregistration.validation_webhooks import (
+    FAILURE_POLICIES,
+    MATCH_POLICIES,
+    match_conditions,
+    rule_with_operations,
+)
+from kubechronicle.api.builtin.common.checks import label_selector, one_of, one_of_if_set, qualified_name, wrong
+from kubechronicle.api.builtin.common.conditions import conditions
+from kubechronicle.api.builtin.common.expressions import PolicyExpressions
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+ACTIONS: Final = ("Audit", "Deny", "Warn")
+REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
+PATCH_TYPES: Final = ("ApplyConfiguration", "JSONPatch")
+MUTABLE: Final = ("*", "CONNECT", "CREATE", "UPDATE")
+MAX_AUDIT_ANNOTATIONS: Final = 20
+_FORMS: Final = {"JSONPatch": "jsonPatch", "ApplyConfiguration": "applyConfiguration"}
+_IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*\Z")
+_RESERVED: Final = frozenset(
+    (
+        *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"),
+        *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
+    )
+)
+"""Words of CEL that are no names."""
+
+
+def _chosen(value: str | None, choices: Sequence[str], field: str) -> list[Cause]:
+    """A choice has been made; an empty text is none of those there are."""
+    if value is None:
+        return [required(field)]
+    return [] if value in choices else [not_supported(field, value, choices)]
+
+
+def _match_resources(match: Object, field: str) -> list[Cause]:
+    causes = _chosen(match.get("matchPolicy"), MATCH_POLICIES, f"{field}.matchPolicy")
+    for name in ("namespaceSelector", "objectSelector"):
+        path, selector = f"{field}.{name}", match.get(name)
+        causes += [required(path)] if selector is None else label_selector(selector, path)
+    for group in ("resourceRules", "excludeResourceRules"):
+        for index, rule in enumerate(match.get(group) or ()):
+            path, named = f"{field}.{group}[{index}]", rule.get("resourceNames") or []
+            for position, name in enumerate(named):
+                causes += wrong(f"{path}.resourceNames[{position}]", name, names.path_segment(name))
+                if name in named[:position]:
+                    causes.append(duplicate(f"{path}.resourceNames[{position}]", name))
+            causes += rule_with_operations(rule, path)
+    return causes
+
+
+def _param_kind(kind: Object, field: str) -> list[Cause]:
+    version, path = kind.get("apiVersion", ""), f"{field}.apiVersion"
+    causes: list[Cause] = []
+    if not version:
+        causes.append(required(path))
+    elif version.count("/") > 1:
+        causes.append(invalid_value(path, version, f"unexpected GroupVersion string: {version}"))
+    else:
+        group, _, number = version.rpartition("/")
+        problems = names.dns_subdomain(group) if group else []
+        if problems:
+            causes.append(invalid_value(path, group, ",".join(problems)))
+        problems = names.dns_1035_label(number) if number else ["version must be specified"]
+        if problems:
+            causes.append(invalid_value(path, number or version, ",".join(problems)))
+    name, path = kind.get("kind", ""), f"{field}.kind"
+    problems = names.dns_1035_label(name.lower())
+    if not name:
+        causes.append(required(path))
+    elif problems:
+        detail = "may have mixed case, but should otherwise match: " + ",".join(problems)
+        causes.append(invalid_value(path, name, detail))
+    return causes
+
+
+def _mutable(match: Object, field: str) -> list[Cause]:
+    """Nothing is left to change of what is deleted."""
+    return [
+        not_supported(f"{field}.resourceRules.operations", operation, MUTABLE)
+        for rule in match.get("resourceRules") or ()
+        for operation in rule.get("operations") or ()
+        if operation not in MUTABLE
+    ]
+
+
+def _policy(spec: Object, expressions: PolicyExpressions, *, mutates: bool = False) -> list[Cause]:
+    causes = _chosen(spec.get("failurePolicy"), FAILURE_POLICIES, "spec.failurePolicy")
+    if spec.get("paramKind") is not None:
+        causes += _param_kind(spec["paramKind"], "spec.paramKind")
+    match, field = spec.get("matchConstraints"), "spec.matchConstraints"
+    if match is None:
+        causes.append(required(field))
+    else:
+        causes += _match_resources(match, field)
+        if not match.get("resourceRules"):
+            causes.append(required(f"{field}.resourceRules"))
+        causes += _mutable(match, field) if mutates else []
+    has_parameters = spec.get("paramKind") is not None
+    causes += match_conditions(spec.get("matchConditions") or (), "spec.matchConditions", params=has_parameters)
+    for index, variable in enumerate(spec.get("variables") or ()):
+        path, name = f"spec.variables[{index}]", variable.get("name", "")
+        if not name.strip():
+            causes.append(required(f"{path}.name", "name is not specified"))
+        elif not _IDENTIFIER.match(name) or name in _RESERVED:
+            causes.append(invalid_value(f"{path}.name", name, "name is not a valid CEL identifier"))
+        causes += expressions.variable(name, variable.get("expression", ""), f"{path}.expression")
+    return causes
+
+
+def validating_policy(obj: Object) -> list[Cause]:
+    """What a policy is about, and what it demands or notes."""
+    spec = obj["spec"]
+    expressions = PolicyExpressions(spec)
+    causes = _policy(spec, expressions)
+    validations, notes = spec.get("validations") or (), spec.get("auditAnnotations") or ()
+    if not validations and not notes:
+        detail = "validations or auditAnnotations must contain at least one item"
+        return [*causes, required("spec.validations", detail), required("spec.auditAnnotations", detail)]
+    for index, validation in enumerate(validations):
+        field, message = f"spec.validations[{index}]", validation.get("message", "")
+        causes += expressions.validation(validation.get("expression", ""), f"{field}.expression")
+        causes += expressions.message(validation.get("messageExpression", ""), f"{field}.messageExpression")
+        if message and not message.strip():
+            causes.append(invalid_value(f"{field}.message", message, "message must be non-empty if specified"))
+        elif "\n" in message.strip() or "\r" in message.strip():
+            causes.append(invalid_value(f"{field}.message", message, "message must not contain line breaks"))
+        causes += one_of_if_set(validation.get("reason"), REASONS, f"{field}.reason")
+    if len(notes) > MAX_AUDIT_ANNOTATIONS:
+        detail = f"must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations"
+        causes.append(invalid_value("spec.auditAnnotations", list(notes), detail))
+    seen: set[str] = set()
+    for index, note in enumerate(notes):
+        field, key = f"spec.auditAnnotations[{index}]", note.get("key", "")
+        causes += qualified_name(f"{obj['metadata'].get('name', '')}/{key}", f"{field}.key")
+        causes += expressions.annotation(note.get("valueExpression", ""), f"{field}.valueExpression")
+        if key in seen:
+            causes.append(duplicate(f"{field}.key", key))
+        seen.add(key)
+    return causes
+
+
+def mutating_policy(obj: Object) -> list[Cause]:
+    """What a policy is about, and what it changes."""
+    spec = obj["spec"]
+    expressions = PolicyExpressions(spec)
+    causes = _policy(spec, expressions, mutates=True)
+    mutations = spec.get("mutations") or ()
+    if not mutations:
+        causes.append(required("spec.mutations", "mutations must contain at least one item"))
+    for index, mutation in enumerate(mutations):
+        field, kind = f"spec.mutations[{index}]", mutation.get("patchType", "")
+        if kind not in _FORMS:
+            causes += one_of(kind, PATCH_TYPES, f"{field}.patchType")
+            continue
+        for other, member in sorted(_FORMS.items(), key=lambda form: form[0] != kind):
+            patch = mutation.get(member)
+            if other == kind and patch is None:
+                causes.append(required(f"{field}.{member}", f"must be specified when patchType is {kind}"))
+            elif other == kind:
+                text = patch.get("expression", "")
+                causes += expressions.patch(text, f"{field}.{member}.expression", json=kind == "JSONPatch")
+            elif other != kind and mutation.get(member) is not None:
+                detail = f"must not be specified when patchType is {kind}"
+                causes.append(invalid_value(f"{field}.{member}", f"{{{member}}}", detail))
+    return causes + one_of(spec.get("reinvocationPolicy", ""), ("Never", "IfNeeded"), "spec.reinvocationPolicy")
+
+
+def _binding(spec: Object) -> list[Cause]:
+    policy = spec.get("policyName", "")
+    causes = wrong("spec.policyName", policy, names.dns_subdomain(policy)) if policy else [required("spec.policyName")]
+    if spec.get("paramRef") is not None:
+        causes += _parameters(spec["paramRef"], "spec.paramRef")
+    if spec.get("matchResources") is not None:
+        causes += _match_resources(spec["matchResources"], "spec.matchResources")
+    return causes
+
+
+def _parameters(reference: Object, field: str) -> list[Cause]:
+    name, selector, causes = reference.get("name", ""), reference.get("selector"), list[Cause]()
+    both = "name and selector are mutually exclusive"
+    if name:
+        causes += wrong(f"{field}.name", name, names.path_segment(name))
+        if selector is not None:
+            causes.append(forbidden(f"{field}.name", both))
+    if selector is not None:
+        causes += label_selector(selector, f"{field}.selector")
+        if name:
+            causes.append(forbidden(f"{field}.selector", both))
+    if not name and selector is None:
+        causes.append(required(field, "one of name or selector must be specified"))
+    action = reference.get("parameterNotFoundAction", "")
+    return causes + one_of(action, ("Deny", "Allow"), f"{field}.parameterNotFoundAction")
+
+
+def validating_binding(obj: Object) -> list[Cause]:
+    """Where a policy holds, and what becomes of what it refuses."""
+    spec, field = obj["spec"], "spec.validationActions"
+    causes = _binding(spec)
+    actions = spec.get("validationActions") or []
+    for index, action in enumerate(actions):
+        if action not in ACTIONS:
+            causes.append(not_supported(f"{field}[{index}]", action, ACTIONS))
+        if action in actions[:index]:
+            causes.append(duplicate(f"{field}[{index}]", action))
+    if "Deny" in actions and "Warn" in actions:
+        detail = (
+            "must not contain both Deny and Warn (repeating the same validation failure information in the API "
+            "response and headers serves no purpose)"
+        )
+        causes.append(invalid_value(field, actions, detail))
+    if not actions:
+        causes.append(required(field, "at least one validation action is required"))
+    return causes
+
+
+def mutating_binding(obj: Object) -> list[Cause]:
+    """Where a policy holds."""
+    causes, match = _binding(obj["spec"]), obj["spec"].get("matchResources")
+    return causes if match is None else causes + _mutable(match, "spec.matchResources")
+
+
+def policy_status(new: Object, old: Object) -> list[Cause]:
+    """Warnings of type checking say what they are about; conditions are whole."""
+    status, field = new.get("status") or {}, "status.typeChecking.expressionWarnings"
+    causes: list[Cause] = []
+    for index, warning in enumerate((status.get("typeChecking") or {}).get("expressionWarnings") or ()):
+        if not warning.get("warning"):
+            causes.append(required(f"{field}[{index}].warning"))
+        if not warning.get("fieldRef", "").strip():
+            causes.append(required(f"{field}[{index}].fieldRef"))
+    return causes + conditions(status.get("conditions") or (), "status.conditions")

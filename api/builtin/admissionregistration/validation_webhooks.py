@@ -1,0 +1,213 @@
+"""Validation of webhook configurations, and of the parts policies have in common with them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from kubechronicle.api.builtin.common.checks import label_selector, one_of_if_set, qualified_name, wrong
+from kubechronicle.api.builtin.common.expressions import match_condition
+from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_many
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+SCOPES: Final = ("*", "Cluster", "Namespaced")
+OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+FAILURE_POLICIES: Final = ("Fail", "Ignore")
+MATCH_POLICIES: Final = ("Equivalent", "Exact")
+SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
+REINVOCATIONS: Final = ("IfNeeded", "Never")
+REVIEW_VERSIONS: Final = ("v1", "v1beta1")
+MAX_CONDITIONS: Final = 64
+
+
+def rule_with_operations(rule: Object, field: str) -> list[Cause]:
+    """Which operations on which resources."""
+    causes: list[Cause] = []
+    operations = rule.get("operations") or []
+    if not operations:
+        causes.append(required(f"{field}.operations"))
+    if len(operations) > 1 and "*" in operations:
+        detail = "if '*' is present, must not specify other operations"
+        causes.append(invalid_value(f"{field}.operations", operations, detail))
+    for index, operation in enumerate(operations):
+        if operation not in OPERATIONS:
+            causes.append(not_supported(f"{field}.operations[{index}]", operation, OPERATIONS))
+    for member, words in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
+        values = rule.get(member) or []
+        if not values:
+            causes.append(required(f"{field}.{member}"))
+        if len(values) > 1 and "*" in values:
+            detail = f"if '*' is present, must not specify other {words}"
+            causes.append(invalid_value(f"{field}.{member}", values, detail))
+        if member == "apiVersions":
+            causes += [required(f"{field}.{member}[{index}]") for index, value in enumerate(values) if not value]
+    causes += _resources(rule.get("resources") or [], f"{field}.resources")
+    return causes + one_of_if_set(rule.get("scope"), SCOPES, f"{field}.scope")
+
+
+def _resources(resources: list[str], field: str) -> list[Cause]:
+    causes = [] if resources else [required(field)]
+    whole: set[str] = set()
+    everywhere: set[str] = set()
+    for index, each in enumerate(resources):
+        path = f"{field}[{index}]"
+        if not each:
+            causes.append(required(path))
+        name, slash, below = each.partition("/")
+        if not slash:
+            continue
+        if name in whole:
+            causes.append(invalid_value(path, each, f"if '{name}/*' is present, must not specify {each}"))
+        if below in everywhere:
+            causes.append(invalid_value(path, each, f"if '*/{below}' is present, must not specify {each}"))
+        if below == "*":
+            whole.add(name)
+        if name == "*":
+            everywhere.add(below)
+    if len(resources) > 1 and "*/*" in resources:
+        causes.append(invalid_value(field, resources, "if '*/*' is present, must not specify other resources"))
+    plain = [each for each in resources if "/" not in each]
+    if "*" in resources and plain and plain[-1] != "*":
+        detail = "if '*' is present, must not specify other resources without subresources"
+        causes.append(invalid_value(field, resources, detail))
+    return causes
+
+
+# -- webhooks ---------------------------------------------------------------------------------------------------------
+
+
+def fully_qualified_name(name: str, field: str) -> list[Cause]:
+    """A domain of three parts at least."""
+    if not name:
+        return [required(field)]
+    problems = names.dns_subdomain(name)
+    if problems:
+        return [invalid_value(field, name, ",".join(problems))]
+    if name.count(".") >= 2:
+        return []
+    return [invalid_value(field, name, "should be a domain with at least three segments separated by dots")]
+
+
+def _review_versions(versions: list[str], field: str) -> list[Cause]:
+    listed = ", ".join(REVIEW_VERSIONS)
+    if not versions:
+        return [required(field, f"must specify one of {listed}")]
+    causes: list[Cause] = []
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            causes.append(invalid_value(f"{field}[{index}]", version, "duplicate version"))
+            continue
+        causes += wrong(f"{field}[{index}]", version, names.dns_1035_label(version))
+    if not set(versions) & set(REVIEW_VERSIONS):
+        causes.append(invalid_value(field, versions, f"must include at least one of {listed}"))
+    return causes
+
+
+def client_config(config: Object, field: str) -> list[Cause]:
+    """Where a webhook is: at a URL or behind a service."""
+    url, service = config.get("url"), config.get("service")
+    if url is not None and service is None:
+        return _url(url, f"{field}.url")
+    if url is not None or service is None:
+        return [required(field, "exactly one of url or service is required")]
+    path = f"{field}.service"
+    causes = [
+        required(f"{path}.{name}", f"service {name} is required")
+        for name in ("name", "namespace")
+        if not service.get(name)
+    ]
+    port = service.get("port", 443)
+    causes += [
+        invalid_value(f"{path}.port", port, f"port is not valid: {problem}") for problem in names.port_number(port)
+    ]
+    place = service.get("path")
+    return causes if place is None else causes + _service_path(place, f"{path}.path")
+
+
+def _service_path(place: str, field: str) -> list[Cause]:
+    if place in ("", "/"):
+        return []
+    if place == "//":
+        return [invalid_value(field, place, "segment[0] may not be empty")]
+    causes: list[Cause] = []
+    if not place.startswith("/"):
+        causes.append(invalid_value(field, place, "must start with a '/'"))
+    segments = (place[1:-1] if place.endswith("/") else place[1:]).split("/")
+    for index, segment in enumerate(segments):
+        if not segment:
+            causes.append(invalid_value(field, place, f"segment[{index}] may not be empty"))
+        else:
+            problems = names.dns_subdomain(segment)
+            causes += [invalid_value(field, place, f"segment[{index}]: {problem}") for problem in problems]
+    return causes
+
+
+def _url(url: str, field: str) -> list[Cause]:
+    form = "; desired format: https://host[/path]"
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        return [required(field, f"url must be a valid URL: {error}{form}")]
+    causes: list[Cause] = []
+    if parts.scheme != "https":
+        causes.append(invalid_value(field, parts.scheme, f"'https' is the only allowed URL scheme{form}"))
+    user, at, host = parts.netloc.rpartition("@")
+    if not host:
+        causes.append(invalid_value(field, host, f"host must be specified{form}"))
+    if at:
+        causes.append(invalid_value(field, user, "user information is not permitted in the URL"))
+    for text, what in ((parts.fragment, "fragments"), (parts.query, "query parameters")):
+        if text:
+            causes.append(invalid_value(field, text, f"{what} are not permitted in the URL"))
+    return causes
+
+
+def _webhook(hook: Object, field: str) -> list[Cause]:
+    causes = fully_qualified_name(hook.get("name", ""), f"{field}.name")
+    for index, rule in enumerate(hook.get("rules") or ()):
+        causes += rule_with_operations(rule, f"{field}.rules[{index}]")
+    causes += one_of_if_set(hook.get("failurePolicy"), FAILURE_POLICIES, f"{field}.failurePolicy")
+    causes += one_of_if_set(hook.get("matchPolicy"), MATCH_POLICIES, f"{field}.matchPolicy")
+    effects = hook.get("sideEffects")
+    if effects is None:
+        causes.append(required(f"{field}.sideEffects", f"must specify one of {', '.join(SIDE_EFFECTS)}"))
+    causes += one_of_if_set(effects, SIDE_EFFECTS, f"{field}.sideEffects")
+    seconds = hook.get("timeoutSeconds")
+    if seconds is not None and not 1 <= seconds <= 30:
+        detail = "the timeout value must be between 1 and 30 seconds"
+        causes.append(invalid_value(f"{field}.timeoutSeconds", seconds, detail))
+    for name in ("namespaceSelector", "objectSelector"):
+        causes += label_selector(hook.get(name), f"{field}.{name}")
+    causes += one_of_if_set(hook.get("reinvocationPolicy"), REINVOCATIONS, f"{field}.reinvocationPolicy")
+    causes += client_config(hook.get("clientConfig") or {}, f"{field}.clientConfig")
+    return causes + match_conditions(hook.get("matchConditions") or (), f"{field}.matchConditions")
+
+
+def webhooks(obj: Object) -> list[Cause]:
+    """Webhooks of one configuration have different names."""
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for index, hook in enumerate(obj.get("webhooks") or ()):
+        field, name = f"webhooks[{index}]", hook.get("name", "")
+        causes += _webhook(hook, field)
+        causes += _review_versions(hook.get("admissionReviewVersions") or [], f"{field}.admissionReviewVersions")
+        if name and name in seen:
+            causes.append(duplicate(f"{field}.name", name))
+        seen.add(name)
+    return causes
+
+
+def match_conditions(conditions: Any, field: str, *, params: bool = False) -> list[Cause]:
+    """Conditions have different names and expressions that compile; ``params``: these may name the parameters."""
+    causes = [too_many(field, len(conditions), MAX_CONDITIONS)] if len(conditions) > MAX_CONDITIONS else []
+    seen: set[str] = set()
+    for index, condition in enumerate(conditions):
+        path, name = f"{field}[{index}]", condition.get("name", "")
+        causes += match_condition(condition.get("expression", ""), f"{path}.expression", params=params)
+        causes += qualified_name(name, f"{path}.name") if name else [required(f"{path}.name")]
+        if name and name in seen:
+            causes.append(duplicate(f"{path}.name", name))
+        seen.add(name)
+    return causes

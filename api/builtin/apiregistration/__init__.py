@@ -1,0 +1,1 @@
+"""APIServices, through which other servers' groups are reached."""

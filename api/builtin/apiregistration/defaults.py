@@ -1,0 +1,24 @@
+"""Defaults of APIServices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+Object = dict[str, Any]
+
+VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "apiregistration.v1.ServiceReference": {"port": 443},
+}
+
+
+def api_service(obj: Object) -> None:
+    """A service is reached at the HTTPS port."""
+    reference = obj["spec"].get("service")
+    if reference is not None and reference.get("port") is None:
+        reference["port"] = 443
+
+
+FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
+    "apiregistration.v1.APIService": api_service,
+}

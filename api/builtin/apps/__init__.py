@@ -1,0 +1,1 @@
+"""The workload kinds: a folder each for Deployment, StatefulSet and DaemonSet."""

@@ -1,0 +1,50 @@
+"""The strategy of DaemonSet.
+
+Source: ``registry/apps/daemonset/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.builtin.apps.daemonset import validation
+from kubechronicle.api.builtin.apps.daemonset.defaults import TEMPLATE_GENERATION
+from kubechronicle.api.builtin.core.podtemplate.strategy import new_template, template_gates
+from kubechronicle.api.builtin.core.podtemplate.warnings import template_warnings
+from kubechronicle.api.builtin.core.podtemplate.workloads import selector_update
+from kubechronicle.api.strategy.strategy import Strategy, status_update
+
+Object = dict[str, Any]
+
+
+def new_daemon_set(new: Object) -> None:
+    """The template's generation is kept in an annotation that old clients read."""
+    new_template(new)
+    new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
+
+
+def daemon_set_template_generation(new: Object, old: Object) -> None:
+    """Count changes of the template."""
+    held = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
+    generation = int(held) if held.isdigit() else 0
+    template_gates(new, old)
+    if new["spec"].get("template") != old["spec"].get("template"):
+        generation += 1
+    new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(generation)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "daemonsets.apps": Strategy(
+        generation=True,
+        prepare_create=new_daemon_set,
+        prepare_update=daemon_set_template_generation,
+        validates_whole_update=False,
+        validates_twice=True,
+        validate=validation.daemon_set,
+        validate_update=selector_update,
+        warnings=template_warnings,
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.daemon_set_status)}),
+    ),
+}

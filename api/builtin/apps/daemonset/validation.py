@@ -1,0 +1,53 @@
+"""Validation of DaemonSets."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import not_negative
+from kubechronicle.api.builtin.common.percentages import at_most_whole, int_or_percent, is_zero
+from kubechronicle.api.builtin.core.podtemplate.workloads import collisions, selector_and_template
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
+
+Object = dict[str, Any]
+
+_SCHEDULED: Final = (
+    "currentNumberScheduled",
+    "numberMisscheduled",
+    "desiredNumberScheduled",
+    "numberReady",
+    "observedGeneration",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
+    "collisionCount",
+)
+
+
+def daemon_set_status(new: Object, old: Object) -> list[Cause]:
+    """Counts are not negative."""
+    status = new.get("status") or {}
+    return not_negative(status, "status", *_SCHEDULED) + collisions(status, old)
+
+
+def daemon_set(obj: Object) -> list[Cause]:
+    """Selector, template and strategy of a daemon set."""
+    spec = obj["spec"]
+    causes = selector_and_template(spec, "daemonset", "DaemonSet") + not_negative(spec, "spec", "minReadySeconds")
+    strategy = spec.get("updateStrategy") or {}
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    field = "spec.updateStrategy.rollingUpdate"
+    if kind == "RollingUpdate" and rolling is None:
+        causes.append(required(field))
+    elif kind == "RollingUpdate" and rolling is not None:
+        unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+        causes += int_or_percent(unavailable, f"{field}.maxUnavailable") + int_or_percent(surge, f"{field}.maxSurge")
+        causes += at_most_whole(unavailable, f"{field}.maxUnavailable") + at_most_whole(surge, f"{field}.maxSurge")
+        if is_zero(unavailable) and is_zero(surge):
+            causes.append(required(f"{field}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+        elif not is_zero(unavailable) and not is_zero(surge):
+            causes.append(invalid_value(f"{field}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
+    elif kind != "OnDelete":
+        shown = {"Type": kind, "RollingUpdate": rolling}
+        causes.append(not_supported("spec.updateStrategy", shown, ("RollingUpdate", "OnDelete")))
+    return causes + not_negative(spec, "spec", "revisionHistoryLimit")

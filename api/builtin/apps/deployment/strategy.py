@@ -1,0 +1,43 @@
+"""The strategy of Deployment.
+
+Source: ``registry/apps/deployment/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.builtin.apps.deployment import validation
+from kubechronicle.api.builtin.core.podtemplate.strategy import new_template, template_gates
+from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
+from kubechronicle.api.builtin.core.podtemplate.workloads import selector_update
+from kubechronicle.api.strategy.strategy import Strategy, status_update
+
+Object = dict[str, Any]
+
+
+def deployment_annotations_count(new: Object, old: Object) -> None:
+    """New annotations are a new generation, too: they are copied to replica sets."""
+    template_gates(new, old)
+    before, after = old["metadata"].get("annotations"), new["metadata"].get("annotations")
+    if before != after and new["spec"] == old["spec"]:
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+_DEPLOYMENT_STATUS: Final = status_update("spec", metadata=("labels",), validate_update=validation.deployment_status)
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "deployments.apps": Strategy(
+        prepare_create=new_template,
+        generation=True,
+        generation_fields=("spec",),
+        prepare_update=deployment_annotations_count,
+        validates_whole_update=False,
+        validate=validation.deployment,
+        validate_update=selector_update,
+        warnings=named_template_warnings,
+        subresources=MappingProxyType({"status": _DEPLOYMENT_STATUS}),
+    ),
+}

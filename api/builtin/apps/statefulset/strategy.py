@@ -1,0 +1,47 @@
+"""The strategy of StatefulSet.
+
+Source: ``registry/apps/statefulset/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.builtin.apps.statefulset import validation, warnings
+from kubechronicle.api.builtin.core.podtemplate.strategy import new_template
+from kubechronicle.api.strategy.strategy import Strategy, status_update
+
+Object = dict[str, Any]
+
+
+def stateful_set_gates(new: Object, old: Object | None = None) -> None:
+    """maxUnavailable is of a feature that is off: it stays only where it is already."""
+    new_template(new)
+    rolling = (new["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    held = ((old or {}).get("spec", {}).get("updateStrategy") or {}).get("rollingUpdate") or {}
+    if "maxUnavailable" in rolling and "maxUnavailable" not in held:
+        del rolling["maxUnavailable"]
+
+
+def new_stateful_set(new: Object) -> None:
+    """Drop what is of features that are off."""
+    stateful_set_gates(new)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "statefulsets.apps": Strategy(
+        names="label",
+        generation=True,
+        prepare_create=new_stateful_set,
+        prepare_update=stateful_set_gates,
+        validates_whole_update=False,
+        validate=validation.stateful_set,
+        validate_update=validation.stateful_set_update,
+        warnings=warnings.stateful_set_warnings,
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation.stateful_set_status)}
+        ),
+    ),
+}

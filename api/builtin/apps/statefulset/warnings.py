@@ -1,0 +1,26 @@
+"""Warnings about StatefulSets: their claims and history as well as the template."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api.builtin.core.persistentvolumeclaim.warnings import storage_warnings
+from kubechronicle.api.builtin.core.podtemplate.warnings import of_template, unchanged
+
+Object = dict[str, Any]
+
+_NEGATIVE_HISTORY: Final = "a negative value retains all historical revisions; a value >= 0 is recommended"
+
+
+def stateful_set_warnings(new: Object, old: Object | None) -> list[str]:
+    """The claims and the history as well as the template."""
+    if unchanged(new, old):
+        return []
+    spec = new["spec"]
+    told = of_template(spec.get("template"), "spec.template")
+    for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        field = f"spec.volumeClaimTemplates[{index}]"
+        told += storage_warnings(claim.get("spec") or {}, field if old is None else f"{field}.Spec")
+    if (spec.get("revisionHistoryLimit") or 0) < 0:
+        told.append(f"spec.revisionHistoryLimit: {_NEGATIVE_HISTORY}")
+    return told

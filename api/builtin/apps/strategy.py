@@ -1,0 +1,38 @@
+"""The strategies of the apps group: ReplicaSet, ControllerRevision, and those gathered from the folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kubechronicle.api.builtin.apps import validation
+from kubechronicle.api.builtin.apps.daemonset import strategy as daemonset
+from kubechronicle.api.builtin.apps.deployment import strategy as deployment
+from kubechronicle.api.builtin.apps.statefulset import strategy as statefulset
+from kubechronicle.api.builtin.core.podtemplate.strategy import new_template, template_gates
+from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
+from kubechronicle.api.builtin.core.podtemplate.workloads import replica_set_status, selector_update
+from kubechronicle.api.strategy.strategy import Strategy, status_update
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    **daemonset.STRATEGIES,
+    **deployment.STRATEGIES,
+    **statefulset.STRATEGIES,
+    "replicasets.apps": Strategy(
+        prepare_create=new_template,
+        prepare_update=template_gates,
+        generation=True,
+        validates_whole_update=False,
+        validates_twice=True,
+        validate=validation.replica_set,
+        validate_update=selector_update,
+        warnings=named_template_warnings,
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=replica_set_status)}),
+    ),
+    "controllerrevisions.apps": Strategy(
+        status=False,
+        validate=validation.controller_revision,
+        validate_update=validation.controller_revision_update,
+    ),
+}

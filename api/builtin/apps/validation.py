@@ -1,0 +1,30 @@
+"""Validation of ReplicaSets and ControllerRevisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubechronicle.api.builtin.common.checks import immutable, not_negative
+from kubechronicle.api.builtin.core.podtemplate.workloads import selector_and_template
+from kubechronicle.api.errors.field_errors import Cause, required
+
+Object = dict[str, Any]
+
+
+def replica_set(obj: Object) -> list[Cause]:
+    """Selector and template of a replica set."""
+    spec = obj["spec"]
+    return not_negative(spec, "spec", "replicas", "minReadySeconds") + selector_and_template(spec, "deployment")
+
+
+def controller_revision(obj: Object) -> list[Cause]:
+    """A revision has data, and a number that is not negative."""
+    causes: list[Cause] = []
+    if obj.get("data") is None:
+        causes.append(required("data", "data is mandatory"))
+    return causes + not_negative(obj, "", "revision")
+
+
+def controller_revision_update(new: Object, old: Object) -> list[Cause]:
+    """A revision is a record."""
+    return immutable("data", new.get("data"), old.get("data"))

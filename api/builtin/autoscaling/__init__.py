@@ -1,0 +1,1 @@
+"""HorizontalPodAutoscaler in its four versions, and the scale subresource's table."""

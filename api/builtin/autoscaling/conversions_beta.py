@@ -1,0 +1,164 @@
+"""Converters between HorizontalPodAutoscaler autoscaling/v2beta1 and v2beta2, and v2.
+
+Sources: the conversions of ``pkg/apis/autoscaling`` in Kubernetes 1.20 to 1.25.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.autoscaling.conversions import (
+    BEHAVIOR,
+    CONDITIONS,
+    CURRENT_METRICS,
+    METRIC_FIELDS,
+    METRICS,
+    behavior_from_annotation,
+    behavior_to_note,
+    status_name,
+)
+from kubechronicle.api.builtin.common.converters import Converter, lossless_pair, typed
+from kubechronicle.api.errors.field_errors import go_json
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.schema import values
+
+Object = dict[str, Any]
+
+V2: Final = "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler"
+V2BETA1: Final = "io.k8s.api.autoscaling.v2beta1.HorizontalPodAutoscaler"
+V2BETA2: Final = "io.k8s.api.autoscaling.v2beta2.HorizontalPodAutoscaler"
+
+_PREFIX: Final = "autoscaling.alpha.kubernetes.io/"
+TOLERANCES: Final = (("scaleDown", _PREFIX + "scale-down-tolerance"), ("scaleUp", _PREFIX + "scale-up-tolerance"))
+_ROUND_TRIP: Final = (
+    METRICS,
+    BEHAVIOR,
+    CURRENT_METRICS,
+    CONDITIONS,
+    *(name for _, name in TOLERANCES),
+)
+
+
+def _taken_notes(obj: Object) -> dict[str, str]:
+    """Take the annotations out that only conversions write, and return them."""
+    metadata = obj["metadata"]
+    given = metadata.get("annotations") or {}
+    taken = {name: given.pop(name) for name in _ROUND_TRIP if name in given}
+    if not given:
+        metadata.pop("annotations", None)
+    return taken
+
+
+def _to_v2beta2(obj: Object) -> Object:
+    obj = copy_object(obj)
+    _taken_notes(obj)
+    behavior = obj["spec"].get("behavior") or {}
+    for direction, name in TOLERANCES:
+        tolerance = (behavior.get(direction) or {}).pop("tolerance", None)
+        if tolerance is not None:
+            obj["metadata"].setdefault("annotations", {})[name] = tolerance
+    return typed(obj, "autoscaling/v2beta2", V2BETA2)
+
+
+def _from_v2beta2(obj: Object) -> Object:
+    obj = copy_object(obj)
+    taken = _taken_notes(obj)
+    for direction, name in TOLERANCES:
+        try:
+            tolerance = values.quantity_text(taken[name]) if name in taken else None
+        except values.DecodeError:
+            continue  # the client's own doing
+        if tolerance is not None:
+            behavior = obj["spec"].setdefault("behavior", {})
+            behavior.setdefault(direction, {})["tolerance"] = tolerance
+    return typed(obj, "autoscaling/v2", V2)
+
+
+def _to_v2beta1(obj: Object) -> Object:
+    obj = copy_object(obj)
+    _taken_notes(obj)
+    behavior = obj["spec"].pop("behavior", None)
+    if behavior is not None:
+        note = go_json(behavior_to_note(behavior))
+        obj["metadata"].setdefault("annotations", {})[BEHAVIOR] = note
+    _convert_metrics(obj, lambda metric, status: _old_metric(metric, status=status))
+    return typed(obj, "autoscaling/v2beta1", V2BETA1)
+
+
+def _from_v2beta1(obj: Object) -> Object:
+    obj = copy_object(obj)
+    behavior = behavior_from_annotation(_taken_notes(obj).get(BEHAVIOR))
+    if behavior is not None:
+        obj["spec"]["behavior"] = behavior
+    _convert_metrics(obj, lambda metric, status: _new_metric(metric, status=status))
+    return typed(obj, "autoscaling/v2", V2)
+
+
+def _convert_metrics(obj: Object, convert: Callable[[Object, bool], Object]) -> None:
+    for part, name, status in (("spec", "metrics", False), ("status", "currentMetrics", True)):
+        holder = obj.get(part) or {}
+        if holder.get(name):
+            holder[name] = [convert(metric, status) for metric in holder[name]]
+
+
+def _old_metric(metric: Object, *, status: bool) -> Object:
+    found: Object = {"type": metric.get("type", "")}
+    for source, pairs in METRIC_FIELDS.items():
+        if metric.get(source) is None:
+            continue
+        made = found[source] = {}
+        for name, path in pairs:
+            value: Any = metric[source]
+            for part in (path.replace("target.", "current.") if status else path).split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+            if value is not None:
+                made[status_name(name) if status else name] = value
+    return found
+
+
+def _new_metric(metric: Object, *, status: bool) -> Object:
+    found: Object = {"type": metric.get("type", "")}
+    for source, pairs in METRIC_FIELDS.items():
+        given = metric.get(source)
+        if given is None:
+            continue
+        made = found[source] = {}
+        for name, path in pairs:
+            value = given.get(status_name(name) if status else name)
+            if value is None or _is_only_written(source, name, value, given, status=status):
+                continue
+            *parents, last = (path.replace("target.", "current.") if status else path).split(".")
+            place = made
+            for part in parents:
+                place = place.setdefault(part, {})
+            place[last] = value
+        if not status:
+            target = made.setdefault("target", {})
+            target["type"] = _target_type(source, target)
+    return found
+
+
+_AVERAGES: Final = ("averageValue", "currentAverageValue", "targetAverageValue")
+
+
+def _is_only_written(source: str, name: str, value: Any, given: Object, *, status: bool) -> bool:
+    """Whether a total of zero stands there because the field always does: beside an average it means nothing."""
+    always = source == "object" or (status and source == "external")
+    return value == "0" and name == "targetValue" and always and any(average in given for average in _AVERAGES)
+
+
+def _target_type(source: str, target: Object) -> str:
+    if source == "pods":
+        return "AverageValue"
+    if source in ("resource", "containerResource"):
+        return "Utilization" if target.get("averageUtilization") is not None else "AverageValue"
+    if source == "external":
+        return "Value" if target.get("value") is not None else "AverageValue"
+    return "AverageValue" if target.get("averageValue") is not None else "Value"
+
+
+CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {
+    **lossless_pair("HorizontalPodAutoscaler", "autoscaling/v2", "autoscaling/v2beta1", V2, _to_v2beta1, _from_v2beta1),
+    **lossless_pair("HorizontalPodAutoscaler", "autoscaling/v2", "autoscaling/v2beta2", V2, _to_v2beta2, _from_v2beta2),
+}

@@ -1,0 +1,72 @@
+"""Defaults of HorizontalPodAutoscalers, in each of their versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+Object = dict[str, Any]
+
+_SPEC: Final[Mapping[str, Any]] = {"minReplicas": 1}
+
+VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "autoscaling.v2.HorizontalPodAutoscalerSpec": _SPEC,
+    "autoscaling.v1.HorizontalPodAutoscalerSpec": _SPEC,
+    "autoscaling.v2beta1.HorizontalPodAutoscalerSpec": _SPEC,
+    "autoscaling.v2beta2.HorizontalPodAutoscalerSpec": _SPEC,
+}
+
+
+def autoscaler_v2(obj: Object) -> None:
+    """Without metrics, half or more of the requested CPU: 80 %; scaling rules have known steps."""
+    spec = obj["spec"]
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    behavior = spec.get("behavior")
+    if behavior is None:
+        return
+    behavior["scaleUp"] = _scaling_rules(
+        behavior.get("scaleUp"),
+        {
+            "stabilizationWindowSeconds": 0,
+            "policies": [
+                {"type": "Pods", "value": 4, "periodSeconds": 15},
+                {"type": "Percent", "value": 100, "periodSeconds": 15},
+            ],
+        },
+    )
+    behavior["scaleDown"] = _scaling_rules(
+        behavior.get("scaleDown"), {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
+    )
+
+
+def _scaling_rules(given: Object | None, fallback: Object) -> Object:
+    rules: Object = {**fallback, "selectPolicy": "Max"}
+    for name, value in (given or {}).items():
+        if value is not None:
+            rules[name] = value
+    return rules
+
+
+def autoscaler_v1(obj: Object) -> None:
+    """The same target as in v2, unless metrics stand in the annotation that holds them."""
+    notes = obj["metadata"].get("annotations") or {}
+    spec = obj["spec"]
+    if spec.get("targetCPUUtilizationPercentage") is None and "autoscaling.alpha.kubernetes.io/metrics" not in notes:
+        spec["targetCPUUtilizationPercentage"] = 80
+
+
+def autoscaler_v2beta1(obj: Object) -> None:
+    """The same target as in v2."""
+    spec = obj["spec"]
+    if not spec.get("metrics"):
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "targetAverageUtilization": 80}}]
+
+
+FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
+    "autoscaling.v2.HorizontalPodAutoscaler": autoscaler_v2,
+    "autoscaling.v1.HorizontalPodAutoscaler": autoscaler_v1,
+    "autoscaling.v2beta1.HorizontalPodAutoscaler": autoscaler_v2beta1,
+    "autoscaling.v2beta2.HorizontalPodAutoscaler": autoscaler_v2,
+}

@@ -1,0 +1,22 @@
+"""The strategy of HorizontalPodAutoscaler.
+
+Source: ``registry/autoscaling/horizontalpodautoscaler/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kubechronicle.api.builtin.autoscaling import validation
+from kubechronicle.api.strategy.strategy import Strategy, status_update
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "horizontalpodautoscalers.autoscaling": Strategy(
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.autoscaler_status)}),
+        validates_whole_update=False,
+        names="segment",
+        validate=validation.autoscaler,
+    ),
+}

@@ -1,0 +1,15 @@
+"""The printers of the batch group, gathered from the folders of its kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kubechronicle.api.builtin.batch.cronjob import columns as cronjob
+from kubechronicle.api.builtin.batch.job import columns as job
+from kubechronicle.api.builtin.common.printer import Printer
+
+PRINTERS: Final[Mapping[str, Printer]] = {
+    **cronjob.PRINTERS,
+    **job.PRINTERS,
+}

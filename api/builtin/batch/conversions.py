@@ -1,0 +1,13 @@
+"""The converters of the batch group, gathered from the folders of its kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kubechronicle.api.builtin.batch.cronjob import conversions as cronjob
+from kubechronicle.api.builtin.common.converters import Converter
+
+CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {
+    **cronjob.CONVERTERS,
+}

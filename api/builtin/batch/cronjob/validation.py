@@ -1,0 +1,149 @@
+"""Validation of CronJobs: schedules and time zones, and the jobs they make."""
+
+from __future__ import annotations
+
+import functools
+import re
+import zoneinfo
+from typing import Any, Final
+
+from kubechronicle.api.builtin.batch.job.validation import job_spec
+from kubechronicle.api.builtin.common.checks import NOT_NEGATIVE, not_negative
+from kubechronicle.api.builtin.common.go_shapes import selector
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
+
+Object = dict[str, Any]
+
+CRON_NAME_MAX: Final = 52
+"""Characters of a CronJob's name: its Jobs' names add eleven and must fit into a label."""
+
+
+def cron_job(obj: Object) -> list[Cause]:
+    """Name, schedule, policy and template of a cron job."""
+    spec = obj["spec"]
+    causes = _cron_spec(spec)
+    name = obj["metadata"].get("name", "")
+    if len(name) > CRON_NAME_MAX:
+        detail = f"must be no more than {CRON_NAME_MAX} characters"
+        causes.append(invalid_value("metadata.name", name, detail))
+    return causes
+
+
+def cron_job_update(new: Object, old: Object) -> list[Cause]:
+    """A cron job may change as a whole; a name that was accepted stays."""
+    return _cron_spec(new["spec"], old["spec"])
+
+
+def _cron_spec(spec: Object, held: Object | None = None) -> list[Cause]:
+    causes: list[Cause] = []
+    schedule = spec.get("schedule", "")
+    if not schedule:
+        causes.append(required("spec.schedule"))
+    else:
+        causes += _schedule(schedule, spec.get("timeZone"), held)
+    deadline = spec.get("startingDeadlineSeconds")
+    if deadline is not None and deadline < 0:
+        causes.append(invalid_value("spec.startingDeadlineSeconds", deadline, NOT_NEGATIVE))
+    if held is None or spec.get("timeZone") != held.get("timeZone"):
+        causes += _time_zone(spec.get("timeZone"), "spec.timeZone")
+    policy = spec.get("concurrencyPolicy", "")
+    if policy not in ("Allow", "Forbid", "Replace"):
+        causes.append(not_supported("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace")))
+    template, field = (spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
+    causes += job_spec(template, field)
+    if template.get("selector") is not None:
+        shown = selector(template["selector"])
+        causes.append(invalid_value(f"{field}.selector", shown, "`selector` will be auto-generated"))
+    if template.get("manualSelector"):
+        causes.append(not_supported(f"{field}.manualSelector", True, ("nil", "false")))
+    return causes + not_negative(spec, "spec", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
+
+
+def _schedule(schedule: str, zone: str | None, held: Object | None) -> list[Cause]:
+    """A schedule is one, and its time zone stands in a field of its own, unless it always was otherwise."""
+    field, problem = "spec.schedule", schedule_problem(schedule)
+    causes = [invalid_value(field, schedule, problem)] if problem else []
+    if "TZ" not in schedule:
+        return causes
+    if held is None or "TZ" not in held.get("schedule", ""):
+        detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        causes.append(invalid_value(field, schedule, detail))
+    elif zone is not None:
+        detail = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+        causes.append(invalid_value(field, schedule, detail))
+    return causes
+
+
+@functools.cache
+def _zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
+def _time_zone(zone: str | None, field: str) -> list[Cause]:
+    if zone is None:
+        return []
+    if not zone:
+        return [invalid_value(field, zone, "timeZone must be nil or non-empty string")]
+    if zone.lower() == "local":
+        detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        return [invalid_value(field, zone, detail)]
+    if zone not in _zones():
+        return [invalid_value(field, zone, f"unknown time zone {zone}")]
+    return []
+
+
+_MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_DAYS: Final = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_FIELDS: Final = ((0, 59, ()), (0, 23, ()), (1, 31, ()), (1, 12, _MONTHS), (0, 6, _DAYS))
+_DESCRIPTORS: Final = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+
+
+def schedule_problem(schedule: str) -> str:
+    """Return what is wrong with a cron schedule, "" if nothing is. Words are those of the library Kubernetes uses."""
+    text = re.sub(r"\A(?:CRON_)?TZ=\S*\s*", "", schedule)
+    if text.startswith("@"):
+        if text in _DESCRIPTORS or re.fullmatch(r"@every \d+[hms]\S*", text):
+            return ""
+        return f"unrecognized descriptor: {text}"
+    fields = text.split()
+    if len(fields) != len(_FIELDS):
+        return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+    for field, (low, high, words) in zip(fields, _FIELDS, strict=True):
+        for part in field.split(","):
+            problem = _range_problem(part, low, high, list(words))
+            if problem:
+                return problem
+    return ""
+
+
+def _range_problem(part: str, low: int, high: int, words: list[str]) -> str:
+    body, slash, step = part.partition("/")
+    start_text, dash, end_text = body.partition("-")
+    if "/" in step:
+        return f"too many slashes: {part}"
+    if "-" in end_text:
+        return f"too many hyphens: {part}"
+    if slash and (not step.isdigit()):
+        return f'failed to parse int from {step}: strconv.Atoi: parsing "{step}": invalid syntax'
+    if body in ("*", "?"):
+        start, end = low, high
+    else:
+        numbers = []
+        for text in (start_text, end_text) if dash else (start_text,):
+            if text.lower() in words:
+                numbers.append(words.index(text.lower()) + low)
+            elif text.isdigit():
+                numbers.append(int(text))
+            else:
+                return f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax'
+        start = numbers[0]
+        end = numbers[1] if dash else (high if slash else start)
+    if start < low:
+        return f"beginning of range ({start}) below minimum ({low}): {part}"
+    if end > high:
+        return f"end of range ({end}) above maximum ({high}): {part}"
+    if start > end:
+        return f"beginning of range ({start}) beyond end of range ({end}): {part}"
+    if slash and int(step) == 0:
+        return f"step of range should be a positive number: {part}"
+    return ""

@@ -1,0 +1,20 @@
+"""The defaults of the batch group, gathered from the folders of its kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.batch.cronjob import defaults as cronjob
+from kubechronicle.api.builtin.batch.job import defaults as job
+
+Object = dict[str, Any]
+
+VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
+    **cronjob.VALUES,
+    **job.VALUES,
+}
+
+FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
+    **job.FUNCTIONS,
+}

@@ -1,0 +1,56 @@
+"""The strategy of Job.
+
+Source: ``registry/batch/job/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.builtin.batch.job import validation, validation_status, warnings
+from kubechronicle.api.builtin.core.podtemplate.strategy import new_template, template_gates
+from kubechronicle.api.strategy.strategy import ORPHAN, Strategy, status_update
+
+Object = dict[str, Any]
+
+_JOB_LABELS: Final = (
+    ("controller-uid", "uid"),
+    ("job-name", "name"),
+    ("batch.kubernetes.io/controller-uid", "uid"),
+    ("batch.kubernetes.io/job-name", "name"),
+)
+
+
+def new_job(new: Object) -> None:
+    """A job selects its pods by its own uid, unless it says otherwise."""
+    new_template(new)
+    spec = new["spec"]
+    if spec.get("manualSelector"):
+        return
+    metadata = new["metadata"]
+    template = spec["template"].setdefault("metadata", {})
+    labels = template.setdefault("labels", {})
+    for label, source in _JOB_LABELS:
+        labels.setdefault(label, metadata[source])  # another one is refused by validation
+    selector = spec.get("selector") or {}
+    matching = dict(selector.get("matchLabels") or {})
+    matching.setdefault("batch.kubernetes.io/controller-uid", metadata["uid"])
+    spec["selector"] = {**selector, "matchLabels": matching}
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "jobs.batch": Strategy(
+        generation=True,
+        dependents=ORPHAN,
+        defaults_again=True,
+        prepare_create=new_job,
+        prepare_update=template_gates,
+        validates_whole_update=False,
+        validate=validation.job,
+        validate_update=validation.job_update,
+        warnings=warnings.job_warnings,
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation_status.job_status)}),
+    ),
+}

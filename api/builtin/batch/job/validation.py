@@ -1,0 +1,261 @@
+"""Validation of Jobs, and of the template of Jobs in a CronJob."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from kubechronicle.api.builtin.batch.job.validation_policies import failure_policy, success_policy
+from kubechronicle.api.builtin.common.checks import in_order, label_selector, not_negative
+from kubechronicle.api.builtin.common.go_shapes import record, selector
+from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
+from kubechronicle.api.builtin.core.podtemplate.workloads import MISMATCH, selector_matches, selector_stays
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required, too_long
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.meta.metadata import IMMUTABLE
+from kubechronicle.api.strategy.strategy import keep
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
+
+
+def _restart_policy(template: Object, field: str) -> list[Cause]:
+    policy = (template.get("spec") or {}).get("restartPolicy", "")
+    if policy in ("OnFailure", "Never"):
+        return []
+    if policy in ("", "Always"):
+        return [required(f"{field}.spec.restartPolicy", 'valid values: "OnFailure", "Never"')]
+    return [not_supported(f"{field}.spec.restartPolicy", policy, ("OnFailure", "Never"))]
+
+
+MAX_PARALLELISM: Final = 100_000
+MAX_FAILED_INDEXES: Final = 100_000
+MANY_COMPLETIONS: Final = 100_000
+"""Completions from which on a job with limits for each index may have fewer pods and failures (KEP-3850)."""
+
+MAX_FAILED_OF_MANY: Final = 10_000
+MAX_PARALLELISM_OF_MANY: Final = 10_000
+_PER_INDEX: Final = ("backoffLimitPerIndex", "maxFailedIndexes")
+
+
+def job_spec(spec: Object, field: str) -> list[Cause]:
+    """The rules a job and a cron job's template share."""
+    members = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+    causes = not_negative(spec, field, *members, *_PER_INDEX)
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        causes.append(required(f"{field}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    causes += _managed_by(spec.get("managedBy"), f"{field}.managedBy")
+    mode = spec.get("completionMode")
+    if mode is not None and mode not in ("NonIndexed", "Indexed"):
+        causes.append(not_supported(f"{field}.completionMode", mode, ("NonIndexed", "Indexed")))
+    elif mode == "Indexed":
+        causes += _indexed(spec, field)
+    else:
+        causes += [
+            invalid_value(f"{field}.{name}", spec[name], "requires indexed completion mode")
+            for name in _PER_INDEX
+            if spec.get(name) is not None
+        ]
+    if spec.get("podFailurePolicy") is not None:
+        causes += failure_policy(spec, f"{field}.podFailurePolicy")
+    success = spec.get("successPolicy")
+    if success is not None and mode != "Indexed":
+        shown = record(success, "SuccessPolicy")
+        causes.append(invalid_value(f"{field}.successPolicy", shown, "requires indexed completion mode"))
+    elif success is not None:
+        causes += success_policy(success, spec.get("completions") or 0, f"{field}.successPolicy")
+    causes += _replacement(spec, f"{field}.podReplacementPolicy")
+    template = spec.get("template") or {}
+    causes += pod_template(template, f"{field}.template") + _restart_policy(template, f"{field}.template")
+    policy = (template.get("spec") or {}).get("restartPolicy", "")
+    if policy == "OnFailure" and spec.get("podFailurePolicy") is not None:
+        detail = 'only "Never" is supported when podFailurePolicy is specified'
+        causes.append(invalid_value(f"{field}.template.spec.restartPolicy", policy, detail))
+    return causes
+
+
+def _indexed(spec: Object, field: str) -> list[Cause]:
+    """Pods with numbers: there are not too many of them, and not too many may fail."""
+    causes: list[Cause] = []
+    names = ("completions", "parallelism", "maxFailedIndexes", "backoffLimitPerIndex")
+    completions, parallelism, failed, limit = (spec.get(name) for name in names)
+    if completions is None:
+        causes.append(required(f"{field}.completions", "when completion mode is Indexed"))
+    if parallelism is not None and parallelism > MAX_PARALLELISM:
+        detail = f"must be less than or equal to {MAX_PARALLELISM} when completion mode is Indexed"
+        causes.append(invalid_value(f"{field}.parallelism", parallelism, detail))
+    path = f"{field}.maxFailedIndexes"
+    if failed is not None and completions is not None and failed > completions:
+        causes.append(invalid_value(path, failed, "must be less than or equal to completions"))
+    if failed is not None and failed > MAX_FAILED_INDEXES:
+        causes.append(invalid_value(path, failed, f"must be less than or equal to {MAX_FAILED_INDEXES}"))
+    if completions is None or completions <= MANY_COMPLETIONS or limit is None:
+        return causes
+    words = f"when completions are above {MANY_COMPLETIONS} and used with backoff limit per index"
+    if failed is None:
+        causes.append(required(path, f"must be specified when completions is above {MANY_COMPLETIONS}"))
+    if parallelism is not None and parallelism > MAX_PARALLELISM_OF_MANY:
+        detail = f"must be less than or equal to {MAX_PARALLELISM_OF_MANY} {words}"
+        causes.append(invalid_value(f"{field}.parallelism", parallelism, detail))
+    if failed is not None and failed > MAX_FAILED_OF_MANY:
+        causes.append(invalid_value(path, failed, f"must be less than or equal to {MAX_FAILED_OF_MANY} {words}"))
+    return causes
+
+
+MAX_MANAGER: Final = 63
+
+
+def _managed_by(manager: str | None, field: str) -> list[Cause]:
+    if manager is None:
+        return []
+    domain, slash, path = manager.partition("/")
+    if not manager:
+        causes = [required(field)]
+    elif not slash or not domain or not path:
+        causes = [invalid_value(field, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    else:
+        causes = [invalid_value(field, domain, problem) for problem in names.dns_subdomain(domain)]
+        if not re.fullmatch(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+", path):
+            causes.append(invalid_value(field, path, _PATH_MESSAGE))
+    if len(manager) > MAX_MANAGER:
+        causes.append(too_long(field, MAX_MANAGER))
+    return causes
+
+
+_PATH_MESSAGE: Final = names.regex_message("Invalid path", "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+")
+
+
+def _replacement(spec: Object, field: str) -> list[Cause]:
+    policy = spec.get("podReplacementPolicy")
+    allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
+    return [] if policy is None or policy in allowed else [not_supported(field, policy, allowed)]
+
+
+def job(obj: Object) -> list[Cause]:
+    """Numbers, selector and template of a job."""
+    spec, metadata = obj["spec"], obj["metadata"]
+    causes: list[Cause] = []
+    if spec.get("selector") is not None and not spec.get("manualSelector"):
+        causes += _generated_selector(metadata, spec)
+    causes += _whole_spec(spec)
+    if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
+        host = f"{metadata.get('name', '')}-{spec['completions'] - 1}"
+        if names.dns_label(host):
+            detail = f"will not able to create pod with invalid DNS label: {host}"
+            causes.append(invalid_value("metadata.name", metadata.get("name", ""), detail))
+    return causes
+
+
+def _whole_spec(spec: Object) -> list[Cause]:
+    causes = job_spec(spec, "spec")
+    given = spec.get("selector")
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if given is None:
+        causes.append(required("spec.selector"))
+    else:
+        causes += label_selector(given, "spec.selector")
+    if given is None or not selector_matches(given, labels or {}):
+        causes.append(invalid_value("spec.template.metadata.labels", in_order(labels), MISMATCH))
+    return causes
+
+
+_GENERATED: Final = (
+    ("controller-uid", "uid"),
+    ("job-name", "name"),
+    (CONTROLLER_UID, "uid"),
+    ("batch.kubernetes.io/job-name", "name"),
+)
+"""Labels that a job's template has of the server, with the members of metadata they repeat."""
+
+
+def _generated_selector(metadata: Object, spec: Object) -> list[Cause]:
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    causes: list[Cause] = []
+    wanted = {label: metadata.get(source, "") for label, source in _GENERATED}
+    for label, value in wanted.items():
+        field = f"spec.template.metadata.labels[{label}]"
+        if label not in labels:
+            causes.append(required(field, f"must be '{value}'"))
+        elif labels[label] != value:
+            causes.append(invalid_value(field, in_order(labels), f"must be '{value}'"))
+    if not selector_matches(spec["selector"], wanted):
+        causes.append(invalid_value("spec.selector", selector(spec["selector"]), "`selector` not auto-generated"))
+    return causes
+
+
+_STAYING: Final = (
+    ("completionMode", ""),
+    ("podFailurePolicy", "PodFailurePolicy"),
+    ("backoffLimitPerIndex", ""),
+    ("managedBy", ""),
+    ("successPolicy", "SuccessPolicy"),
+)
+"""Fields of a job that never change, with their types."""
+
+
+def job_update(new: Object, old: Object) -> list[Cause]:
+    """What a job runs, and how often, never changes (while it is not suspended)."""
+    spec, held = new["spec"], old["spec"]
+    causes = _whole_spec(spec) + _completions(spec, held)
+    causes += selector_stays(spec.get("selector"), held.get("selector"))
+    causes += _template_update(spec.get("template") or {}, old)
+    for name, kind in _STAYING:
+        if spec.get(name) != held.get(name):
+            shown = record(spec.get(name), kind) if kind else spec.get(name)
+            causes.append(invalid_value(f"spec.{name}", "null" if shown is None else shown, IMMUTABLE))
+    return causes
+
+
+def _completions(spec: Object, held: Object) -> list[Cause]:
+    """The number of completions stays; indexed jobs may grow and shrink together with their parallelism."""
+    wanted, field = spec.get("completions"), "spec.completions"
+    if wanted == held.get("completions"):
+        return []
+    if spec.get("completionMode") != "Indexed":
+        return [invalid_value(field, "null" if wanted is None else wanted, IMMUTABLE)]
+    if wanted is None or wanted == spec.get("parallelism"):
+        return []
+    return [invalid_value(field, wanted, "can only be modified in tandem with spec.parallelism")]
+
+
+_SCHEDULING: Final = ("nodeSelector", "tolerations", "schedulingGates")
+
+
+def _template_update(template: Object, old: Object) -> list[Cause]:
+    held = old["spec"].get("template") or {}
+    if template == held:
+        return []
+    compared = _with_what_may_change(held, template) if _is_at_rest(old) else held
+    if record(template, "PodTemplateSpec", compared=True) == record(compared, "PodTemplateSpec", compared=True):
+        return []
+    return [invalid_value("spec.template", record(template, "PodTemplateSpec"), IMMUTABLE)]
+
+
+def _is_at_rest(old: Object) -> bool:
+    """Tell whether a job is suspended and runs nothing: then where and with what it will run may change (KEP-5440)."""
+    status = old.get("status") or {}
+    suspended = any(
+        each.get("type") == "Suspended" and each.get("status") == "True" for each in status.get("conditions") or ()
+    )
+    return bool(old["spec"].get("suspend")) and not status.get("active") and (suspended or not status.get("startTime"))
+
+
+def _with_what_may_change(held: Object, template: Object) -> Object:
+    """Return the old template with the scheduling directives and resources of the new one."""
+    result: Object = copy_object(held)
+    metadata, spec = result.setdefault("metadata", {}), result.setdefault("spec", {})
+    wanted = template.get("spec") or {}
+    for name in ("annotations", "labels"):
+        keep(name, metadata, template.get("metadata") or {})
+    for name in _SCHEDULING:
+        keep(name, spec, wanted)
+    affinity = dict(spec.pop("affinity", None) or {})
+    keep("nodeAffinity", affinity, wanted.get("affinity") or {})
+    if affinity or "affinity" in wanted:
+        spec["affinity"] = affinity
+    for group in ("containers", "initContainers"):
+        for one, other in zip(spec.get(group) or (), wanted.get(group) or (), strict=False):
+            keep("resources", one, other)
+    return result

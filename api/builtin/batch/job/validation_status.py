@@ -1,0 +1,180 @@
+"""Validation of what is written about a Job's pods (KEP-4368): what a finished job says stays, and fits together.
+
+Rules about fields that do not change are not asked: a status that broke one once can still be written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubechronicle.api.builtin.batch.job.validation_policies import count_indexes, intervals
+from kubechronicle.api.builtin.common.checks import not_negative
+from kubechronicle.api.builtin.common.go_shapes import record
+from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, required
+
+Object = dict[str, Any]
+
+
+def _met(status: Object) -> set[Any]:
+    return {each.get("type") for each in status.get("conditions") or () if each.get("status") == "True"}
+
+
+def _conditions(detail: str) -> Cause:
+    """What is wrong with conditions; they themselves are left out of the words."""
+    return Cause("FieldValueInvalid", f"Invalid value: {detail}", "status.conditions")
+
+
+def job_status(new: Object, old: Object) -> list[Cause]:
+    """Counters are not negative and do not go back; a finished job says when it began and stays finished."""
+    status, held, spec = new.get("status") or {}, old.get("status") or {}, new["spec"]
+    causes = not_negative(status, "status", "active", "succeeded", "failed", "ready", "terminating")
+    causes += _uncounted(status.get("uncountedTerminatedPods") or {})
+    met, before = _met(status), _met(held)
+    causes += _completion(status, held, met, before)
+    causes += _finish(status, held, met, before)
+    causes += _indexes(status, held, spec)
+    causes += _success(spec, met)
+    return causes + _changes(status, held, spec, met, before)
+
+
+def _uncounted(pods: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for member in ("succeeded", "failed"):
+        for index, uid in enumerate(pods.get(member) or ()):
+            field = f"status.uncountedTerminatedPods.{member}[{index}]"
+            if not uid:
+                causes.append(invalid_value(field, uid, "must not be empty"))
+            elif uid in seen:
+                causes.append(duplicate(field, uid))
+            seen.add(uid)
+    return causes
+
+
+def _differ(names: tuple[str, ...], status: Object, held: Object) -> bool:
+    return any(status.get(name) != held.get(name) for name in names)
+
+
+def _completion(status: Object, held: Object, met: set[Any], before: set[Any]) -> list[Cause]:
+    causes: list[Cause] = []
+    complete, changed = "Complete" in met, ("Complete" in met) != ("Complete" in before)
+    if complete and "Failed" in met and (changed or "Failed" not in before):
+        causes.append(_conditions("cannot set Complete=True and Failed=true conditions"))
+    if complete and "FailureTarget" in met and (changed or "FailureTarget" not in before):
+        causes.append(_conditions("cannot set Complete=True and FailureTarget=true conditions"))
+    time, start, field = status.get("completionTime"), status.get("startTime"), "status.completionTime"
+    if changed or time != held.get("completionTime"):
+        if time and not complete:
+            detail = "cannot set completionTime when there is no Complete=True condition"
+            causes.append(invalid_value(field, time, detail))
+        if complete and not time:
+            causes.append(required(field, "completionTime is required for Complete jobs"))
+    if time and start and time < start and _differ(("startTime", "completionTime"), status, held):
+        causes.append(invalid_value(field, time, "completionTime cannot be set before startTime"))
+    return causes
+
+
+def _finish(status: Object, held: Object, met: set[Any], before: set[Any]) -> list[Cause]:
+    """Why comes before that it is; nothing is under way any more."""
+    causes: list[Cause] = []
+    if "Failed" in met and "FailureTarget" not in met and "Failed" not in before:
+        causes.append(_conditions("cannot set Failed=True condition without the FailureTarget=true condition"))
+    if "Complete" in met and "SuccessCriteriaMet" not in met and "Complete" not in before:
+        causes.append(_conditions("cannot set Complete=True condition without the SuccessCriteriaMet=true condition"))
+    if not met & {"Complete", "Failed"}:
+        return causes + _too_ready(status)
+    changed = not before & {"Complete", "Failed"}
+    active, uncounted, terminating = (status.get(name) for name in ("active", "uncountedTerminatedPods", "terminating"))
+    if (active or 0) > 0 and (changed or active != held.get("active")):
+        causes.append(invalid_value("status.active", active, "active>0 is invalid for finished job"))
+    if not status.get("startTime") and (changed or held.get("startTime")):
+        causes.append(required("status.startTime", "startTime is required for finished job"))
+    if uncounted and any(uncounted.values()) and (changed or uncounted != held.get("uncountedTerminatedPods")):
+        detail = "uncountedTerminatedPods needs to be empty for finished job"
+        shown = record(uncounted, "UncountedTerminatedPods")
+        causes.append(invalid_value("status.uncountedTerminatedPods", shown, detail))
+    if (terminating or 0) > 0 and (changed or terminating != held.get("terminating")):
+        causes.append(invalid_value("status.terminating", terminating, "terminating>0 is invalid for finished job"))
+    return causes + _too_ready(status)
+
+
+def _too_ready(status: Object) -> list[Cause]:
+    ready = status.get("ready")
+    if ready is None or ready <= status.get("active", 0):
+        return []
+    return [invalid_value("status.ready", ready, "cannot set more ready pods than active")]
+
+
+def _indexes(status: Object, held: Object, spec: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    done, failed, most = status.get("completedIndexes", ""), status.get("failedIndexes"), spec.get("completions")
+    done_changed, failed_changed = (
+        status.get(name) != held.get(name) for name in ("completedIndexes", "failedIndexes")
+    )
+    limit = spec.get("backoffLimitPerIndex")
+    if done_changed and most is not None:
+        problem = count_indexes(done, most)[1]
+        if problem:
+            causes.append(invalid_value("status.completedIndexes", done, f"error parsing completedIndexes: {problem}"))
+    if failed_changed and failed is not None and most is not None and limit is not None:
+        problem = count_indexes(failed, most)[1]
+        if problem:
+            causes.append(invalid_value("status.failedIndexes", failed, f"error parsing failedIndexes: {problem}"))
+    if done_changed and done and spec.get("completionMode") != "Indexed":
+        detail = "cannot set non-empty completedIndexes when non-indexed completion mode"
+        causes.append(invalid_value("status.completedIndexes", done, detail))
+    if failed_changed and failed is not None and limit is None:
+        detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
+        causes.append(invalid_value("status.failedIndexes", failed, detail))
+    if (done_changed or failed_changed) and failed is not None and most is not None:
+        both = _overlap(done, failed, most)
+        if both is not None:
+            detail = f"failedIndexes and completedIndexes overlap at index: {both}"
+            causes.append(invalid_value("status.failedIndexes", failed, detail))
+    return causes
+
+
+def _overlap(done: str, failed: str, completions: int) -> int | None:
+    """Return the first index that is in both, None if there is none."""
+    found = [[each for each in intervals(text, completions) if not isinstance(each, str)] for text in (done, failed)]
+    shared = [
+        max(one[0], other[0]) for one in found[0] for other in found[1] if one[0] <= other[1] and other[0] <= one[1]
+    ]
+    return min(shared, default=None)
+
+
+def _success(spec: Object, met: set[Any]) -> list[Cause]:
+    causes: list[Cause] = []
+    if "SuccessCriteriaMet" in met:
+        for other, words in (("Failed", "Failed=true"), ("FailureTarget", "FailureTarget=true")):
+            if other in met:
+                causes.append(_conditions(f"cannot set SuccessCriteriaMet=True and {words} conditions"))
+    elif spec.get("successPolicy") is not None and "Complete" in met:
+        detail = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True"
+        causes.append(_conditions(detail))
+    return causes
+
+
+def _changes(status: Object, held: Object, spec: Object, met: set[Any], before: set[Any]) -> list[Cause]:
+    causes = [
+        _conditions(f"cannot disable the terminal {kind}=True condition")
+        for kind in ("Failed", "Complete", "FailureTarget")
+        if kind in before and kind not in met
+    ]
+    scaled = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
+    for name in ("failed",) if scaled else ("failed", "succeeded"):
+        if status.get(name, 0) < held.get(name, 0):
+            detail = f"cannot decrease the {name} counter"
+            causes.append(invalid_value(f"status.{name}", status.get(name, 0), detail))
+    time, was = status.get("completionTime"), held.get("completionTime")
+    if time and was and time != was:
+        causes.append(invalid_value("status.completionTime", time, "completionTime cannot be mutated"))
+    start = held.get("startTime")
+    if start and status.get("startTime") != start and not spec.get("suspend"):
+        causes.append(required("status.startTime", "startTime cannot be removed for unsuspended job"))
+    if "SuccessCriteriaMet" in before and "SuccessCriteriaMet" not in met:
+        causes.append(_conditions("cannot disable the SuccessCriteriaMet=True condition"))
+    if "Complete" in before and "SuccessCriteriaMet" in met - before:
+        detail = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
+        causes.append(_conditions(detail))
+    return causes

@@ -1,0 +1,30 @@
+"""Warnings about Jobs, and about the template of Jobs in a CronJob."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
+from kubechronicle.api.builtin.core.podtemplate.warnings import of_template, unchanged
+
+Object = dict[str, Any]
+
+MANY_COMPLETIONS: Final = 100_000
+MANY_AT_ONCE: Final = 10_000
+_TOO_MANY: Final = (
+    "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
+    "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+)
+
+
+def of_job_spec(spec: Object, field: str) -> list[str]:
+    """What to tell of a job's specification that stands in this field."""
+    many = (spec.get("completions") or 0) > MANY_COMPLETIONS and (spec.get("parallelism") or 0) > MANY_AT_ONCE
+    told = [f"{field}: {_TOO_MANY}"] if many and spec.get("completionMode") == "Indexed" else []
+    return told + of_template(spec.get("template"), f"{field}.template")
+
+
+def job_warnings(new: Object, old: Object | None) -> list[str]:
+    """The name, how much is to be counted, and the template."""
+    told = name_warnings(new["metadata"], OWNER_NAME) if old is None else []
+    return told if unchanged(new, old) else told + of_job_spec(new["spec"], "spec")

@@ -1,0 +1,78 @@
+"""The strategy of CertificateSigningRequest, and what the server notes in one: who asks, and when it was answered.
+
+Source: ``registry/certificates/certificates/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.builtin.certificates import validation
+from kubechronicle.api.builtin.certificates.validation import conditions_of
+from kubechronicle.api.strategy.strategy import Strategy, keep, status_update
+from kubechronicle.api.strategy.write_context import Requester
+
+Object = dict[str, Any]
+
+
+def request_spec_stays(new: Object, old: Object) -> None:
+    """What was asked for in a certificate signing request never changes."""
+    keep("spec", new, old)
+
+
+def note_requester(new: Object, requester: Requester) -> None:
+    """A request is its requester's, whatever it says itself."""
+    spec = new["spec"]
+    for name in ("username", "uid", "groups", "extra"):
+        spec.pop(name, None)
+    noted = {
+        "username": requester.user,
+        "uid": requester.uid,
+        "groups": list(requester.groups),
+        "extra": {key: list(values) for key, values in requester.extra.items()},
+    }
+    spec.update({name: value for name, value in noted.items() if value})
+
+
+def times_of_conditions(new: Object, old: Object, now: str) -> None:
+    """Conditions say when they were set and when they last changed."""
+    held = conditions_of(old)
+    for condition in conditions_of(new):
+        if not condition.get("lastUpdateTime"):
+            condition["lastUpdateTime"] = now
+        if not condition.get("lastTransitionTime"):
+            same = (
+                one["lastTransitionTime"]
+                for one in held
+                if all(one.get(name) == condition.get(name) for name in ("type", "status"))
+                and one.get("lastTransitionTime")
+            )
+            condition["lastTransitionTime"] = next(same, now)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "certificatesigningrequests.certificates.k8s.io": Strategy(
+        names="any",
+        requested=note_requester,
+        prepare_update=request_spec_stays,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation.signing_request,
+        subresources=MappingProxyType(
+            {
+                "status": status_update(
+                    "spec",
+                    validate_update=validation.request_status,
+                    timed=times_of_conditions,
+                ),
+                "approval": status_update(
+                    "spec",
+                    validate_update=validation.request_approval,
+                    timed=times_of_conditions,
+                ),
+            }
+        ),
+    ),
+}

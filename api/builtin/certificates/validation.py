@@ -1,0 +1,202 @@
+"""Validation of certificate signing requests (certificates.k8s.io): what is asked for, and the ways to say yes and no.
+
+What a stored request already breaks it may go on breaking.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.go_shapes import difference, shape
+from kubechronicle.api.errors.field_errors import (
+    Cause,
+    duplicate,
+    forbidden,
+    go_quote,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+)
+from kubechronicle.api.values import names
+from kubechronicle.api.values.certificates import chain_problem, request_problem
+
+Object = dict[str, Any]
+
+USAGES: Final = (
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+)
+LEGACY_SIGNER: Final = "kubernetes.io/legacy-unknown"
+MIN_SECONDS: Final = 600
+MAX_DOMAIN: Final = 253
+MAX_SIGNER: Final = MAX_DOMAIN + 1 + 253 + 63 + 1
+APPROVED: Final = "Approved"
+DENIED: Final = "Denied"
+FAILED: Final = "Failed"
+_STATUSES: Final = ("False", "True", "Unknown")
+_ONLY_TRUE: Final = frozenset((APPROVED, DENIED, FAILED))
+
+
+def signer_name(name: str, field: str) -> list[Cause]:
+    """A signer has a domain and one path below it."""
+    if not name:
+        return [required(field)]
+    parts = name.split("/")
+    if len(parts) != 2:
+        detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        return [invalid_value(field, name, detail)]
+    domain, path = parts
+    causes = [too_long(field, MAX_DOMAIN)] if len(domain.encode()) > MAX_DOMAIN else []
+    labels = domain.split(".")
+    causes += _first_problem(labels, domain, field, names.dns_label)
+    if len(labels) < 2:
+        detail = "should be a domain with at least two segments separated by dots"
+        causes.append(invalid_value(field, domain, detail))
+    causes += _first_problem(path.split("."), path, field, names.dns_subdomain)
+    if len(name.encode()) > MAX_SIGNER:
+        causes.append(too_long(field, MAX_SIGNER))
+    return causes
+
+
+def _first_problem(labels: list[str], whole: str, field: str, check: Any) -> list[Cause]:
+    for label in labels:
+        problems = check(label)
+        if problems:
+            return [invalid_value(field, whole, f"validating label {go_quote(label)}: {text}") for text in problems]
+    return []
+
+
+def signing_request(obj: Object) -> list[Cause]:
+    """What is to be signed, by whom, and for what."""
+    return _request(obj, None)
+
+
+def _request(obj: Object, old: Object | None) -> list[Cause]:
+    spec, held = obj["spec"], (old or {}).get("spec") or {}
+    encoded = spec.get("request", "")
+    problem = request_problem(encoded)
+    causes = [invalid_value("spec.request", encoded or None, problem)] if problem else []
+    usages, before = spec.get("usages") or [], held.get("usages") or []
+    if not usages:
+        causes.append(required("spec.usages"))
+    if set(before) <= set(USAGES):
+        causes += [
+            not_supported(f"spec.usages[{index}]", usage, USAGES)
+            for index, usage in enumerate(usages)
+            if usage not in USAGES
+        ]
+    if len(set(before)) == len(before):
+        causes += [
+            duplicate(f"spec.usages[{index}]", usage) for index, usage in enumerate(usages) if usage in usages[:index]
+        ]
+    signer = spec.get("signerName", "")
+    if signer == LEGACY_SIGNER and held.get("signerName") != LEGACY_SIGNER:
+        detail = "the legacy signerName is not allowed via this API version"
+        causes.append(invalid_value("spec.signerName", signer, detail))
+    else:
+        causes += signer_name(signer, "spec.signerName")
+    seconds = spec.get("expirationSeconds")
+    if seconds is not None and seconds < MIN_SECONDS:
+        detail = f"may not specify a duration less than {MIN_SECONDS} seconds (10 minutes)"
+        causes.append(invalid_value("spec.expirationSeconds", seconds, detail))
+    return causes + _conditions(obj, old) + _chain(obj, old)
+
+
+def conditions_of(obj: Object | None) -> list[Object]:
+    """Return the conditions in a request's status."""
+    return ((obj or {}).get("status") or {}).get("conditions") or []
+
+
+def _of_type(obj: Object | None, kind: str) -> list[Object]:
+    return [condition for condition in conditions_of(obj) if condition.get("type", "") == kind]
+
+
+def _conditions(obj: Object, old: Object | None) -> list[Cause]:
+    field, kinds = "status.conditions", [condition.get("type", "") for condition in conditions_of(old)]
+    both_allowed = APPROVED in kinds and DENIED in kinds
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for index, condition in enumerate(conditions_of(obj)):
+        path, kind, status = f"{field}[{index}]", condition.get("type", ""), condition.get("status", "")
+        if not kind and "" not in kinds:
+            causes.append(required(f"{path}.type"))
+        choices = ("True",) if kind in _ONLY_TRUE else _STATUSES
+        if not status:
+            causes.append(required(f"{path}.status"))
+        elif status not in choices:
+            causes.append(not_supported(f"{path}.status", status, choices))
+        other = {APPROVED: DENIED, DENIED: APPROVED}.get(kind)
+        if other in seen and not both_allowed:
+            detail = "Approved and Denied conditions are mutually exclusive"
+            causes.append(invalid_value(field, kind, detail))
+        if kind in seen and len(set(kinds)) == len(kinds):
+            causes.append(duplicate(f"{path}.type", kind))
+        seen.add(kind)
+    return causes
+
+
+def _certificate(obj: Object | None) -> str:
+    return ((obj or {}).get("status") or {}).get("certificate") or ""
+
+
+def _chain(obj: Object, old: Object | None) -> list[Cause]:
+    after, before = _certificate(obj), _certificate(old)
+    if old is not None and (after == before or chain_problem(before)):
+        return []
+    problem = chain_problem(after)
+    return [invalid_value("status.certificate", "<certificate data>", problem)] if problem else []
+
+
+def _update(new: Object, old: Object, *, approves: bool, issues: bool) -> list[Cause]:
+    """What was said of a request stays said; yes and no come by one way, the certificate by the other."""
+    causes, field = _request(new, old), "status.conditions"
+    for kind in (APPROVED, DENIED, FAILED):
+        if len(_of_type(new, kind)) < len(_of_type(old, kind)):
+            causes.append(forbidden(field, f'updates may not remove a condition of type "{kind}"'))
+    for kind in () if approves else (APPROVED, DENIED):
+        after, before = _of_type(new, kind), _of_type(old, kind)
+        if len(after) > len(before):
+            causes.append(forbidden(field, f'updates may not add a condition of type "{kind}"'))
+        elif len(after) == len(before) and after != before:
+            shown = [[shape(one, "SigningCondition") for one in each] for each in (before, after)]
+            detail = f'updates may not modify a condition of type "{kind}"\n{difference(*shown)}'
+            causes.append(forbidden(field, detail))
+    if _certificate(new) != _certificate(old):
+        if not issues:
+            causes.append(forbidden("status.certificate", "updates may not set certificate content"))
+        elif _certificate(old):
+            detail = "updates may not modify existing certificate content"
+            causes.append(forbidden("status.certificate", detail))
+    return causes
+
+
+def request_status(new: Object, old: Object) -> list[Cause]:
+    """A certificate is issued once, and nothing approved here."""
+    return _update(new, old, approves=False, issues=True)
+
+
+def request_approval(new: Object, old: Object) -> list[Cause]:
+    """Approval says yes or no, and issues nothing."""
+    return _update(new, old, approves=True, issues=False)

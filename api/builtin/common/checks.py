@@ -1,0 +1,228 @@
+"""Checks of single values that many kinds share: what is wrong with this value in this field?
+
+Lives here: enumerations, ranges, addresses, paths, selectors of labels. Not here: which field of which kind must obey
+(the groups' validation*.py), the syntax of names (api/values/names.py), and how causes are worded
+(api/errors/field_errors.py).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.meta.metadata import IMMUTABLE, validate_labels
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+NOT_NEGATIVE: Final = "must be greater than or equal to 0"
+PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+MAX_INT32: Final = 2**31 - 1
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Annotation of the pod that stands for one a kubelet runs on its own."""
+
+
+def immutable(field: str, new: Any, old: Any) -> list[Cause]:
+    """Return the cause for a field that has changed and must not."""
+    return [] if new == old else [invalid_value(field, new, IMMUTABLE)]
+
+
+def in_order(labels: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return labels as messages show them: sorted by their keys."""
+    return None if labels is None else dict(sorted(labels.items()))
+
+
+def wrong(field: str, value: Any, problems: Iterable[str]) -> list[Cause]:
+    """Return a cause for each problem of a value."""
+    return [invalid_value(field, value, problem) for problem in problems]
+
+
+def missing(obj: Mapping[str, Any], field: str, *members: str) -> list[Cause]:
+    """Return causes for members that are absent or empty."""
+    return [required(f"{field}.{name}" if field else name) for name in members if not obj.get(name)]
+
+
+def one_of(value: Any, choices: Sequence[str], field: str) -> list[Cause]:
+    """An enumeration's value must be given and be one of the choices."""
+    if value in choices:
+        return []
+    return [not_supported(field, value, choices)] if value else [required(field)]
+
+
+def one_of_if_set(value: Any, choices: Sequence[str], field: str) -> list[Cause]:
+    """An enumeration's value may be absent; an empty one is no choice."""
+    return [] if value is None or value in choices else [not_supported(field, value, choices)]
+
+
+def in_range(value: int, low: int, high: int, field: str) -> list[Cause]:
+    """A number has a lowest and a highest value."""
+    if low <= value <= high:
+        return []
+    return [invalid_value(field, value, f"must be between {low} and {high}, inclusive")]
+
+
+def not_negative(spec: Mapping[str, Any], field: str, *members: str) -> list[Cause]:
+    """Return causes for numbers below zero."""
+    prefix = f"{field}." if field else ""
+    return [
+        invalid_value(f"{prefix}{name}", spec[name], NOT_NEGATIVE)
+        for name in members
+        if spec.get(name) is not None and spec[name] < 0
+    ]
+
+
+def dns_label(value: str, field: str) -> list[Cause]:
+    """The value is one part of a DNS name."""
+    return wrong(field, value, names.dns_label(value))
+
+
+def dns_subdomain(value: str, field: str) -> list[Cause]:
+    """The value is a DNS name."""
+    return wrong(field, value, names.dns_subdomain(value))
+
+
+def qualified_name(value: str, field: str) -> list[Cause]:
+    """The value is a name, possibly after a domain and a slash."""
+    return wrong(field, value, names.qualified_name(value))
+
+
+def port_number_or_name(value: int | str, field: str) -> list[Cause]:
+    """A port, by its number or its name."""
+    return wrong(field, value, names.port_number(value) if isinstance(value, int) else names.port_name(value))
+
+
+def port_number(value: int, field: str) -> list[Cause]:
+    """A port's number."""
+    return wrong(field, value, names.port_number(value))
+
+
+# -- addresses --------------------------------------------------------------------------------------------------------
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+IP_MESSAGE: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+CIDR_MESSAGE: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_LEADING_ZEROS: Final = re.compile(r"(?<![0-9])0+(?=[0-9])")
+
+
+def parse_ip(text: str) -> Address | None:
+    """Return the address, None if it is none. Old objects may have leading zeros in IPv4 addresses."""
+    if "%" in text:
+        return None
+    try:
+        return ipaddress.ip_address(_LEADING_ZEROS.sub("", text) if ":" not in text else text)
+    except ValueError:
+        return None
+
+
+def parse_cidr(text: str) -> Network | None:
+    """Return the network of an address and a prefix length, None if it is none."""
+    address, slash, bits = text.partition("/")
+    if not slash or not bits.isdigit() or (len(bits) > 1 and bits[0] == "0"):
+        return None
+    parsed = parse_ip(address)
+    try:
+        return None if parsed is None else ipaddress.ip_network((parsed, int(bits)), strict=False)
+    except ValueError:
+        return None
+
+
+def ip(value: str, field: str) -> list[Cause]:
+    """The value is an IP address."""
+    return [] if parse_ip(value) is not None else [invalid_value(field, value, IP_MESSAGE)]
+
+
+def cidr(value: str, field: str) -> list[Cause]:
+    """The value is an IP address with a prefix length."""
+    return [] if parse_cidr(value) is not None else [invalid_value(field, value, CIDR_MESSAGE)]
+
+
+def dual_stack(values: Sequence[Address | Network]) -> bool:
+    """Tell whether both families are there."""
+    return {value.version for value in values} == {4, 6}
+
+
+_LINK_LOCAL_MULTICAST: Final = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
+
+
+def non_special_ip(value: str, field: str) -> list[Cause]:
+    """The value is an address that can be reached from elsewhere."""
+    address = parse_ip(value)
+    if address is None:
+        return [invalid_value(field, value, "must be a valid IP address")]
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    details = []
+    if address.is_unspecified:
+        details.append(f"may not be unspecified ({value})")
+    if address.is_loopback:
+        details.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
+    if address.is_link_local:
+        details.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+    if any(address in network for network in _LINK_LOCAL_MULTICAST if network.version == address.version):
+        details.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+    return wrong(field, value, details)
+
+
+# -- paths ------------------------------------------------------------------------------------------------------------
+
+
+def no_backsteps(path: str, field: str) -> list[Cause]:
+    """A path does not lead upwards."""
+    return [invalid_value(field, path, "must not contain '..'")] if ".." in path.split("/") else []
+
+
+def descending_path(path: str, field: str) -> list[Cause]:
+    """A path stays below where it starts."""
+    causes = [invalid_value(field, path, "must be a relative path")] if path.startswith("/") else []
+    return causes + no_backsteps(path, field)
+
+
+def local_path(path: str, field: str) -> list[Cause]:
+    """A path stays below where it starts, and does not look as if it did not."""
+    causes = descending_path(path, field)
+    if path.startswith("..") and not path.startswith("../"):
+        causes.append(invalid_value(field, path, "must not start with '..'"))
+    return causes
+
+
+# -- selectors --------------------------------------------------------------------------------------------------------
+
+_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+NEEDS_VALUES: Final = "must be specified when `operator` is 'In' or 'NotIn'"
+HAS_NO_VALUES: Final = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+
+
+def label_selector(selector: Object | None, field: str) -> list[Cause]:
+    """The rules of a label selector."""
+    causes: list[Cause] = []
+    if not selector:
+        return causes
+    causes += validate_labels(selector.get("matchLabels") or {}, f"{field}.matchLabels")
+    for index, requirement in enumerate(selector.get("matchExpressions") or ()):
+        path = f"{field}.matchExpressions[{index}]"
+        operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+        if operator not in _OPERATORS:
+            causes.append(invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
+        elif operator in ("In", "NotIn") and not values:
+            causes.append(required(f"{path}.values", NEEDS_VALUES))
+        elif operator in ("Exists", "DoesNotExist") and values:
+            causes.append(forbidden(f"{path}.values", HAS_NO_VALUES))
+        causes += qualified_name(requirement.get("key", ""), f"{path}.key")
+        for position, value in enumerate(values):
+            causes += wrong(f"{path}.values[{position}]", value, names.label_value(value))
+    return causes
+
+
+def unique(values: Sequence[Any], field: str, *, below: str = "") -> list[Cause]:
+    """No value of a list stands there twice."""
+    causes, seen = [], set()
+    for index, value in enumerate(values):
+        if value in seen:
+            causes.append(duplicate(f"{field}[{index}]{below}", value))
+        seen.add(value)
+    return causes

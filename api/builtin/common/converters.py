@@ -1,0 +1,167 @@
+"""The parts converters between versions are made of, and the annotation that keeps what a version cannot say.
+
+A version of the past (legacy.py) cannot say everything the present one can, and now and then says a thing twice. What
+Kubernetes put into annotations stands in the same ones here. Whatever else would be lost on the way there and back is
+kept in one of our own (``KEPT``). So an old client who reads an object and writes it back changes nothing it does not
+know of:
+
+    discovery.k8s.io/v1       zone: a, deprecatedTopology: {topology.kubernetes.io/zone: b}
+    discovery.k8s.io/v1beta1  topology: {topology.kubernetes.io/zone: a}, annotation: deprecatedTopology comes back as
+                              nothing, and is {topology.kubernetes.io/zone: b}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.api.errors.field_errors import go_json
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.schema import check, types
+
+Object = dict[str, Any]
+
+Converter = Callable[[Object], Object]
+
+KEPT: Final = "kubechronicle.io/kept-by-conversion"
+"""Annotation, never stored, with what a version of the past has no words for: a JSON list of {"at": path, "as": what
+comes back without it, "is": what it is}, where a member that is missing stands for a field that is."""
+
+
+def typed(obj: Object, api_version: str, definition: str) -> Object:
+    """The object under another apiVersion and in the form that version is written in."""
+    result = {**obj, "apiVersion": api_version}
+    check.check(result, types.object_type(definition))
+    return result
+
+
+def _renaming(api_version: str, definition: str) -> Converter:
+    """A converter for versions that have the same fields."""
+    return lambda obj: typed(copy_object(obj), api_version, definition)
+
+
+# -- what is kept in an annotation ------------------------------------------------------------------------------------
+
+_Path = tuple[str | int, ...]
+_ABSENT: Final[Any] = object()
+
+
+def lossless(down: Converter, up: Converter, definition: str) -> tuple[Converter, Converter]:
+    """Return both converters so that up(down(obj)) is obj again. ``definition`` is the present version's."""
+    kind = types.object_type
+
+    def down_keeping(obj: Object) -> Object:
+        old = down(obj)
+        wanted = copy_object(obj)
+        check.check(wanted, kind(definition))
+        lost = list(_differences(up(old), wanted, ()))
+        if lost:
+            noted = [_noted(*each) for each in lost]
+            old["metadata"].setdefault("annotations", {})[KEPT] = go_json(noted)
+        return old
+
+    def up_restoring(obj: Object) -> Object:
+        text = (obj["metadata"].get("annotations") or {}).get(KEPT)
+        if text is None:
+            return up(obj)
+        new = up(_without_note(obj))
+        restored: Object = copy_object(new)
+        for entry in _read(text):
+            _restore(restored, entry)
+        try:
+            check.check(restored, kind(definition))
+        except check.TypeMismatch:
+            return new  # the client's own doing
+        return restored
+
+    return down_keeping, up_restoring
+
+
+def _differences(seen: Any, wanted: Any, path: _Path) -> Iterator[tuple[_Path, Any, Any]]:
+    if seen.__class__ is dict and wanted.__class__ is dict:
+        for name in {**seen, **wanted}:
+            yield from _differences(seen.get(name, _ABSENT), wanted.get(name, _ABSENT), (*path, name))
+    elif seen.__class__ is list and wanted.__class__ is list and len(seen) == len(wanted):
+        for index, (one, other) in enumerate(zip(seen, wanted, strict=True)):
+            yield from _differences(one, other, (*path, index))
+    elif seen != wanted:
+        yield path, seen, wanted
+
+
+def _noted(path: _Path, seen: Any, wanted: Any) -> Object:
+    note: Object = {"at": list(path)}
+    for name, value in (("as", seen), ("is", wanted)):
+        if value is not _ABSENT:
+            note[name] = value
+    return note
+
+
+def _without_note(obj: Object) -> Object:
+    notes = {name: value for name, value in obj["metadata"]["annotations"].items() if name != KEPT}
+    metadata = {**obj["metadata"], "annotations": notes}
+    if not notes:
+        del metadata["annotations"]
+    return {**obj, "metadata": metadata}
+
+
+def _read(text: str) -> Iterator[Object]:
+    """The entries of the annotation that can be meant; clients may write anything into it."""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return
+    for entry in found if isinstance(found, list) else ():
+        path = entry.get("at") if isinstance(entry, dict) else None
+        if isinstance(path, list) and path and _may_be_kept(path):
+            yield entry
+
+
+def _may_be_kept(path: list[Any]) -> bool:
+    """Whether a path is one of the object's own fields: what names it and what the server writes is not for clients."""
+    return path[:2] == ["metadata", "annotations"] or path[0] not in ("apiVersion", "kind", "metadata")
+
+
+def _restore(obj: Object, entry: Object) -> None:
+    """Put back what was lost, if what came of it is as it was then."""
+    *parents, last = entry["at"]
+    place: Any = obj
+    for name in parents:
+        place = _member(place, name)
+    seen = _member(place, last)
+    if place is _ABSENT or seen != entry.get("as", _ABSENT):
+        return
+    if place.__class__ is dict and isinstance(last, str):
+        if "is" in entry:
+            place[last] = entry["is"]
+        else:
+            place.pop(last, None)
+    elif place.__class__ is list and seen is not _ABSENT and "is" in entry:
+        place[last] = entry["is"]
+
+
+def _member(place: Any, name: Any) -> Any:
+    if place.__class__ is dict and isinstance(name, str):
+        return place.get(name, _ABSENT)
+    if place.__class__ is list and name.__class__ is int and 0 <= name < len(place):
+        return place[name]
+    return _ABSENT
+
+
+def lossless_pair(
+    kind: str, present: str, past: str, definition: str, down: Converter, up: Converter
+) -> Mapping[tuple[str, str, str], Converter]:
+    """Return by (kind, from, to) what converts between the version a kind is kept in and one of the past."""
+    down, up = lossless(down, up, definition)
+    return {(kind, present, past): down, (kind, past, present): up}
+
+
+def same_fields(kind: str, group: str) -> Mapping[tuple[str, str, str], Converter]:
+    """Return by (kind, from, to) what converts between v1 and v1beta1 of a kind that has the same fields in both."""
+    return {
+        (kind, f"{group}/{here}", f"{group}/{there}"): _renaming(
+            f"{group}/{there}", f"io.k8s.api.{group}.{there}.{kind}"
+        )
+        for here, there in (("v1", "v1beta1"), ("v1beta1", "v1"))
+    }

@@ -1,0 +1,356 @@
+"""How Kubernetes prints records in its messages: fields in the order of its own types, by their Go names, with what was
+not given as null or as the zero of its type.
+
+A table of the types that stand in messages of validation; each member is (Go name, JSON name, what it is): a value to
+print when it is absent, or the name of another shape. Facts about those types, nothing else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.go_types import TYPES
+from kubechronicle.api.errors.field_errors import HTML_ESCAPES
+
+Object = dict[str, Any]
+
+_NIL: Final = None
+
+SHAPES: Final[Mapping[str, tuple[tuple[str, str, Any], ...]]] = {
+    "Taint": (
+        ("Key", "key", '""'),
+        ("Value", "value", '""'),
+        ("Effect", "effect", '""'),
+        ("TimeAdded", "timeAdded", _NIL),
+    ),
+    "ServicePort": (
+        ("Name", "name", '""'),
+        ("Protocol", "protocol", '""'),
+        ("AppProtocol", "appProtocol", _NIL),
+        ("Port", "port", 0),
+        ("TargetPort", "targetPort", 0),
+        ("NodePort", "nodePort", 0),
+    ),
+    "RoleRef": (("APIGroup", "apiGroup", '""'), ("Kind", "kind", '""'), ("Name", "name", '""')),
+    "ParentReference": (
+        ("Group", "group", '""'),
+        ("Resource", "resource", '""'),
+        ("Namespace", "namespace", '""'),
+        ("Name", "name", '""'),
+    ),
+    "CSINodeDriver": (
+        ("Name", "name", '""'),
+        ("NodeID", "nodeID", '""'),
+        ("TopologyKeys", "topologyKeys", _NIL),
+        ("Allocatable", "allocatable", "*VolumeNodeResources"),
+    ),
+    "VolumeNodeResources": (("Count", "count", _NIL),),
+    "Toleration": (
+        ("Key", "key", '""'),
+        ("Operator", "operator", '""'),
+        ("Value", "value", '""'),
+        ("Effect", "effect", '""'),
+        ("TolerationSeconds", "tolerationSeconds", _NIL),
+    ),
+    "NodeAddress": (("Type", "type", '""'), ("Address", "address", '""')),
+    "FlowDistinguisherMethod": (("Type", "type", '""'),),
+    "ObjectReference": (
+        ("Kind", "kind", '""'),
+        ("Namespace", "namespace", '""'),
+        ("Name", "name", '""'),
+        ("UID", "uid", '""'),
+        ("APIVersion", "apiVersion", '""'),
+        ("ResourceVersion", "resourceVersion", '""'),
+        ("FieldPath", "fieldPath", '""'),
+    ),
+    "EventSource": (("Component", "component", '""'), ("Host", "host", '""')),
+    "SigningCondition": (
+        ("Type", "type", '""'),
+        ("Status", "status", '""'),
+        ("Reason", "reason", '""'),
+        ("Message", "message", '""'),
+        ("LastUpdateTime", "lastUpdateTime", _NIL),
+        ("LastTransitionTime", "lastTransitionTime", _NIL),
+    ),
+    "NamedReference": (("Name", "name", '""'),),
+    "FlowSchemaSpec": (
+        ("PriorityLevelConfiguration", "priorityLevelConfiguration", "NamedReference"),
+        ("MatchingPrecedence", "matchingPrecedence", 0),
+        ("DistinguisherMethod", "distinguisherMethod", "*FlowDistinguisherMethod"),
+        ("Rules", "rules", "[]PolicyRulesWithSubjects"),
+    ),
+    "PolicyRulesWithSubjects": (
+        ("Subjects", "subjects", "[]FlowSubject"),
+        ("ResourceRules", "resourceRules", "[]ResourcePolicyRule"),
+        ("NonResourceRules", "nonResourceRules", "[]NonResourcePolicyRule"),
+    ),
+    "FlowSubject": (
+        ("Kind", "kind", '""'),
+        ("User", "user", "*NamedReference"),
+        ("Group", "group", "*NamedReference"),
+        ("ServiceAccount", "serviceAccount", "*NamespacedReference"),
+    ),
+    "NamespacedReference": (("Namespace", "namespace", '""'), ("Name", "name", '""')),
+    "ResourcePolicyRule": (
+        ("Verbs", "verbs", _NIL),
+        ("APIGroups", "apiGroups", _NIL),
+        ("Resources", "resources", _NIL),
+        ("ClusterScope", "clusterScope", False),
+        ("Namespaces", "namespaces", _NIL),
+    ),
+    "NonResourcePolicyRule": (("Verbs", "verbs", _NIL), ("NonResourceURLs", "nonResourceURLs", _NIL)),
+    "PriorityLevelConfigurationSpec": (
+        ("Type", "type", '""'),
+        ("Limited", "limited", "*LimitedPriorityLevel"),
+        ("Exempt", "exempt", "*ExemptPriorityLevel"),
+    ),
+    "LimitedPriorityLevel": (
+        ("NominalConcurrencyShares", "nominalConcurrencyShares", 0),
+        ("LimitResponse", "limitResponse", "LimitResponse"),
+        ("LendablePercent", "lendablePercent", _NIL),
+        ("BorrowingLimitPercent", "borrowingLimitPercent", _NIL),
+    ),
+    "ExemptPriorityLevel": (
+        ("NominalConcurrencyShares", "nominalConcurrencyShares", _NIL),
+        ("LendablePercent", "lendablePercent", _NIL),
+    ),
+    "LimitResponse": (("Type", "type", '""'), ("Queuing", "queuing", "*QueuingConfiguration")),
+    "QueuingConfiguration": (
+        ("Queues", "queues", 0),
+        ("HandSize", "handSize", 0),
+        ("QueueLengthLimit", "queueLengthLimit", 0),
+    ),
+    "VolumeAttachmentSpec": (
+        ("Attacher", "attacher", '""'),
+        ("Source", "source", "VolumeAttachmentSource"),
+        ("NodeName", "nodeName", '""'),
+    ),
+    "VolumeAttachmentSource": (
+        ("PersistentVolumeName", "persistentVolumeName", _NIL),
+        ("InlineVolumeSpec", "inlineVolumeSpec", _NIL),
+    ),
+    "ResourceClaimSpec": (("Devices", "devices", "DeviceClaim"),),
+    "DeviceClaim": (
+        ("Requests", "requests", "[]DeviceRequest"),
+        ("Constraints", "constraints", "[]DeviceConstraint"),
+        ("Config", "config", "[]DeviceClaimConfiguration"),
+    ),
+    "DeviceRequest": (
+        ("Name", "name", '""'),
+        ("Exactly", "exactly", "*ExactDeviceRequest"),
+        ("FirstAvailable", "firstAvailable", "[]DeviceSubRequest"),
+    ),
+    "ExactDeviceRequest": (
+        ("DeviceClassName", "deviceClassName", '""'),
+        ("Selectors", "selectors", "[]DeviceSelector"),
+        ("AllocationMode", "allocationMode", '""'),
+        ("Count", "count", 0),
+        ("AdminAccess", "adminAccess", _NIL),
+        ("Tolerations", "tolerations", _NIL),
+        ("Capacity", "capacity", _NIL),
+    ),
+    "DeviceSubRequest": (
+        ("Name", "name", '""'),
+        ("DeviceClassName", "deviceClassName", '""'),
+        ("Selectors", "selectors", "[]DeviceSelector"),
+        ("AllocationMode", "allocationMode", '""'),
+        ("Count", "count", 0),
+        ("Tolerations", "tolerations", _NIL),
+        ("Capacity", "capacity", _NIL),
+    ),
+    "DeviceSelector": (("CEL", "cel", "*CELDeviceSelector"),),
+    "CELDeviceSelector": (("Expression", "expression", '""'),),
+    "DeviceConstraint": (
+        ("Requests", "requests", _NIL),
+        ("MatchAttribute", "matchAttribute", _NIL),
+        ("DistinctAttribute", "distinctAttribute", _NIL),
+    ),
+    "DeviceClaimConfiguration": (("Requests", "requests", _NIL), ("Opaque", "opaque", "*OpaqueDeviceConfiguration")),
+    "DeviceAttribute": (
+        ("IntValue", "int", _NIL),
+        ("BoolValue", "bool", _NIL),
+        ("StringValue", "string", _NIL),
+        ("VersionValue", "version", _NIL),
+        ("IntValues", "ints", _NIL),
+        ("BoolValues", "bools", _NIL),
+        ("StringValues", "strings", _NIL),
+        ("VersionValues", "versions", _NIL),
+    ),
+    "NodeSelector": (("NodeSelectorTerms", "nodeSelectorTerms", "[]NodeSelectorTerm"),),
+    "NodeSelectorTerm": (
+        ("MatchExpressions", "matchExpressions", "[]NodeSelectorRequirement"),
+        ("MatchFields", "matchFields", "[]NodeSelectorRequirement"),
+    ),
+    "NodeSelectorRequirement": (("Key", "key", '""'), ("Operator", "operator", '""'), ("Values", "values", _NIL)),
+    "AllocationResult": (
+        ("Devices", "devices", "DeviceAllocationResult"),
+        ("NodeSelector", "nodeSelector", "*NodeSelector"),
+        ("AllocationTimestamp", "allocationTimestamp", _NIL),
+    ),
+    "DeviceAllocationResult": (
+        ("Results", "results", "[]DeviceRequestAllocationResult"),
+        ("Config", "config", "[]DeviceAllocationConfiguration"),
+    ),
+    "DeviceRequestAllocationResult": (
+        ("Request", "request", '""'),
+        ("Driver", "driver", '""'),
+        ("Pool", "pool", '""'),
+        ("Device", "device", '""'),
+        ("AdminAccess", "adminAccess", _NIL),
+        ("Tolerations", "tolerations", _NIL),
+        ("BindingConditions", "bindingConditions", _NIL),
+        ("BindingFailureConditions", "bindingFailureConditions", _NIL),
+        ("ShareID", "shareID", _NIL),
+        ("ConsumedCapacity", "consumedCapacity", _NIL),
+    ),
+    "DeviceAllocationConfiguration": (
+        ("Source", "source", '""'),
+        ("Requests", "requests", _NIL),
+        ("Opaque", "opaque", "*OpaqueDeviceConfiguration"),
+    ),
+    "OpaqueDeviceConfiguration": (("Driver", "driver", '""'), ("Parameters", "parameters", _NIL)),
+}
+
+# Members of metadata as they stand in a record that embeds it: by their JSON names, without what is empty.
+_METADATA: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+)
+_ZEROS: Final = {"": "", "i": 0, "b": False, "n": None, "l": None, "m": None, "q": "0", "p": 0, "s": None}
+_ON_SPEC: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
+"""Members of Kubernetes' own PodSecurityContext that stand in a pod's spec in every version of the API."""
+
+
+@functools.cache
+def _members(name: str) -> tuple[tuple[str, str, str], ...]:
+    """Return (Go name, JSON name, what it is) for each member of a type of go_types.py."""
+    found: list[tuple[str, str, str]] = []
+    for part in TYPES[name].split():
+        if part == "..ObjectMeta":
+            found += [(member, member, "o") for member in _METADATA]
+        elif part.startswith(".."):
+            found += _members(part[2:])
+        else:
+            named, _, what = part.partition(":")
+            go, _, member = named.partition("=")
+            found.append((go, member or _lower_first(go), what))
+    return tuple(found)
+
+
+def _lower_first(name: str) -> str:
+    """Example: FSType -> fsType, IQN -> iqn, HostPath -> hostPath."""
+    count = next((index for index, letter in enumerate(name) if not letter.isupper()), len(name))
+    if 1 < count < len(name) and name[count].islower():
+        count -= 1
+    return name[:count].lower() + name[count:]
+
+
+def record(obj: Mapping[str, Any] | None, name: str, *, compared: bool = False) -> Object | None:
+    """Return a record of a type of go_types.py as Kubernetes prints it; ``compared``: empty lists and maps are absent
+    ones, as where Kubernetes asks whether two records mean the same."""
+    if obj is None:
+        return None
+    if name == "PodSpec":
+        context = dict(obj.get("securityContext") or {})
+        context.update((member, obj[member]) for member in _ON_SPEC if member in obj)
+        obj = {**obj, "securityContext": context}
+    printed: Object = {}
+    for go, member, what in _members(name):
+        if what != "o":
+            printed[go] = _printed(obj.get(member), what, compared=compared)
+        elif value := (obj.get("metadata") or {}).get(member):
+            printed[go] = dict(sorted(value.items())) if member in ("labels", "annotations") else value
+    return printed
+
+
+def _printed(value: Any, what: str, *, compared: bool) -> Any:
+    zero = _ZEROS.get(what, _ZEROS)
+    if zero is _ZEROS:
+        return _below(value, what, compared=compared)
+    if value is None or (compared and what in "lm" and not value):
+        return zero
+    if what == "m":
+        return dict(sorted(value.items()))
+    return selector(value) if what == "s" else value
+
+
+def _below(value: Any, what: str, *, compared: bool) -> Any:
+    if what.startswith("[]"):
+        if value is None or (compared and not value):
+            return None
+        return [record(each, what[2:], compared=compared) for each in value]
+    if what.startswith("*"):
+        return record(value, what[1:], compared=compared)
+    return record(value or {}, what, compared=compared)
+
+
+def selector(given: Mapping[str, Any] | None) -> Object | None:
+    """Return a label selector as it is printed: labels in order."""
+    if given is None:
+        return None
+    printed: Object = {}
+    if given.get("matchLabels"):
+        printed["matchLabels"] = dict(sorted(given["matchLabels"].items()))
+    if given.get("matchExpressions"):
+        members = ("key", "operator", "values")
+        printed["matchExpressions"] = [
+            {name: each.get(name, "") for name in members if name in each or name != "values"}
+            for each in given["matchExpressions"]
+        ]
+    return printed
+
+
+def difference(old: Any, new: Any) -> str:
+    """Return how two printed records differ, line by line as a unified diff: the end of Kubernetes' messages about
+    what may not change. Example:
+
+        @@ -1,3 +1,3 @@
+         {
+        - "Server": "a"
+        + "Server": "b"
+         }
+    """
+    texts = [_indented(each).splitlines(keepends=True) for each in (old, new)]
+    lines = [[*text[:-1], text[-1] + "\n"] for text in texts]
+    return "".join(list(difflib.unified_diff(lines[0], lines[1], n=3))[2:])
+
+
+def _indented(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=1, separators=(",", ": "))
+    for character, escape in HTML_ESCAPES:
+        text = text.replace(character, escape)
+    return text
+
+
+def shape(obj: Mapping[str, Any] | None, name: str) -> Object | None:
+    """Return a record as Kubernetes prints it. Example: ({"kind": "Role"}, "RoleRef") ->
+    {"APIGroup": "", "Kind": "Role", "Name": ""}."""
+    if obj is None:
+        return None
+    return {go: _member(obj.get(member), what) for go, member, what in SHAPES[name]}
+
+
+def _member(value: Any, what: Any) -> Any:
+    if isinstance(what, str) and what != '""':
+        name = what.lstrip("*[]")
+        if what.startswith("[]"):
+            return None if value is None else [shape(each, name) for each in value]
+        return shape(value if value is not None or what.startswith("*") else {}, name)
+    if value is None:
+        return "" if what == '""' else what
+    return value

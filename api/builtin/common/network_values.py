@@ -1,0 +1,144 @@
+"""Addresses and ranges as newer fields and stricter checks want them (KEP-4858): no leading zeros, no IPv4 in IPv6, no
+bits beyond a prefix. Old objects keep what they have.
+
+Lives here: the strict readings. Not here: the lenient ones (checks.py), and which field of which kind must obey.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from typing import Final
+
+from kubechronicle.api.builtin.common.checks import CIDR_MESSAGE, IP_MESSAGE, Address, Network, parse_ip
+from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value
+
+INTERFACE_MESSAGE: Final = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
+
+
+def _mapped(address: Address) -> bool:
+    return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
+
+
+def _plain(address: Address) -> str:
+    """The address as Kubernetes writes it: IPv4 in IPv6 is IPv4."""
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(address)
+
+
+def _has_leading_zeros(text: str) -> bool:
+    return ":" not in text and any(len(part) > 1 and part[0] == "0" for part in text.split("."))
+
+
+def _split(text: str) -> tuple[Address, int, str] | None:
+    """Return (address, prefix length, prefix length as written); None if that is no range."""
+    head, slash, bits = text.partition("/")
+    address = parse_ip(head)
+    if address is None or not slash or not bits.isascii() or not bits.isdigit() or len(bits) > 6:
+        return None
+    length = int(bits)
+    return (address, length, bits) if length <= address.max_prefixlen else None
+
+
+def parse_range(text: str) -> Network | None:
+    """Return the network of a range as leniently read; None if it is none."""
+    parts = _split(text)
+    return None if parts is None else ipaddress.ip_network((parts[0], parts[1]), strict=False)
+
+
+def legacy_ip(value: str, field: str, held: Collection[str] = ()) -> list[Cause]:
+    """An address in a field that once was read leniently; what the old object holds (``held``) stays allowed."""
+    if value in held:
+        return []
+    address = parse_ip(value)
+    if address is None:
+        return [invalid_value(field, value, IP_MESSAGE)]
+    if _has_leading_zeros(value):
+        return [invalid_value(field, value, "must not have leading 0s")]
+    if _mapped(address):
+        return [invalid_value(field, value, "must not be an IPv4-mapped IPv6 address")]
+    return []
+
+
+def strict_ip(value: str, field: str) -> list[Cause]:
+    """An address in its one canonical form."""
+    causes, address = legacy_ip(value, field), parse_ip(value)
+    if not causes and address is not None and str(address) != value:
+        causes.append(invalid_value(field, value, f"must be in canonical form ({go_quote(_plain(address))})"))
+    return causes
+
+
+def legacy_cidr(value: str, field: str, held: Collection[str] = ()) -> list[Cause]:
+    """A range in a field that once was read leniently; what the old object holds (``held``) stays allowed."""
+    if value in held:
+        return []
+    parts = _split(value)
+    if parts is None:
+        return [invalid_value(field, value, CIDR_MESSAGE)]
+    address, length, bits = parts
+    if _has_leading_zeros(value.partition("/")[0]) or (len(bits) > 1 and bits[0] == "0"):
+        return [invalid_value(field, value, "must not have leading 0s in IP or prefix length")]
+    if _mapped(address):
+        return [invalid_value(field, value, "must not have an IPv4-mapped IPv6 address")]
+    if ipaddress.ip_network((address, length), strict=False).network_address != address:
+        return [invalid_value(field, value, "must not have bits set beyond the prefix length")]
+    return []
+
+
+def strict_cidr(value: str, field: str) -> list[Cause]:
+    """A range in its one canonical form."""
+    causes, network = legacy_cidr(value, field), parse_range(value)
+    if not causes and network is not None and str(network) != value:
+        causes.append(invalid_value(field, value, f"must be in canonical form ({go_quote(str(network))})"))
+    return causes
+
+
+def ip_warnings(value: str, field: str) -> list[str]:
+    """What to tell of an address that is allowed and should be written otherwise."""
+    address = parse_ip(value)
+    if address is None:
+        return []
+    if _has_leading_zeros(value) or _mapped(address):
+        told = f"non-standard IP address {go_quote(value)} is invalid: use {go_quote(_plain(address))}"
+        return [f"{field}: {told}"]
+    if address.version == 6 and str(address) != value:
+        told = f"IPv6 address {go_quote(value)} should be in RFC 5952 canonical format ({go_quote(str(address))})"
+        return [f"{field}: {told}"]
+    return []
+
+
+def cidr_warnings(value: str, field: str) -> list[str]:
+    """What to tell of a range that is allowed and should be written otherwise."""
+    parts, network = _split(value), parse_range(value)
+    if parts is None or network is None:
+        return []
+    address, _, bits = parts
+    told: list[str] = []
+    if network.network_address != address:
+        alone = f"{_plain(address)}/{address.max_prefixlen}"
+        told.append(
+            f"CIDR value {go_quote(value)} is ambiguous in this context (should be {go_quote(str(network))} or "
+            f"{go_quote(alone)}?)"
+        )
+    if _has_leading_zeros(value.partition("/")[0]) or (len(bits) > 1 and bits[0] == "0") or _mapped(address):
+        told.append(f"non-standard CIDR value {go_quote(value)} is invalid: use {go_quote(str(network))}")
+    if not told and network.version == 6 and str(network) != value:
+        told.append(
+            f"IPv6 CIDR value {go_quote(value)} should be in RFC 5952 canonical format ({go_quote(str(network))})"
+        )
+    return [f"{field}: {text}" for text in told]
+
+
+def interface_address(value: str, field: str) -> list[Cause]:
+    """An address with the length of the network it is in."""
+    parts = _split(value)
+    if parts is None:
+        return [invalid_value(field, value, INTERFACE_MESSAGE)]
+    address, length, _ = parts
+    if _mapped(address) and length > 32:
+        length -= 96
+    canonical = f"{_plain(address)}/{length}"
+    if value == canonical:
+        return []
+    return [invalid_value(field, value, f"must be in canonical form ({go_quote(canonical)})")]

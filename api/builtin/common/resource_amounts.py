@@ -1,0 +1,257 @@
+"""Names and amounts of resources: in containers, quotas, limit ranges and nodes, after Kubernetes' ``apis/core/helper``
+and the resource rules of its core validation.
+
+The tables say which names without a domain are known where; names with a foreign domain are extended resources, which
+are counted in whole numbers and cannot be overcommitted.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from decimal import ROUND_CEILING, Decimal
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import NOT_NEGATIVE, dns_label, wrong
+from kubechronicle.api.errors.field_errors import (
+    Cause,
+    duplicate,
+    forbidden,
+    go_quote,
+    invalid_value,
+    not_found,
+    not_supported,
+    required,
+)
+from kubechronicle.api.values import names, quantity
+
+Object = dict[str, Any]
+
+_COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
+_COUNTED: Final = frozenset(
+    (
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    )
+)
+"""Resources of a quota that are objects, in whole numbers."""
+
+CONTAINER_RESOURCES: Final = frozenset(_COMPUTE)
+QUOTA_RESOURCES: Final = frozenset(
+    (
+        *_COMPUTE,
+        *(f"{part}.{name}" for part in ("requests", "limits") for name in _COMPUTE),
+        "requests.storage",
+        *_COUNTED,
+    )
+)
+STANDARD_RESOURCES: Final = QUOTA_RESOURCES | {"storage"}
+HUGE_PAGES: Final = "hugepages-"
+_QUOTA_HUGE_PAGES: Final = (HUGE_PAGES, f"requests.{HUGE_PAGES}")
+POD_LEVEL: Final = ("cpu", "hugepages-", "memory")
+
+
+def is_native(name: str) -> bool:
+    """Tell whether a resource is Kubernetes' own."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
+@functools.lru_cache(maxsize=1024)
+def is_extended(name: str) -> bool:
+    """Tell whether a resource has a foreign domain, so that nodes and devices define it."""
+    if is_native(name) or name.startswith("requests."):
+        return False
+    return not names.qualified_name(f"requests.{name}")
+
+
+def overcommits(name: str) -> bool:
+    """Tell whether more of a resource may be promised than there is."""
+    return is_native(name) and not name.startswith(HUGE_PAGES)
+
+
+def is_standard_quota(name: str) -> bool:
+    """Tell whether quotas know a resource by this name."""
+    return name in QUOTA_RESOURCES or name.startswith(_QUOTA_HUGE_PAGES)
+
+
+def is_integer(name: str) -> bool:
+    """Tell whether a resource comes in whole numbers."""
+    return name in _COUNTED or is_extended(name)
+
+
+def resource_name(name: str, field: str) -> list[Cause]:
+    """A resource is a known one or has a domain."""
+    problems = names.qualified_name(name)
+    if problems:
+        return wrong(field, name, problems)
+    if "/" not in name and name not in STANDARD_RESOURCES and not name.startswith(_QUOTA_HUGE_PAGES):
+        return [invalid_value(field, name, "must be a standard resource type or fully qualified")]
+    return []
+
+
+def container_resource_name(name: str, field: str) -> list[Cause]:
+    """A resource containers can ask for."""
+    if name in CONTAINER_RESOURCES:
+        return []
+    causes = resource_name(name, field)
+    if "/" not in name:
+        if not name.startswith(HUGE_PAGES):
+            causes.append(invalid_value(field, name, "must be a standard resource for containers"))
+    elif not is_native(name) and not is_extended(name):
+        causes.append(invalid_value(field, name, "doesn't follow extended resource name standard"))
+    return causes
+
+
+def pod_resource_name(name: str, field: str) -> list[Cause]:
+    """A resource pods can ask for as a whole."""
+    causes = resource_name(name, field)
+    if not causes and name not in ("cpu", "memory") and not name.startswith(HUGE_PAGES):
+        causes.append(not_supported(field, name, POD_LEVEL))
+    return causes
+
+
+def quota_resource_name(name: str, field: str) -> list[Cause]:
+    """A resource quotas can limit."""
+    causes = resource_name(name, field)
+    if "/" not in name and not is_standard_quota(name):
+        causes.append(invalid_value(field, name, "must be a standard resource for quota"))
+    return causes
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_amount(name: str, given: str) -> bool:
+    """The same few amounts of the same few resources are asked for again and again."""
+    value = quantity.value_of(given)
+    return value >= 0 and not (value % 1 and is_integer(name))
+
+
+def amount(name: str, given: str, field: str) -> list[Cause]:
+    """An amount of a resource is not negative, and whole where the resource is."""
+    if _is_amount(name, given):
+        return []
+    value = quantity.value_of(given)
+    causes = [] if value >= 0 else [invalid_value(field, given, NOT_NEGATIVE)]
+    if value % 1 and is_integer(name):
+        causes.append(invalid_value(field, given, "must be an integer"))
+    return causes
+
+
+def positive(given: str, field: str) -> list[Cause]:
+    """An amount is more than nothing."""
+    return [] if quantity.value_of(given) > 0 else [invalid_value(field, given, "must be greater than zero")]
+
+
+def basic_amount(given: str, field: str) -> list[Cause]:
+    """An amount, counted in whole units, is not negative."""
+    value = int(-(-quantity.value_of(given) // 1))
+    return [] if value >= 0 else [invalid_value(field, value, "must be a valid resource quantity")]
+
+
+def _huge_pages(name: str, given: str, field: str) -> list[Cause]:
+    try:
+        size = quantity.value_of(name.removeprefix(HUGE_PAGES))
+    except quantity.QuantityError:
+        size = quantity.value_of("0")
+    value = quantity.value_of(given)
+    if size > 0 and value % size == 0:
+        return []
+    return [invalid_value(field, given, f"{given} is not positive integer multiple of {name}")]
+
+
+def requirements(
+    resources: Mapping[str, Any],
+    field: str,
+    claims: frozenset[str] | None = None,
+    check: Callable[[str, str], list[Cause]] = container_resource_name,
+) -> list[Cause]:
+    """Limits, requests within them, and claims. ``claims`` are the names the pod declares."""
+    causes: list[Cause] = []
+    limits = resources.get("limits") or {}
+    requests = resources.get("requests") or {}
+    for name, given in limits.items():
+        path = f"{field}.limits[{name}]"
+        causes += check(name, path)
+        causes += amount(name, given, path)
+        if name.startswith(HUGE_PAGES):
+            causes += _huge_pages(name, given, path)
+    for name, given in requests.items():
+        path = f"{field}.requests[{name}]"
+        causes += check(name, path)
+        causes += amount(name, given, path)
+        limit = limits.get(name)
+        if limit is not None:
+            if given != limit and not _is_within(name, given, limit):
+                causes += _within(name, given, limit, f"{field}.requests")
+        elif not overcommits(name):
+            causes.append(required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
+        if name.startswith(HUGE_PAGES):
+            causes += _huge_pages(name, given, path)
+    asked = limits.keys() | requests.keys()
+    if asked and asked.isdisjoint(("cpu", "memory")) and any(name.startswith(HUGE_PAGES) for name in asked):
+        causes.append(forbidden(field, "HugePages require cpu or memory"))
+    if resources.get("claims"):
+        causes += _claims(resources["claims"], claims or frozenset(), f"{field}.claims")
+    return causes
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_within(name: str, given: str, limit: str) -> bool:
+    return quantity.value_of(given) < quantity.value_of(limit) and overcommits(name)
+
+
+def _within(name: str, given: str, limit: str, field: str) -> list[Cause]:
+    value, most = quantity.value_of(given), quantity.value_of(limit)
+    if value != most and not overcommits(name):
+        return [invalid_value(field, given, f"must be equal to {name} limit of {limit}")]
+    if value > most:
+        return [invalid_value(field, given, f"must be less than or equal to {name} limit of {limit}")]
+    return []
+
+
+def _claims(claims: list[Object], declared: frozenset[str], field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for index, claim in enumerate(claims):
+        path, name, request = f"{field}[{index}]", claim.get("name", ""), claim.get("request", "")
+        if not name:
+            causes.append(required(path))
+            continue
+        key = f"{name}/{request}" if request else name
+        if request:
+            causes += dns_label(request, f"{path}.request")
+        if name in seen or key in seen or (not request and any(each.startswith(f"{name}/") for each in seen)):
+            causes.append(duplicate(path, name if name in seen or not request else key))
+        seen.add(key)
+        if name not in declared:
+            known = f": {', '.join(sorted(declared))}" if declared else " which is empty"
+            base = not_found(path, name)
+            detail = f"{base.message}: must be one of the names in pod.spec.resourceClaims{known}"
+            causes.append(Cause(base.reason, detail, path))
+    return causes
+
+
+def is_fractional(text: str | float) -> bool:
+    """Whether an amount of bytes, looked at as Kubernetes does in thousandths, is none in whole bytes."""
+    text = str(text)
+    if text.isdigit() or not (text[-1] in "mun" or "." in text or "-" in text):
+        return False
+    thousandths = (quantity.value_of(text) * 1000).to_integral_value(ROUND_CEILING)
+    return thousandths % Decimal(1000) != 0
+
+
+def fractional(amounts: Mapping[str, Any] | None, field: str, *resources: str) -> list[str]:
+    """Tell of amounts of these resources that are not whole."""
+    told: list[str] = []
+    for name in resources if amounts else ():
+        amount = (amounts or {}).get(name)
+        if amount is not None and is_fractional(amount):
+            value = go_quote(quantity.canonical(str(amount)))
+            told.append(f"{field}[{name}]: fractional byte value {value} is invalid, must be an integer")
+    return told

@@ -1,0 +1,252 @@
+"""Validation of where pods may run: node selectors, affinity, tolerations, taints and spreading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import (
+    HAS_NO_VALUES,
+    NEEDS_VALUES,
+    dns_label,
+    dns_subdomain,
+    label_selector,
+    one_of_if_set,
+    qualified_name,
+    wrong,
+)
+from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+NOT_AN_OPERATOR: Final = "not a valid selector operator"
+
+
+def _node_requirement(requirement: Object, field: str, *, values_checked: bool) -> list[Cause]:
+    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+    causes: list[Cause] = []
+    if operator in ("In", "NotIn"):
+        if not values:
+            causes.append(required(f"{field}.values", NEEDS_VALUES))
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            causes.append(forbidden(f"{field}.values", HAS_NO_VALUES))
+    elif operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            causes.append(required(f"{field}.values", detail))
+    else:
+        causes.append(invalid_value(f"{field}.operator", operator, NOT_AN_OPERATOR))
+    causes += qualified_name(requirement.get("key", ""), f"{field}.key")
+    if values_checked:
+        for index, value in enumerate(values):
+            causes += wrong(f"{field}.values[{index}]", value, names.label_value(value))
+    return causes
+
+
+def _node_field(requirement: Object, field: str) -> list[Cause]:
+    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+    causes: list[Cause] = []
+    if operator not in ("In", "NotIn"):
+        causes.append(invalid_value(f"{field}.operator", operator, NOT_AN_OPERATOR))
+    elif len(values) != 1:
+        detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        causes.append(required(f"{field}.values", detail))
+    key = requirement.get("key", "")
+    if key != "metadata.name":
+        return [*causes, invalid_value(f"{field}.key", key, "not a valid field selector key")]
+    for index, value in enumerate(values):
+        causes += dns_subdomain(value, f"{field}.values[{index}]")
+    return causes
+
+
+def _node_term(term: Object, field: str, *, values_checked: bool) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, requirement in enumerate(term.get("matchExpressions") or ()):
+        path = f"{field}.matchExpressions[{index}]"
+        causes += _node_requirement(requirement, path, values_checked=values_checked)
+    for index, requirement in enumerate(term.get("matchFields") or ()):
+        causes += _node_field(requirement, f"{field}.matchFields[{index}]")
+    return causes
+
+
+def node_selector(selector: Object, field: str) -> list[Cause]:
+    """Nodes that one of these terms selects."""
+    terms = selector.get("nodeSelectorTerms")
+    path = f"{field}.nodeSelectorTerms"
+    if not terms:
+        return [required(path, "must have at least one node selector term")]
+    causes: list[Cause] = []
+    for index, term in enumerate(terms):
+        causes += _node_term(term, f"{path}[{index}]", values_checked=True)
+    return causes
+
+
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def affinity(given: Object, field: str) -> list[Cause]:
+    """To which nodes and other pods a pod is drawn, and from which others it stays away."""
+    causes: list[Cause] = []
+    node = given.get("nodeAffinity") or {}
+    path = f"{field}.nodeAffinity"
+    if node.get(REQUIRED) is not None:
+        causes += node_selector(node[REQUIRED], f"{path}.{REQUIRED}")
+    for index, term in enumerate(node.get(PREFERRED) or ()):
+        place = f"{path}.{PREFERRED}[{index}]"
+        causes += _weight(term, place)
+        causes += _node_term(term.get("preference") or {}, f"{place}.preference", values_checked=False)
+    for kind in ("podAffinity", "podAntiAffinity"):
+        part = given.get(kind) or {}
+        for index, term in enumerate(part.get(REQUIRED) or ()):
+            causes += _pod_term(term, f"{field}.{kind}.{REQUIRED}[{index}]")
+        for index, term in enumerate(part.get(PREFERRED) or ()):
+            place = f"{field}.{kind}.{PREFERRED}[{index}]"
+            causes += _weight(term, place) + _pod_term(term.get("podAffinityTerm") or {}, f"{place}.podAffinityTerm")
+    return causes
+
+
+def _weight(term: Object, field: str) -> list[Cause]:
+    weight = term.get("weight", 0)
+    return [] if 1 <= weight <= 100 else [invalid_value(f"{field}.weight", weight, "must be in the range 1-100")]
+
+
+def _pod_term(term: Object, field: str) -> list[Cause]:
+    selector = term.get("labelSelector")
+    causes = label_selector(selector, f"{field}.labelSelector")
+    causes += label_selector(term.get("namespaceSelector"), f"{field}.namespaceSelector")
+    for namespace in term.get("namespaces") or ():
+        causes += dns_label(namespace, f"{field}.namespace")
+    if "matchLabelKeys" in term or "mismatchLabelKeys" in term:
+        causes += _label_keys(term, field)
+    topology = term.get("topologyKey", "")
+    if not topology:
+        causes.append(required(f"{field}.topologyKey", "can not be empty"))
+    return causes + qualified_name(topology, f"{field}.topologyKey")
+
+
+# -- tolerations and taints -------------------------------------------------------------------------------------------
+
+
+def tolerations(given: Sequence[Object], field: str) -> list[Cause]:
+    """Which taints a pod bears."""
+    causes: list[Cause] = []
+    for index, toleration in enumerate(given):
+        causes += _toleration(toleration, f"{field}[{index}]")
+    return causes
+
+
+def _toleration(toleration: Mapping[str, Any], path: str) -> list[Cause]:
+    key, operator = toleration.get("key", ""), toleration.get("operator", "")
+    value, effect = toleration.get("value", ""), toleration.get("effect", "")
+    causes = qualified_name(key, f"{path}.key") if key else []
+    if not key and operator != "Exists":
+        detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        causes.append(invalid_value(f"{path}.operator", operator, detail))
+    if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+        detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        causes.append(invalid_value(f"{path}.effect", effect, detail))
+    if operator in ("Equal", ""):
+        problems = names.label_value(value)
+        if problems:
+            causes.append(invalid_value(f"{path}.operator", value, ";".join(problems)))
+    elif operator == "Exists":
+        if value:
+            causes.append(invalid_value(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'"))
+    else:
+        causes.append(not_supported(f"{path}.operator", operator, ("Equal", "Exists")))
+    if effect and effect not in TAINT_EFFECTS:
+        causes.append(not_supported(f"{path}.effect", effect, TAINT_EFFECTS))
+    return causes
+
+
+def taints(given: Sequence[Object], field: str) -> list[Cause]:
+    """What keeps pods off a node: no key twice with the same effect."""
+    causes: list[Cause] = []
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(given):
+        path = f"{field}[{index}]"
+        key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
+        causes += qualified_name(key, f"{path}.key")
+        problems = names.label_value(value)
+        if problems:
+            causes.append(invalid_value(f"{path}.value", value, ";".join(problems)))
+        if not effect:
+            causes.append(required(f"{path}.effect"))
+        elif effect not in TAINT_EFFECTS:
+            causes.append(not_supported(f"{path}.effect", effect, TAINT_EFFECTS))
+        if (key, effect) in seen:
+            found = duplicate(path, shape(taint, "Taint"))
+            detail = "taints must be unique by key and effect pair"
+            causes.append(Cause(found.reason, f"{found.message}: {detail}", path))
+        seen.add((key, effect))
+    return causes
+
+
+# -- spreading --------------------------------------------------------------------------------------------------------
+
+_POSITIVE: Final = "must be greater than zero"
+
+
+def topology_spread(constraints: Sequence[Object], field: str) -> list[Cause]:
+    """How evenly pods are spread; no two rules for the same key and strictness."""
+    causes: list[Cause] = []
+    for index, constraint in enumerate(constraints):
+        path = f"{field}[{index}]"
+        skew, key = constraint.get("maxSkew", 0), constraint.get("topologyKey", "")
+        action = constraint.get("whenUnsatisfiable", "")
+        if skew <= 0:
+            causes.append(invalid_value(f"{path}.maxSkew", skew, _POSITIVE))
+        if not key:
+            causes.append(required(f"{path}.topologyKey", "can not be empty"))
+        causes += one_of_if_set(action, ("DoNotSchedule", "ScheduleAnyway"), f"{path}.whenUnsatisfiable")
+        later = constraints[index + 1 :]
+        if any((each.get("topologyKey"), each.get("whenUnsatisfiable")) == (key, action) for each in later):
+            place = f"{path}.{{topologyKey, whenUnsatisfiable}}"
+            causes.append(duplicate(place, f"{{{key}, {action}}}"))
+        causes += _min_domains(constraint.get("minDomains"), action, f"{path}.minDomains")
+        for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            causes += one_of_if_set(constraint.get(name), ("Honor", "Ignore"), f"{path}.{name}")
+        causes += _label_keys(constraint, path) if constraint.get("matchLabelKeys") else []
+        causes += label_selector(constraint.get("labelSelector"), f"{path}.labelSelector")
+    return causes
+
+
+def _min_domains(number: int | None, action: str, field: str) -> list[Cause]:
+    if number is None:
+        return []
+    causes = [invalid_value(field, number, _POSITIVE)] if number <= 0 else []
+    if action != "DoNotSchedule":
+        detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+        causes.append(invalid_value(field, number, detail))
+    return causes
+
+
+def _label_keys(term: Object, field: str) -> list[Cause]:
+    """Keys of a pod's own labels that narrow a selector, which says nothing else of them."""
+    selector = term.get("labelSelector")
+    matching, mismatching = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
+    causes: list[Cause] = []
+    for member, keys in (("matchLabelKeys", matching), ("mismatchLabelKeys", mismatching)):
+        if keys and selector is None:
+            causes.append(forbidden(f"{field}.{member}", "must not be specified when labelSelector is not set"))
+            continue
+        for index, key in enumerate(keys):
+            causes += qualified_name(key, f"{field}.{member}[{index}]")
+    selected = set((selector or {}).get("matchLabels") or ())
+    for each in (selector or {}).get("matchExpressions") or ():
+        key = each.get("key", "")
+        if key in matching and key in selected:
+            # A new pod's keys stand in its selector already: twice is once too often.
+            detail = "exists in both matchLabelKeys and labelSelector"
+            causes.append(invalid_value(f"{field}[{list(matching).index(key)}]", key, detail))
+        selected.add(key)
+    for index, key in enumerate(matching):
+        if key in mismatching:
+            detail = "exists in both matchLabelKeys and mismatchLabelKeys"
+            causes.append(invalid_value(f"{field}.matchLabelKeys[{index}]", key, detail))
+    return causes

@@ -1,0 +1,25 @@
+"""The status subresource of kinds that ask nothing particular of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kubechronicle.api.strategy.strategy import PrepareUpdate, SubresourceStrategy, ValidateUpdate, status_update
+
+STATUS: Final = MappingProxyType({"status": status_update()})
+
+
+def only_status(
+    validate_update: ValidateUpdate = lambda new, old: [], prepare: PrepareUpdate | None = None
+) -> Mapping[str, SubresourceStrategy]:
+    """A status subresource that changes nothing of metadata either (apimachinery's ResetObjectMetaForStatus)."""
+    update = status_update(
+        "spec",
+        metadata=("labels", "annotations", "finalizers", "ownerReferences"),
+        prepare=prepare,
+        validate_update=validate_update,
+        reset=(("metadata",), ("spec",)),
+    )
+    return MappingProxyType({"status": update})

@@ -1,0 +1,222 @@
+"""Validation of the sources that pods' volumes and PersistentVolumes have in common.
+
+A volume has one source. The second found is refused, and only the first is looked into. Which sources there are, in the
+order in which Kubernetes looks at them, is told by the tables in core/pod/validation_volumes.py and
+core/persistentvolume/validation_sources.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import dns_label, in_range, missing, no_backsteps, one_of_if_set, wrong
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required, too_long
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+Source = Callable[[Object, str], list[Cause]]
+
+ONE_TYPE: Final = "may not specify more than 1 volume type"
+MAX_DRIVER_NAME: Final = 63
+
+
+def needs(*members: str, then: Source | None = None) -> Source:
+    """Return a check that these members are given, and what ``then`` finds."""
+
+    def check(source: Object, field: str) -> list[Cause]:
+        causes = missing(source, field, *members)
+        return causes + then(source, field) if then is not None else causes
+
+    return check
+
+
+HOST_PATH_TYPES: Final = (
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+)
+
+
+def host_path(source: Object, field: str) -> list[Cause]:
+    """A path of the node's, of a known type."""
+    path = source.get("path", "")
+    if not path:
+        return [required(f"{field}.path")]
+    return no_backsteps(path, f"{field}.path") + one_of_if_set(source.get("type"), HOST_PATH_TYPES, f"{field}.type")
+
+
+def partition(source: Object, field: str) -> list[Cause]:
+    """A partition has a number."""
+    return in_range(source.get("partition", 0), 1 if source.get("partition") else 0, 255, f"{field}.partition")
+
+
+def nfs(source: Object, field: str) -> list[Cause]:
+    """The path on the server is absolute."""
+    path = source.get("path", "")
+    return [] if path.startswith("/") else [invalid_value(f"{field}.path", path, "must be an absolute path")]
+
+
+_ISCSI_NAMES: Final = {
+    "iqn": re.compile(r"iqn\.\d{4}-\d{2}\.([0-9A-Za-z.-]+)(:[^,;*&$|\s]+)\Z"),
+    "eui": re.compile(r"eui.[0-9A-Za-z]{16}\Z"),
+    "naa": re.compile(r"naa.[0-9A-Za-z]{32}\Z"),
+}
+
+_ISCSI_FORMAT: Final = "must be valid format"
+
+
+def _iscsi_name(name: str, field: str, begins: str) -> list[Cause]:
+    pattern = _ISCSI_NAMES.get(name[:3])
+    if pattern is None:
+        return [invalid_value(field, name, _ISCSI_FORMAT + begins)]
+    return [] if pattern.search(name) else [invalid_value(field, name, _ISCSI_FORMAT)]
+
+
+def iscsi(source: Object, field: str, begins: str = " starting with iqn, eui, or naa") -> list[Cause]:
+    """A target has a portal and a name, and a number for its unit."""
+    causes = missing(source, field, "targetPortal", "iqn")
+    if source.get("iqn"):
+        causes += _iscsi_name(source["iqn"], f"{field}.iqn", begins)
+    causes += in_range(source.get("lun", 0), 0, 255, f"{field}.lun")
+    secret = source.get("secretRef")
+    if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and secret is None:
+        causes.append(required(f"{field}.secretRef"))
+    if not begins and secret is not None and not secret.get("name"):
+        causes.append(required(f"{field}.secretRef.name"))
+    if source.get("initiatorName") is not None:
+        causes += _iscsi_name(source["initiatorName"], f"{field}.initiatorname", begins)
+    return causes
+
+
+MAX_INITIATOR: Final = 64
+INITIATOR_TOO_LONG: Final = (
+    "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is "
+    "specified."
+)
+
+
+def initiator_too_long(name: str, iscsi: Object) -> bool:
+    """Tell whether what names a volume to its target is too long, together with the target."""
+    return iscsi.get("initiatorName") is not None and len(f"{name}:{iscsi.get('targetPortal', '')}") > MAX_INITIATOR
+
+
+def fc(source: Object, field: str) -> list[Cause]:
+    """A fibre channel volume has targets and a unit, or identifiers."""
+    wwns, wwids = source.get("targetWWNs"), source.get("wwids")
+    path = f"{field}.targetWWNs"
+    if not wwns:
+        return [] if wwids else [required(path, "must specify either targetWWNs or wwids, but not both")]
+    causes: list[Cause] = []
+    if wwids:
+        causes.append(invalid_value(path, wwns, "targetWWNs and wwids can not be specified simultaneously"))
+    if source.get("lun") is None:
+        causes.append(required(f"{field}.lun", "lun is required if targetWWNs is specified"))
+    else:
+        causes += in_range(source["lun"], 0, 255, f"{field}.lun")
+    return causes
+
+
+def flocker(source: Object, field: str) -> list[Cause]:
+    """A dataset has a name or an identifier."""
+    name, uid = source.get("datasetName", ""), source.get("datasetUUID", "")
+    causes: list[Cause] = []
+    if not name and not uid:
+        causes.append(required(field, "one of datasetName and datasetUUID is required"))
+    if name and uid:
+        detail = "datasetName and datasetUUID can not be specified simultaneously"
+        causes.append(invalid_value(field, "resource", detail))
+    if "/" in name:
+        causes.append(invalid_value(f"{field}.datasetName", name, "must not contain '/'"))
+    return causes
+
+
+def quobyte(source: Object, field: str) -> list[Cause]:
+    """A registry and a volume, and whose it is."""
+    registry, detail = source.get("registry", ""), "must be a host:port pair or multiple pairs separated by commas"
+    causes: list[Cause] = []
+    if not registry:
+        causes.append(required(f"{field}.registry", detail))
+    elif len(source.get("tenant", "")) >= 65:
+        causes.append(required(f"{field}.tenant", "must be a UUID and may not exceed a length of 64 characters"))
+    else:
+        bad = [pair for pair in registry.split(",") if not re.fullmatch(r"(\[[^\]]*\]|[^:\[\]]*):[^:]*", pair)]
+        causes += [invalid_value(f"{field}.registry", registry, detail)] * len(bad)
+    return causes + missing(source, field, "volume")
+
+
+def flex(source: Object, field: str) -> list[Cause]:
+    """A driver is named; its options are not Kubernetes' own."""
+    causes = missing(source, field, "driver")
+    for option in source.get("options") or ():
+        domain = "." + option.partition("/")[0].lower()
+        if domain.endswith((".kubernetes.io", ".k8s.io")):
+            detail = "kubernetes.io and k8s.io namespaces are reserved"
+            causes.append(invalid_value(f"{field}.options[{option}]", option, detail))
+    return causes
+
+
+_MANAGED_DISK: Final = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
+_BLOB_DISK: Final = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
+
+
+def azure_disk(source: Object, field: str) -> list[Cause]:
+    """A disk's address is of its kind."""
+    uri, kind = source.get("diskURI", ""), source.get("kind")
+    causes = one_of_if_set(source.get("cachingMode"), ("None", "ReadOnly", "ReadWrite"), f"{field}.cachingMode")
+    causes += one_of_if_set(kind, ("Dedicated", "Managed", "Shared"), f"{field}.kind")
+    if kind == "Managed" and not uri.startswith("/subscriptions/"):
+        causes.append(not_supported(f"{field}.diskURI", uri, (_MANAGED_DISK,)))
+    if kind not in (None, "Managed") and not uri.startswith("https://"):
+        causes.append(not_supported(f"{field}.diskURI", uri, (_BLOB_DISK,)))
+    return causes
+
+
+def storage_os(source: Object, field: str) -> list[Cause]:
+    """A volume has a name."""
+    causes = missing(source, field, "volumeName")
+    for member in ("volumeName", "volumeNamespace"):
+        if source.get(member):
+            causes += dns_label(source[member], f"{field}.{member}")
+    return causes + named_secret(source, field)
+
+
+def named_secret(source: Object, field: str) -> list[Cause]:
+    """A secret is named where there is one."""
+    secret = source.get("secretRef")
+    return [] if secret is None else missing(secret, f"{field}.secretRef", "name")
+
+
+def csi_driver_name(name: str, field: str) -> list[Cause]:
+    """The name of a CSI driver: a domain, in either case."""
+    causes = [] if name else [required(field)]
+    if len(name) > MAX_DRIVER_NAME:
+        causes.append(too_long(field, MAX_DRIVER_NAME))
+    return causes + wrong(field, name, names.dns_subdomain(name.lower()))
+
+
+_PATHS: Final = {"gcePersistentDisk": "persistentDisk"}
+"""Where the causes of a source are reported if not under its name. (A slip of Kubernetes'.)"""
+
+
+def one_source(
+    holder: Object, sources: Mapping[str, Source], field: str, second_paths: Mapping[str, str] | None = None
+) -> list[Cause]:
+    """The rules of the one source of a volume; ``second_paths``: where a second one is reported otherwise."""
+    given = [name for name in holder if name in sources]
+    if len(given) == 1:
+        name = given[0]
+        return sources[name](holder[name], f"{field}.{_PATHS.get(name, name)}")
+    if not given:
+        return [required(field, "must specify a volume type")]
+    given.sort(key=list(sources).index)
+    causes = sources[given[0]](holder[given[0]], f"{field}.{_PATHS.get(given[0], given[0])}")
+    second = second_paths or {}
+    return causes + [forbidden(f"{field}.{second.get(name, name)}", ONE_TYPE) for name in given[1:]]

@@ -1,0 +1,23 @@
+"""How Leases are shown.
+
+Source: Kubernetes' ``pkg/printers/internalversion``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.cell_text import Since
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Object, Printer, age_of, at, field, name_of
+
+
+def _lease(obj: Object, since: Since) -> list[Any]:
+    return [name_of(obj), at(obj, "spec", "holderIdentity", default=""), age_of(obj, since)]
+
+
+PRINTERS: Final[Mapping[str, Printer]] = {
+    "leases.coordination.k8s.io": Printer(
+        (NAME, field("Holder", "coordination.v1.LeaseSpec.holderIdentity"), AGE), _lease
+    ),
+}

@@ -1,0 +1,43 @@
+"""The strategy of Lease: fields of features that are off are dropped unless the stored object has them.
+
+Source: ``registry/coordination/lease/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.coordination import validation
+from kubechronicle.api.strategy.strategy import Strategy
+
+Object = dict[str, Any]
+
+_LEADER_ELECTION: Final = ("strategy", "preferredHolder")
+"""Fields of CoordinatedLeaderElection, which is off."""
+
+
+def new_lease(new: Object) -> None:
+    """A lease has nothing of a feature that is off."""
+    lease_features(new, {})
+
+
+def lease_features(new: Object, old: Object) -> None:
+    """Drop what is of a feature that is off, unless the lease has it already."""
+    spec, held = new.get("spec") or {}, old.get("spec") or {}
+    for name in _LEADER_ELECTION:
+        if name not in held:
+            spec.pop(name, None)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "leases.coordination.k8s.io": Strategy(
+        status=False,
+        create_on_update=True,
+        unconditional_update=False,
+        validates_whole_update=False,
+        prepare_create=new_lease,
+        prepare_update=lease_features,
+        validate=validation.lease,
+    ),
+}

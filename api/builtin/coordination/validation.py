@@ -1,0 +1,22 @@
+"""Validation of Leases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubechronicle.api.errors.field_errors import Cause, invalid_value
+
+Object = dict[str, Any]
+
+
+def lease(obj: Object) -> list[Cause]:
+    """Durations are positive, transitions counted."""
+    spec = obj.get("spec") or {}
+    causes: list[Cause] = []
+    duration = spec.get("leaseDurationSeconds")
+    if duration is not None and duration <= 0:
+        causes.append(invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+    transitions = spec.get("leaseTransitions")
+    if transitions is not None and transitions < 0:
+        causes.append(invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+    return causes

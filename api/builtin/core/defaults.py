@@ -1,0 +1,84 @@
+"""Defaults of the core kinds with few rules, and those gathered from the folders.
+
+Values by definition and field, and functions where a default depends on something else. Sources are Kubernetes'
+``apis/core/v1/defaults``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.core.node import defaults as node
+from kubechronicle.api.builtin.core.persistentvolume import defaults as persistentvolume
+from kubechronicle.api.builtin.core.persistentvolumeclaim import defaults as persistentvolumeclaim
+from kubechronicle.api.builtin.core.pod import defaults as pod
+from kubechronicle.api.builtin.core.service import defaults as service
+
+Object = dict[str, Any]
+
+VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
+    **persistentvolume.VALUES,
+    **persistentvolumeclaim.VALUES,
+    **pod.VALUES,
+    "core.v1.Secret": {"type": "Opaque"},
+    "core.v1.EndpointPort": {"protocol": "TCP"},
+    "core.v1.NamespaceStatus": {"phase": "Active"},
+    "core.v1.ReplicationControllerSpec": {"replicas": 1},
+}
+
+
+def namespace(obj: Object) -> None:
+    """Every namespace carries its name as a label."""
+    name = obj["metadata"].get("name")
+    if name:
+        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+
+
+def replication_controller(obj: Object) -> None:
+    """Selector and labels follow from the template's labels."""
+    labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
+    if labels:
+        if not obj["spec"].get("selector"):
+            obj["spec"]["selector"] = dict(labels)
+        if not obj["metadata"].get("labels"):
+            obj["metadata"]["labels"] = dict(labels)
+
+
+def limit_range_item(obj: Object) -> None:
+    """A container's default limit follows from its maximum, its default request from limit and minimum."""
+    if obj.get("type") != "Container":
+        return
+    limit = obj.get("default") or {}
+    request = obj.get("defaultRequest") or {}
+    for name, amount in (obj.get("max") or {}).items():
+        limit.setdefault(name, amount)
+    for source in (limit, obj.get("min") or {}):
+        for name, amount in source.items():
+            request.setdefault(name, amount)
+    if limit:
+        obj["default"] = limit
+    if request:
+        obj["defaultRequest"] = request
+
+
+def secret(obj: Object) -> None:
+    """stringData is written over data and never kept."""
+    from kubechronicle.api.schema.values import encode_bytes
+
+    texts = obj.pop("stringData", None)
+    if texts:
+        data = obj.setdefault("data", {})
+        for key, text in texts.items():
+            data[key] = encode_bytes(text)
+
+
+FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
+    **node.FUNCTIONS,
+    **pod.FUNCTIONS,
+    **service.FUNCTIONS,
+    "core.v1.Namespace": namespace,
+    "core.v1.ReplicationController": replication_controller,
+    "core.v1.LimitRangeItem": limit_range_item,
+    "core.v1.Secret": secret,
+}

@@ -1,0 +1,29 @@
+"""Defaults of Nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+Object = dict[str, Any]
+
+
+def node_status(obj: Object) -> None:
+    """Without other word, all of a node's capacity can be allocated."""
+    if not obj.get("allocatable") and obj.get("capacity"):
+        obj["allocatable"] = dict(obj["capacity"])
+
+
+def node_spec(obj: Object) -> None:
+    """podCIDR is the first of podCIDRs."""
+    alone, several = obj.get("podCIDR"), obj.get("podCIDRs")
+    if alone and not several:
+        obj["podCIDRs"] = [alone]
+    elif several and not alone:
+        obj["podCIDR"] = several[0]
+
+
+FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
+    "core.v1.NodeSpec": node_spec,
+    "core.v1.NodeStatus": node_status,
+}

@@ -1,0 +1,37 @@
+"""The strategy of Node.
+
+Source: ``registry/core/node/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.builtin.core.node import validation, warnings
+from kubechronicle.api.strategy.strategy import Strategy, status_update
+
+Object = dict[str, Any]
+
+
+def node_ranges_agree(new: Object, old: Object | None = None) -> None:
+    """Whoever knows of one range of addresses alone is believed."""
+    spec = new.get("spec") or {}
+    if spec.get("podCIDR") and (spec.get("podCIDRs") or [""])[0] != spec["podCIDR"]:
+        spec["podCIDRs"] = [spec["podCIDR"]]
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "nodes": Strategy(
+        status_on_create=True,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        prepare_create=node_ranges_agree,
+        prepare_update=node_ranges_agree,
+        validate=validation.node,
+        validate_update=validation.node_update,
+        warnings=warnings.node_warnings,
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.node_change)}),
+    ),
+}

@@ -1,0 +1,69 @@
+"""Validation of Nodes: taints, capacities and ranges of addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubechronicle.api.builtin.common.checks import dual_stack, parse_cidr
+from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.network_values import legacy_cidr
+from kubechronicle.api.builtin.common.resource_amounts import amount
+from kubechronicle.api.builtin.common.scheduling import taints
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value
+
+Object = dict[str, Any]
+
+
+def _node_amounts(status: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    for part in ("capacity", "allocatable"):
+        for name, value in (status.get(part) or {}).items():
+            causes += amount(name, value, f"status.{part}.{name}")
+    return causes
+
+
+def node(obj: Object) -> list[Cause]:
+    """Taints, capacities and address ranges of a node."""
+    spec = obj["spec"]
+    status = obj.get("status") or {}
+    causes = taints(spec["taints"], "metadata.taints") if spec.get("taints") else []
+    causes += _node_amounts(status)
+    swap = ((status.get("nodeInfo") or {}).get("swap") or {}).get("capacity")
+    if swap is not None and swap <= 0:
+        causes.append(invalid_value("metadata.nodeSwapStatus.capacity", swap, "must be greater than zero"))
+    ranges = spec.get("podCIDRs") or []
+    for index, value in enumerate(ranges):
+        causes += legacy_cidr(value, f"spec.podCIDRs[{index}]")
+    if len(ranges) > 1:
+        parsed = [each for each in map(parse_cidr, ranges) if each is not None]
+        if not dual_stack(parsed) or len(ranges) > 2:
+            detail = "may specify no more than one CIDR for each IP family"
+            causes.append(invalid_value("spec.podCIDRs", ranges, detail))
+    return causes
+
+
+def node_update(new: Object, old: Object) -> list[Cause]:
+    """Address ranges and the provider's id are set once."""
+    return node(new) + node_change(new, old)
+
+
+def node_change(new: Object, old: Object) -> list[Cause]:
+    """What of that is about the change, and all that is asked of a status."""
+    spec, held, status = new["spec"], old["spec"], new.get("status") or {}
+    causes = _node_amounts(status)
+    addresses = status.get("addresses") or []
+    for index, address in enumerate(addresses):
+        if address in addresses[:index]:
+            causes.append(duplicate(f"status.addresses[{index}]", shape(address, "NodeAddress")))
+    refused = 'node updates may not change {} except from "" to valid'
+    before, after = held.get("podCIDRs") or [], spec.get("podCIDRs") or []
+    changed = 1 if len(before) != len(after) else sum(one != other for one, other in zip(before, after, strict=True))
+    if before:
+        causes += [forbidden("spec.podCIDRs", refused.format("podCIDR"))] * changed
+    if held.get("providerID") and spec.get("providerID") != held["providerID"]:
+        causes.append(forbidden("spec.providerID", refused.format("providerID")))
+    if spec.get("taints"):
+        causes += taints(spec["taints"], "metadata.taints")
+    if spec.get("externalID", "") != held.get("externalID", ""):
+        causes.append(forbidden("spec.externalID", "may not be updated"))
+    return causes

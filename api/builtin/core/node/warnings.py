@@ -1,0 +1,24 @@
+"""Warnings about Nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubechronicle.api.builtin.common.network_values import cidr_warnings
+
+Object = dict[str, Any]
+
+
+def node_warnings(new: Object, old: Object | None) -> list[str]:
+    """Fields of nodes that nothing reads any more."""
+    spec = new.get("spec")
+    if not spec:
+        return []
+    told: list[str] = []
+    if spec.get("configSource") is not None:
+        told.append("spec.configSource: the feature is removed")
+    if spec.get("externalID"):
+        told.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+    for index, block in enumerate(spec.get("podCIDRs") or ()):
+        told += cidr_warnings(block, f"spec.podCIDRs[{index}]")
+    return told

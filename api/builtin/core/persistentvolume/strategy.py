@@ -1,0 +1,44 @@
+"""The strategy of PersistentVolume.
+
+Source: ``registry/core/persistentvolume/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.builtin.core.persistentvolume import validation, warnings
+from kubechronicle.api.strategy.strategy import Strategy, keep, status_update
+
+Object = dict[str, Any]
+
+
+def new_persistent_volume(new: Object) -> None:
+    """A volume begins pending, and the time of that is kept."""
+    new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": new["metadata"]["creationTimestamp"]}
+
+
+def volume_status_moves(new: Object, old: Object, now: str) -> None:
+    """Keep the time of the last change of phase."""
+    status, held = new.setdefault("status", {}), old.get("status") or {}
+    if status.get("phase") != held.get("phase"):
+        if status.get("lastPhaseTransitionTime") in (None, held.get("lastPhaseTransitionTime")):
+            status["lastPhaseTransitionTime"] = now
+    elif not status.get("lastPhaseTransitionTime"):
+        keep("lastPhaseTransitionTime", status, held)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "persistentvolumes": Strategy(
+        returns_deleted=True,
+        prepare_create=new_persistent_volume,
+        subresources=MappingProxyType({"status": status_update("spec", timed=volume_status_moves)}),
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation.persistent_volume,
+        validate_update=validation.persistent_volume_update,
+        warnings=warnings.volume_warnings,
+    ),
+}

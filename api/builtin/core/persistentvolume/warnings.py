@@ -1,0 +1,45 @@
+"""Warnings about PersistentVolumes: sources and ends that Kubernetes no longer has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import BETA_STORAGE_CLASS
+from kubechronicle.api.builtin.core.persistentvolumeclaim.warnings import OLD_CLASS
+from kubechronicle.api.builtin.core.pod.warnings import node_term
+
+Object = dict[str, Any]
+
+_MOUNT_OPTIONS: Final = "volume.beta.kubernetes.io/mount-options"
+_OLD_OPTIONS: Final = (
+    f'metadata.annotations[{_MOUNT_OPTIONS}]: deprecated since v1.31; use "mountOptions" attribute instead'
+)
+_RECYCLE: Final = (
+    "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. "
+    "Instead, the recommended approach is to use dynamic provisioning."
+)
+_GONE: Final[Mapping[str, str]] = {
+    "cephfs": "spec.cephfs: deprecated in v1.28, non-functional in v1.31+",
+    "photonPersistentDisk": "spec.photonPersistentDisk: deprecated in v1.11, non-functional in v1.16+",
+    "scaleIO": "spec.scaleIO: deprecated in v1.16, non-functional in v1.22+",
+    "storageos": "spec.storageOS: deprecated in v1.22, non-functional in v1.25+",
+    "glusterfs": "spec.glusterfs: deprecated in v1.25, non-functional in v1.26+",
+    "rbd": "spec.rbd: deprecated in v1.28, non-functional in v1.31+",
+}
+"""Sources of volumes that nothing mounts any more."""
+
+
+def volume_warnings(new: Object, old: Object | None) -> list[str]:
+    """Volumes of sources, and with ends, that Kubernetes no longer has."""
+    spec, annotations = new["spec"], new["metadata"].get("annotations") or ()
+    told = [OLD_CLASS] if BETA_STORAGE_CLASS in annotations else []
+    if _MOUNT_OPTIONS in annotations:
+        told.append(_OLD_OPTIONS)
+    if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+        told.append(_RECYCLE)
+    for index, term in enumerate(
+        ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+    ):
+        told += node_term(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{index}]")
+    return told + [text for name, text in _GONE.items() if name in spec]

@@ -1,0 +1,202 @@
+"""Validation of PersistentVolumeClaims, also of those written inline in pods."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import (
+    dns_label,
+    dns_subdomain,
+    immutable,
+    label_selector,
+    missing,
+    one_of_if_set,
+    wrong,
+)
+from kubechronicle.api.builtin.common.go_shapes import difference, record
+from kubechronicle.api.builtin.common.resource_amounts import amount, basic_amount, is_native, positive
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
+from kubechronicle.api.strategy.strategy import keep
+from kubechronicle.api.values import names, quantity
+
+Object = dict[str, Any]
+
+ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+VOLUME_MODES: Final = ("Block", "Filesystem")
+BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+CLAIM_UPDATE: Final = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+)
+
+
+def access_modes(spec: Object, field: str) -> list[Cause]:
+    """How a volume is mounted: by one pod only, or in one of the other ways."""
+    modes = spec.get("accessModes") or ()
+    causes = [not_supported(field, mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
+    if "ReadWriteOncePod" in modes and any(mode in ACCESS_MODES[:3] for mode in modes):
+        causes.append(forbidden(field, "may not use ReadWriteOncePod with other access modes"))
+    return causes
+
+
+def claim_spec(spec: Object, field: str, *, old: Object | None = None) -> list[Cause]:
+    """What a claim asks for. Where ``old`` names a group of data sources, any name of one is taken."""
+    causes: list[Cause] = []
+    if not spec.get("accessModes"):
+        causes.append(required(f"{field}.accessModes", "at least 1 access mode is required"))
+    causes += label_selector(spec.get("selector"), f"{field}.selector")
+    causes += access_modes(spec, f"{field}.accessModes")
+    storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    path = f"{field}.resources[storage]"
+    if storage is None:
+        causes.append(required(path))
+    else:
+        causes += positive(storage, path) or amount("storage", storage, path)
+    if spec.get("storageClassName"):
+        causes += dns_subdomain(spec["storageClassName"], f"{field}.storageClassName")
+    causes += one_of_if_set(spec.get("volumeMode"), VOLUME_MODES, f"{field}.volumeMode")
+    causes += _data_sources(spec, field, old or {})
+    if spec.get("volumeAttributesClassName"):
+        causes += dns_subdomain(spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName")
+    return causes
+
+
+def _data_sources(spec: Object, field: str, old: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    any_group = any("apiGroup" in (old.get(name) or {}) for name in ("dataSource", "dataSourceRef"))
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    for name, given in (("dataSource", source), ("dataSourceRef", reference)):
+        if given is None:
+            continue
+        path = f"{field}.{name}"
+        causes += missing(given, path, "name", "kind")
+        group = given.get("apiGroup") or ""
+        if not group and given.get("kind") != "PersistentVolumeClaim":
+            detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+            causes.append(invalid_value(path, given.get("kind", ""), detail))
+        if group and not any_group:
+            causes += dns_subdomain(group, f"{path}.apiGroup")
+        if given.get("namespace"):
+            causes += dns_label(given["namespace"], f"{path}.namespace")
+    if source is None or reference is None:
+        return causes
+    # The value is the path itself, printed as an empty record: so Kubernetes words it.
+    if reference.get("namespace"):
+        causes.append(invalid_value(field, {}, "may not be specified when dataSourceRef.namespace is specified"))
+    elif any(source.get(name) != reference.get(name) for name in ("apiGroup", "kind", "name")):
+        causes.append(invalid_value(field, {}, "must match dataSourceRef"))
+    return causes
+
+
+_TEMPLATE_METADATA: Final = ("annotations", "labels")
+
+
+def claim_template(template: Object, field: str) -> list[Cause]:
+    """A claim that is made for a pod: labels and annotations are all its metadata can hold."""
+    metadata = template.get("metadata") or {}
+    causes = validate_annotations(metadata.get("annotations") or {}, f"{field}.metadata.annotations")
+    causes += validate_labels(metadata.get("labels") or {}, f"{field}.metadata.labels")
+    causes += [
+        forbidden(f"{field}.metadata.{name}", "cannot be set")
+        for name, value in metadata.items()
+        if value and name not in _TEMPLATE_METADATA
+    ]
+    return causes + claim_spec(template.get("spec") or {}, f"{field}.spec")
+
+
+def claim(obj: Object) -> list[Cause]:
+    """The rules of a claim."""
+    return claim_spec(obj["spec"], "spec")
+
+
+def claim_update(new: Object, old: Object) -> list[Cause]:
+    """A claim's volume and class are set once, its size grows once it is bound; all else stays."""
+    spec, held = new["spec"], old["spec"]
+    found = claim_spec(spec, "spec", old=held)
+    causes = found + found  # as such, and as part of the change
+    wanted, present = dict(spec), dict(held)
+    if not held.get("volumeName"):
+        keep("volumeName", present, wanted)
+    causes += _storage_class(new, old, wanted)
+    bound = (new.get("status") or {}).get("phase") == "Bound"
+    if bound:
+        wanted["resources"] = _with_size(spec.get("resources") or {}, held.get("resources") or {})
+        keep("volumeAttributesClassName", wanted, held)
+    shown = [record(each, "PersistentVolumeClaimSpec", compared=True) for each in (present, wanted)]
+    if wanted != present and shown[0] != shown[1]:
+        shown = [record(each, "PersistentVolumeClaimSpec") for each in (present, wanted)]
+        causes.append(forbidden("spec", f"{CLAIM_UPDATE}\n{difference(*shown)}"))
+    sizes = [((each.get("resources") or {}).get("requests") or {}).get("storage", "0") for each in (spec, held)]
+    if sizes[0] != sizes[1] and quantity.value_of(sizes[0]) < quantity.value_of(sizes[1]):
+        capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
+        if quantity.value_of(sizes[0]) <= quantity.value_of(capacity):
+            causes.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+    causes += immutable("volumeMode", spec.get("volumeMode"), held.get("volumeMode"))
+    return causes + _attributes_class_stays(spec, old)
+
+
+def _storage_class(new: Object, old: Object, wanted: Object) -> list[Cause]:
+    """A claim's class may move from its annotation to its field, or be set for the first time: then ``wanted`` gets
+    the old one, so that it does not count as a change."""
+    before = (old["metadata"].get("annotations") or {}).get(BETA_STORAGE_CLASS)
+    after = (new["metadata"].get("annotations") or {}).get(BETA_STORAGE_CLASS)
+    name, unset = wanted.get("storageClassName"), old["spec"].get("storageClassName") is None
+    if before is not None and unset and name == before and after in (None, before):
+        wanted.pop("storageClassName", None)
+        return []
+    if unset and name is not None and before in (None, name):
+        wanted.pop("storageClassName", None)
+    return immutable(f"metadata.annotations.{BETA_STORAGE_CLASS}", after or "", before or "")
+
+
+def _with_size(resources: Object, held: Object) -> Object:
+    """Resources with the size of the held ones: that of a bound claim may grow."""
+    if resources.get("requests") is None:
+        return resources
+    size = (held.get("requests") or {}).get("storage", "0")
+    return {**resources, "requests": {**resources["requests"], "storage": size}}
+
+
+def _attributes_class_stays(spec: Object, old: Object) -> list[Cause]:
+    """A volume that has a class of attributes keeps one."""
+    name = spec.get("volumeAttributesClassName")
+    current = (old.get("status") or {}).get("currentVolumeAttributesClassName")
+    if name == old["spec"].get("volumeAttributesClassName") or current is None or name:
+        return []
+    what = "nil" if name is None else "empty string"
+    detail = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+    return [forbidden("spec.volumeAttributesClassName", detail)]
+
+
+_RESIZE_STATUSES: Final = (
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+)
+
+
+def _resource_key(name: str, field: str) -> list[Cause]:
+    problems = names.qualified_name(name)
+    if problems:
+        return wrong(field, name, problems)
+    return [not_supported(field, name, ("storage",))] if is_native(name) and name != "storage" else []
+
+
+def claim_status(new: Object, old: Object) -> list[Cause]:
+    """Capacities are amounts; how far a growing claim has come is told for its storage."""
+    status = new.get("status") or {}
+    causes: list[Cause] = []
+    for name, given in (status.get("capacity") or {}).items():
+        causes += basic_amount(given, f"status.capacity[{name}]")
+    field = "status.allocatedResourceStatuses"
+    for name, state in (status.get("allocatedResourceStatuses") or {}).items():
+        causes += _resource_key(name, field)
+        if state not in _RESIZE_STATUSES:
+            causes.append(not_supported(field, name, _RESIZE_STATUSES))
+    field = "status.allocatedResources"
+    for name, given in (status.get("allocatedResources") or {}).items():
+        found = _resource_key(name, field)
+        causes += found or basic_amount(given, f"{field}[{name}]") or amount("storage", given, f"{field}[{name}]")
+    return causes

@@ -1,0 +1,199 @@
+"""The strategy of Pod: what the server decides when one is created, and what updates cannot change.
+
+Source: ``registry/core/pod/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.builtin.core.pod import validation, validation_subresources, warnings
+from kubechronicle.api.builtin.core.pod.qos import qos_class
+from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, app_armor_annotation, app_armor_field
+from kubechronicle.api.builtin.core.pod.validation_security import containers_of
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, keep, keep_metadata, status_update
+
+Object = dict[str, Any]
+
+
+def new_pod(new: Object) -> None:
+    """A pod begins pending, with its class of service; gated ones say so. What its labels mean for others is written
+    out."""
+    spec = new["spec"]
+    drop_disabled(spec)
+    new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        new["status"]["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": new["metadata"]["creationTimestamp"],
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+
+    labels = new["metadata"].get("labels")
+    if labels and ("affinity" in spec or "topologySpreadConstraints" in spec):
+        _write_out_label_keys(spec, labels)
+    _agree_on_app_armor(new)
+
+
+def pod_gates(new: Object, old: Object) -> None:
+    """An update of a pod brings nothing of features that are off."""
+    drop_disabled(new["spec"])
+
+
+def drop_disabled(spec: Object) -> None:
+    """Drop what belongs to features that are off by default in v1.36: GenericWorkload, ContainerStopSignals,
+    ClusterTrustBundleProjection and PodCertificateRequest."""
+    spec.pop("schedulingGroup", None)
+    for volume in spec.get("volumes") or ():
+        if "projected" in volume:
+            for source in volume["projected"].get("sources") or ():
+                source.pop("clusterTrustBundle", None)
+                source.pop("podCertificate", None)
+    for group in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(group) or ():
+            lifecycle = container.get("lifecycle")
+            if lifecycle is not None and lifecycle.pop("stopSignal", None) is not None and not lifecycle:
+                del container["lifecycle"]
+
+
+# Terms about other pods, with the list they stand in and the member that holds them there.
+_TERMS: Final = (
+    ("requiredDuringSchedulingIgnoredDuringExecution", ""),
+    ("preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm"),
+)
+_KEYS: Final = (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+
+
+def _write_out_label_keys(spec: Object, labels: Object) -> None:
+    """Keys of the pod's own labels become expressions of the selectors beside them (KEP-3633, KEP-3243)."""
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for name, member in _TERMS:
+            for term in (affinity.get(kind) or {}).get(name) or ():
+                _write_out(term.get(member) or {} if member else term, labels)
+    for constraint in spec.get("topologySpreadConstraints") or ():
+        _write_out(constraint, labels)
+
+
+def _write_out(term: Object, labels: Object) -> None:
+    selector = term.get("labelSelector")
+    if selector is None:
+        return
+    for member, operator in _KEYS:
+        for key in term.get(member) or ():
+            if key in labels:
+                expression = {"key": key, "operator": operator, "values": [labels[key]]}
+                selector.setdefault("matchExpressions", []).append(expression)
+
+
+def _agree_on_app_armor(new: Object) -> None:
+    """Say in annotations what the fields say, and the other way round, for kubelets that know but one of them
+    (KEP-24)."""
+    spec, annotations = new["spec"], new["metadata"].get("annotations") or {}
+    of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
+    if (spec.get("os") or {}).get("name") == "windows":
+        return
+    for container, _ in containers_of(spec, ""):
+        own = (container.get("securityContext") or {}).get("appArmorProfile")
+        key = APP_ARMOR + container.get("name", "")
+        if key not in annotations:
+            profile = own if own is not None else of_pod
+            text = app_armor_annotation(profile) if profile is not None else ""
+            if text:
+                new["metadata"].setdefault("annotations", {})[key] = text
+        elif own is None:
+            profile = app_armor_field(annotations[key])
+            if profile is not None and profile != of_pod:
+                container.setdefault("securityContext", {})["appArmorProfile"] = profile
+
+
+def pod_status_keeps(new: Object, old: Object) -> None:
+    """What a kubelet's status cannot remove: the class of service and what generation was observed."""
+    status, held = new.setdefault("status", {}), old.get("status") or {}
+    for name in ("qosClass", "observedGeneration"):
+        if not status.get(name) and held.get(name):
+            status[name] = held[name]
+    observed: dict[str, list[int]] = {}
+    for condition in held.get("conditions") or ():
+        observed.setdefault(condition.get("type", ""), []).append(condition.get("observedGeneration", 0))
+    for condition in status.get("conditions") or ():
+        earlier = observed.get(condition.get("type", ""))
+        generation = earlier.pop(0) if earlier else 0
+        if generation and not condition.get("observedGeneration"):
+            condition["observedGeneration"] = generation
+    if status.get("podIP") and (status.get("podIPs") or [{}])[0].get("ip") != status["podIP"]:
+        status["podIPs"] = [{"ip": status["podIP"]}]  # kubelets that know of one address alone are believed
+
+
+def _only_spec_fields(new: Object, old: Object, *names: str) -> None:
+    spec: Object = copy_object(old["spec"])
+    for name in names:
+        keep(name, spec, new["spec"])
+    drop_disabled(spec)
+    if spec != old["spec"]:
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    new["spec"] = spec
+    keep("status", new, old)
+    keep_metadata(new, old, "labels", "annotations", "finalizers", "ownerReferences")
+
+
+def only_ephemeral_containers(new: Object, old: Object) -> None:
+    """The ephemeralcontainers subresource changes spec.ephemeralContainers only."""
+    _only_spec_fields(new, old, "ephemeralContainers")
+
+
+def only_resources(new: Object, old: Object) -> None:
+    """The resize subresource changes resources and resize policies only."""
+    containers = {}
+    for group in ("containers", "initContainers"):
+        wanted, held = new["spec"].get(group) or [], copy_object(old["spec"].get(group) or [])
+        if [each.get("name") for each in wanted] != [each.get("name") for each in held]:
+            return  # which validation does not let pass
+        for one, other in zip(held, wanted, strict=True):
+            for name in ("resources", "resizePolicy"):
+                keep(name, one, other)
+        if held:
+            containers[group] = held
+    new["spec"] = {**new["spec"], **containers}
+    _only_spec_fields(new, old, "resources", *containers)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "pods": Strategy(
+        generation=True,
+        graceful=True,
+        returns_deleted=True,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        prepare_create=new_pod,
+        prepare_update=pod_gates,
+        validate=validation.pod,
+        validate_update=validation.pod_update,
+        warnings=warnings.pod_warnings,
+        subresources=MappingProxyType(
+            {
+                "status": status_update(
+                    "spec",
+                    metadata=("ownerReferences",),
+                    prepare=pod_status_keeps,
+                    validate_update=validation_subresources.pod_status,
+                    warnings=warnings.pod_status_warnings,
+                    reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
+                ),
+                "ephemeralcontainers": SubresourceStrategy(
+                    prepare=only_ephemeral_containers,
+                    validate_update=validation_subresources.ephemeral_containers_update,
+                ),
+                "resize": SubresourceStrategy(prepare=only_resources, validate_update=validation_subresources.resize),
+            }
+        ),
+    ),
+}

@@ -1,0 +1,203 @@
+"""Validation of pods as a life: their creation, and what an update may change.
+
+Their subresources are in validation_subresources.py, what pods share with templates is in validation_spec.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import MAX_INT32, MIRROR, in_order, in_range
+from kubechronicle.api.builtin.common.go_shapes import difference, record
+from kubechronicle.api.builtin.common.scheduling import REQUIRED, tolerations
+from kubechronicle.api.builtin.core.pod.validation_containers import image_is_trimmed
+from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, profile_annotations, profiles_agree
+from kubechronicle.api.builtin.core.pod.validation_spec import pod_spec
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
+from kubechronicle.api.strategy.strategy import keep
+
+Object = dict[str, Any]
+
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+_COST: Final = re.compile(r"(0|-?[1-9][0-9]*)\Z")
+
+
+def pod(obj: Object) -> list[Cause]:
+    """The rules of a pod that is created."""
+    spec = obj["spec"]
+    causes = metadata_and_spec(obj)
+    if spec.get("ephemeralContainers"):
+        causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        causes.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    if obj["metadata"].get("annotations"):
+        causes += profiles_agree(obj["metadata"]["annotations"], spec, "spec")
+    return causes
+
+
+def metadata_and_spec(obj: Object) -> list[Cause]:
+    """The rules of a pod, whenever it is written."""
+    spec, metadata = obj["spec"], obj["metadata"]
+    causes: list[Cause] = []
+    if metadata.get("annotations"):
+        causes += specific_annotations(metadata["annotations"], spec, "metadata.annotations")
+    causes += pod_spec(spec, "spec", metadata)
+    if not spec.get("serviceAccountName"):
+        for index, volume in enumerate(spec.get("volumes") or ()):
+            for position, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+                if source.get("serviceAccountToken") is not None:
+                    path = f"spec.volumes[{index}].projected.sources[{position}].serviceAccountToken"
+                    causes.append(forbidden(path, "must not be specified when serviceAccountName is not set"))
+    for group in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(group) or ()):
+            causes += image_is_trimmed(container, f"spec.{group}[{index}]")
+    return causes
+
+
+def specific_annotations(annotations: Mapping[str, str], spec: Object, field: str) -> list[Cause]:
+    """The annotations that mean something to the server."""
+    causes: list[Cause] = []
+    if MIRROR in annotations and not spec.get("nodeName"):
+        detail = "must set spec.nodeName if mirror pod annotation is set"
+        causes.append(invalid_value(f"{field}[{MIRROR}]", annotations[MIRROR], detail))
+    cost = annotations.get(DELETION_COST)
+    if cost is not None and not (_COST.match(cost) and -MAX_INT32 - 1 <= int(cost) <= MAX_INT32):
+        causes.append(invalid_value(f"{field}[{DELETION_COST}]", cost, "must be a 32bit integer"))
+    return causes + profile_annotations(annotations, spec, field)
+
+
+# -- updates ----------------------------------------------------------------------------------------------------------
+
+POD_UPDATE: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_CHANGEABLE: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
+
+
+def pod_update(new: Object, old: Object) -> list[Cause]:
+    """Of a pod's spec only images, the deadline, more tolerations and fewer gates may change."""
+    causes = metadata_and_spec(new) + annotations_stay(new, old)
+    spec, held = new["spec"], old["spec"]
+    for group in ("containers", "initContainers"):
+        wanted, present = spec.get(group) or (), held.get(group) or ()
+        if len(wanted) != len(present):
+            return [*causes, forbidden(f"spec.{group}", "pod updates may not add or remove containers")]
+        for index, container in enumerate(wanted):
+            if not container.get("image"):
+                causes.append(required(f"spec.{group}[{index}].image"))
+            causes += image_is_trimmed(container, f"spec.{group}[{index}]")
+    deadline, before = spec.get("activeDeadlineSeconds"), held.get("activeDeadlineSeconds")
+    path = "spec.activeDeadlineSeconds"
+    if deadline is not None:
+        found = in_range(deadline, 0, MAX_INT32, path)
+        if not found and before is not None and before < deadline:
+            found = [invalid_value(path, deadline, "must be less than or equal to previous value")]
+        if found:
+            return causes + found
+    elif before is not None:
+        causes.append(invalid_value(path, None, "must not update from a positive integer to nil value"))
+    if spec.get("tolerations") != held.get("tolerations"):
+        causes += _more_tolerations(spec.get("tolerations") or (), held.get("tolerations") or ())
+    causes += _fewer_gates(spec.get("schedulingGates") or (), held.get("schedulingGates") or ())
+    return causes if spec == held else causes + _frozen(spec, held)
+
+
+def _frozen(spec: Object, held: Object) -> list[Cause]:
+    """What is changed beyond what may be: that is brought back to what it was first."""
+    causes: list[Cause] = []
+    wanted = dict(spec)
+    for name in _CHANGEABLE:
+        keep(name, wanted, held)
+    for group in ("containers", "initContainers"):
+        if spec.get(group):
+            wanted[group] = [
+                {**one, "image": other.get("image", "")} for one, other in zip(spec[group], held[group], strict=True)
+            ]
+    if held.get("terminationGracePeriodSeconds", 0) < 0 and wanted.get("terminationGracePeriodSeconds") == 1:
+        wanted["terminationGracePeriodSeconds"] = held["terminationGracePeriodSeconds"]
+    if held.get("schedulingGates"):
+        causes += _gated(wanted, held)
+    if wanted != held and record(wanted, "PodSpec", compared=True) != record(held, "PodSpec", compared=True):
+        shown = difference(record(held, "PodSpec"), record(wanted, "PodSpec"))
+        causes.append(forbidden("spec", f"{POD_UPDATE}\n{shown}"))
+    return causes
+
+
+def _gated(wanted: Object, held: Object) -> list[Cause]:
+    """While gates hold it, a pod's choice of nodes may be narrowed. What may change is brought back in ``wanted``."""
+    causes: list[Cause] = []
+    selector, before = wanted.get("nodeSelector") or {}, held.get("nodeSelector") or {}
+    if any(selector.get(key) != value for key, value in before.items()):
+        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        causes.append(invalid_value("spec.nodeSelector", in_order(selector), detail))
+    keep("nodeSelector", wanted, held)
+    affinities = [dict(part.get("affinity") or {}) for part in (wanted, held)]
+    nodes = [part.get("nodeAffinity") or {} for part in affinities]
+    if nodes[0] != nodes[1]:
+        keep("nodeAffinity", *affinities)
+        wanted["affinity"] = affinities[0]
+        if not affinities[0] and "affinity" not in held:
+            del wanted["affinity"]
+    terms = [(part.get(REQUIRED) or {}).get("nodeSelectorTerms") or [] for part in nodes]
+    path = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
+    if not terms[1]:
+        return causes
+    shown = [record(term, "NodeSelectorTerm") for term in terms[0]]
+    if len(terms[0]) != len(terms[1]):
+        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        return [*causes, invalid_value(path, shown or None, detail)]
+    for index, (term, present) in enumerate(zip(*terms, strict=True)):
+        if not _only_adds(term, present):
+            detail = "only additions are allowed (no mutations or deletions)"
+            causes.append(invalid_value(f"{path}[{index}]", shown[index], detail))
+    return causes
+
+
+def _only_adds(term: Object, held: Object) -> bool:
+    parts = [(term.get(name) or [], held.get(name) or []) for name in ("matchExpressions", "matchFields")]
+    if not any(before for _, before in parts):
+        return not any(after for after, _ in parts)
+    return all(after[: len(before)] == before for after, before in parts)
+
+
+def annotations_stay(new: Object, old: Object) -> list[Cause]:
+    """Annotations that say what a pod is never change."""
+    after, before = new["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
+    if after == before:
+        return []
+    causes: list[Cause] = []
+    for key in (*before, *(key for key in after if key not in before)):
+        if after.get(key) == before.get(key):
+            continue
+        verb = "remove or update" if key in before else "add"
+        if key.startswith(APP_ARMOR):
+            causes.append(forbidden(f"metadata.annotations[{key}]", f"may not {verb} AppArmor annotations"))
+        elif key == MIRROR:
+            causes.append(forbidden(f"metadata.annotations[{key}]", f"may not {verb} mirror pod annotation"))
+    return causes
+
+
+def _more_tolerations(wanted: Sequence[Object], present: Sequence[Object]) -> list[Cause]:
+    def without_seconds(toleration: Object) -> Object:
+        return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+
+    known = [without_seconds(each) for each in wanted]
+    if all(without_seconds(each) in known for each in present):
+        return tolerations(wanted, "spec.tolerations")
+    return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
+
+
+def _fewer_gates(wanted: Sequence[Object], present: Sequence[Object]) -> list[Cause]:
+    known = {gate.get("name") for gate in present}
+    return [
+        forbidden(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'",
+        )
+        for index, gate in enumerate(wanted)
+        if gate.get("name") not in known
+    ]

@@ -1,0 +1,185 @@
+"""Validation of containers' environments: variables, where their values come from, and whole maps of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, no_backsteps, qualified_name, wrong
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
+from kubechronicle.api.values import names, quantity
+
+Object = dict[str, Any]
+
+ENV_FIELDS: Final = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
+"""Fields of a pod that a variable can show."""
+
+_KNOWN_FIELDS: Final = frozenset(
+    (
+        *ENV_FIELDS,
+        "metadata.annotations",
+        "metadata.labels",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "status.phase",
+    )
+)
+RESOURCE_FIELDS: Final = (
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+)
+_HUGE_PAGES: Final = ("limits.hugepages-", "requests.hugepages-")
+_BYTES: Final = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+_DIVISORS: Final = (
+    (("limits.cpu", "requests.cpu"), ("1m", "1"), "1m and 1 are supported with the cpu resource"),
+    (("limits.memory", "requests.memory"), _BYTES, f"{', '.join(_BYTES)} are supported with the memory resource"),
+    (
+        ("limits.ephemeral-storage", "requests.ephemeral-storage"),
+        _BYTES,
+        f"{', '.join(_BYTES)} are supported with the local ephemeral storage resource",
+    ),
+    (_HUGE_PAGES, _BYTES, f"{', '.join(_BYTES)} are supported with the hugepages resource"),
+)
+"""(beginnings of resource fields, units they can be shown in, how that is worded)."""
+
+_SUBSCRIPT: Final = re.compile(r"(.*)\['(.*)'\]\Z", re.DOTALL)
+
+
+def field_reference(reference: Object, fields: Sequence[str], field: str) -> list[Cause]:
+    """A reference to a field of the pod's, one of ``fields``, or to one label or annotation."""
+    version, path = reference.get("apiVersion", ""), reference.get("fieldPath", "")
+    if not version:
+        return [required(f"{field}.apiVersion")]
+    if not path:
+        return [required(f"{field}.fieldPath")]
+    subscript = _SUBSCRIPT.match(path)
+    base = subscript[1] if subscript else path
+    if version != "v1":
+        detail = f"error converting fieldPath: unsupported pod version: {version}"
+        return [invalid_value(f"{field}.fieldPath", path, detail)]
+    if subscript and base in ("metadata.annotations", "metadata.labels"):
+        key = subscript[2]
+        return qualified_name(key.lower() if base == "metadata.annotations" else key, field)
+    if subscript and base in _KNOWN_FIELDS:
+        return [invalid_value(field, base, "does not support subscript")]
+    if base not in _KNOWN_FIELDS:
+        detail = f"error converting fieldPath: field label not supported: {base}"
+        return [invalid_value(f"{field}.fieldPath", path, detail)]
+    return [] if base in fields else [not_supported(f"{field}.fieldPath", base, fields)]
+
+
+def resource_reference(reference: Object, field: str, *, volume: bool = False) -> list[Cause]:
+    """A reference to an amount of a container's resources. In a volume it must name the container."""
+    causes: list[Cause] = []
+    resource = reference.get("resource", "")
+    if volume and not reference.get("containerName"):
+        causes.append(required(f"{field}.containerName"))
+    elif not resource:
+        causes.append(required(f"{field}.resource"))
+    elif resource not in RESOURCE_FIELDS and not resource.startswith(_HUGE_PAGES):
+        causes.append(not_supported(f"{field}.resource", resource, RESOURCE_FIELDS))
+    divisor = reference.get("divisor")
+    if divisor is None or quantity.value_of(divisor) == 0:
+        return causes
+    for beginnings, units, words in _DIVISORS:
+        if resource.startswith(beginnings) and quantity.canonical(str(divisor)) not in units:
+            causes.append(invalid_value(f"{field}.divisor", resource, f"only divisor's values {words}"))
+    return causes
+
+
+def _key_reference(reference: Object, field: str) -> list[Cause]:
+    causes = dns_subdomain(reference.get("name", ""), f"{field}.name")
+    key = reference.get("key", "")
+    return causes + (wrong(f"{field}.key", key, names.config_key(key)) if key else [required(f"{field}.key")])
+
+
+def _file_reference(reference: Object, field: str) -> list[Cause]:
+    key, volume, path = (reference.get(name, "") for name in ("key", "volumeName", "path"))
+    causes = wrong(f"{field}.key", key, names.env_var_name(key)) if key else [required(f"{field}.key")]
+    causes += dns_label(volume, f"{field}.volumeName") if volume else [required(f"{field}.volumeName")]
+    return causes + (no_backsteps(path, f"{field}.path") if path else [required(f"{field}.path")])
+
+
+_SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+_NO_SOURCE: Final = (
+    "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+)
+
+
+def environment(variables: Sequence[Object], field: str, files: list[tuple[str, str]]) -> list[Cause]:
+    """Variables have a name, and a value or one source of it. What comes from files of volumes is added to ``files``,
+    as (field that names the volume, its name)."""
+    causes: list[Cause] = []
+    for index, variable in enumerate(variables):
+        name = variable.get("name", "")
+        if not name:
+            causes.append(required(f"{field}[{index}].name"))
+        else:
+            problems = names.env_var_name(name)
+            if problems:
+                causes += wrong(f"{field}[{index}].name", name, problems)
+        if variable.get("valueFrom") is not None:
+            path, source = f"{field}[{index}].valueFrom", variable["valueFrom"]
+            causes += _value_from(variable, path)
+            if source.get("fileKeyRef") is not None:
+                files.append((f"{path}.fileKeyRef.volumeName", source["fileKeyRef"].get("volumeName", "")))
+    return causes
+
+
+def _value_from(variable: Object, field: str) -> list[Cause]:
+    source = variable["valueFrom"]
+    given = [name for name in _SOURCES if source.get(name) is not None]
+    causes: list[Cause] = []
+    for name in given:
+        reference, path = source[name], f"{field}.{name}"
+        if name == "fieldRef":
+            causes += field_reference(reference, ENV_FIELDS, path)
+        elif name == "resourceFieldRef":
+            causes += resource_reference(reference, path)
+        elif name == "fileKeyRef":
+            causes += _file_reference(reference, path)
+        else:
+            causes += _key_reference(reference, path)
+    if not given:
+        causes.append(invalid_value(field, "", _NO_SOURCE))
+    elif variable.get("value"):
+        causes.append(invalid_value(field, "", "may not be specified when `value` is not empty"))
+    elif len(given) > 1:
+        causes.append(invalid_value(field, "", "may not have more than one field specified at a time"))
+    return causes
+
+
+def environment_from(sources: Sequence[Object], field: str) -> list[Cause]:
+    """Each source of variables is one map."""
+    causes: list[Cause] = []
+    for index, source in enumerate(sources):
+        path = f"{field}[{index}]"
+        if source.get("prefix"):
+            causes += wrong(f"{path}.prefix", source["prefix"], names.env_var_name(source["prefix"]))
+        given = [name for name in ("configMapRef", "secretRef") if source.get(name) is not None]
+        for name in given:
+            named = source[name].get("name", "")
+            if not named:
+                causes.append(required(f"{path}.{name}.name"))
+            else:
+                causes += wrong(f"{path}.{name}.name", named, names.subdomain_name(named, True))
+        if not given:
+            causes.append(invalid_value(field, "", "must specify one of: `configMapRef` or `secretRef`"))
+        elif len(given) > 1:
+            causes.append(invalid_value(field, "", "may not have more than one field specified at a time"))
+    return causes

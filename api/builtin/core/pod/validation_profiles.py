@@ -1,0 +1,107 @@
+"""Validation of the annotations in which old clients write what security contexts say: profiles of seccomp and
+AppArmor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import descending_path
+from kubechronicle.api.builtin.core.pod.validation_security import containers_of
+from kubechronicle.api.errors.field_errors import Cause, forbidden, go_quote, invalid_value
+
+Object = dict[str, Any]
+
+APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
+SECCOMP_POD: Final = "seccomp.security.alpha.kubernetes.io/pod"
+SECCOMP: Final = "container.seccomp.security.alpha.kubernetes.io/"
+LOCALHOST: Final = "localhost/"
+_PLAIN: Final[Mapping[str, tuple[str, ...]]] = {
+    "RuntimeDefault": ("runtime/default", "docker/default"),
+    "Unconfined": ("unconfined",),
+}
+"""Types of profiles, with the words annotations have for them."""
+
+
+def profile_annotations(annotations: Mapping[str, str], spec: Object, field: str) -> list[Cause]:
+    """Each annotation names a profile, those of AppArmor a container, too."""
+    causes: list[Cause] = []
+    if SECCOMP_POD in annotations:
+        causes += _seccomp(annotations[SECCOMP_POD], f"{field}.{SECCOMP_POD}")
+    for key, profile in annotations.items():
+        if key.startswith(SECCOMP):
+            causes += _seccomp(profile, f"{field}.{key}")
+    for key, profile in annotations.items():
+        if not key.startswith(APP_ARMOR):
+            continue
+        name = key.removeprefix(APP_ARMOR)
+        if all(container.get("name") != name for container, _ in containers_of(spec, "")):
+            causes.append(invalid_value(f"{field}[{key}]", name, "container not found"))
+        if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(LOCALHOST):
+            detail = f"invalid AppArmor profile name: {go_quote(profile)}"
+            causes.append(invalid_value(f"{field}[{key}]", profile, detail))
+    return causes
+
+
+def _seccomp(profile: str, field: str) -> list[Cause]:
+    if profile in ("runtime/default", "docker/default", "unconfined"):
+        return []
+    if profile.startswith(LOCALHOST):
+        return descending_path(profile.removeprefix(LOCALHOST), field)
+    return [invalid_value(field, profile, "must be a valid seccomp profile")]
+
+
+def profiles_agree(annotations: Mapping[str, str], spec: Object, field: str) -> list[Cause]:
+    """Where an annotation and a field name a profile, they name the same."""
+    causes: list[Cause] = []
+    context = spec.get("securityContext") or {}
+    profile = context.get("seccompProfile")
+    if profile is not None and SECCOMP_POD in annotations:
+        causes += _agree(annotations[SECCOMP_POD], profile, f"{field}.securityContext.seccompProfile", "seccomp")
+    for container, path, own in _contexts(spec, field):
+        profile, key = own.get("seccompProfile"), SECCOMP + container.get("name", "")
+        if profile is not None and key in annotations:
+            causes += _agree(annotations[key], profile, f"{path}.securityContext.seccompProfile", "seccomp")
+    if (spec.get("os") or {}).get("name") == "windows":
+        return causes
+    for container, path, own in _contexts(spec, field):
+        profile = own.get("appArmorProfile") or context.get("appArmorProfile")
+        key = APP_ARMOR + container.get("name", "")
+        if profile is not None and key in annotations:
+            causes += _agree(annotations[key], profile, f"{path}.securityContext.appArmorProfile", "apparmor")
+    return causes
+
+
+def _contexts(spec: Object, field: str) -> Iterator[tuple[Object, str, Object]]:
+    for container, path in containers_of(spec, field):
+        yield container, path, container.get("securityContext") or {}
+
+
+def _agree(annotation: str, profile: Object, field: str, what: str) -> list[Cause]:
+    kind = profile.get("type", "")
+    plain = _PLAIN.get(kind, ())[: 1 if what == "apparmor" else None]
+    if (plain and annotation not in plain) or (kind == "Localhost" and not annotation.startswith(LOCALHOST)):
+        return [forbidden(f"{field}.type", f"{what} type in annotation and field must match")]
+    if kind == "Localhost" and annotation.removeprefix(LOCALHOST) != profile.get("localhostProfile"):
+        return [forbidden(f"{field}.localhostProfile", f"{what} profile in annotation and field must match")]
+    return []
+
+
+def app_armor_field(annotation: str) -> Object | None:
+    """Return the profile an annotation of AppArmor names, None if that is none."""
+    for kind, words in _PLAIN.items():
+        if annotation == words[0]:
+            return {"type": kind}
+    path = annotation.removeprefix(LOCALHOST)
+    if annotation.startswith(LOCALHOST) and path and path == path.strip():
+        return {"type": "Localhost", "localhostProfile": path}
+    return None
+
+
+def app_armor_annotation(profile: Object) -> str:
+    """Return how an annotation names a profile, "" for one that is none."""
+    kind = profile.get("type", "")
+    if kind == "Localhost":
+        path = profile.get("localhostProfile")
+        return f"{LOCALHOST}{path}" if path is not None else ""
+    return _PLAIN[kind][0] if kind in _PLAIN else ""

@@ -1,0 +1,344 @@
+"""Validation of what the subresources of pods change: status, ephemeral containers, resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import (
+    MAX_INT32,
+    MIRROR,
+    dns_label,
+    dns_subdomain,
+    dual_stack,
+    immutable,
+    parse_ip,
+    qualified_name,
+)
+from kubechronicle.api.builtin.common.go_shapes import difference, record
+from kubechronicle.api.builtin.common.network_values import legacy_ip
+from kubechronicle.api.builtin.core.pod.qos import qos_class
+from kubechronicle.api.builtin.core.pod.validation import annotations_stay, metadata_and_spec
+from kubechronicle.api.errors.field_errors import (
+    Cause,
+    duplicate,
+    forbidden,
+    go_quote,
+    invalid_value,
+    not_supported,
+    required,
+)
+from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.values import quantity
+
+Object = dict[str, Any]
+
+NO_FIELD: Final = "[]"
+"""How Kubernetes writes the field of what is wrong with a pod as such."""
+
+
+# -- status -----------------------------------------------------------------------------------------------------------
+
+_NOT_BACK: Final = "may not be transitioned to non-terminated state"
+_CONDITIONS: Final = ("PodScheduled", "Ready", "Initialized")
+_STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+
+
+def pod_status(new: Object, old: Object) -> list[Cause]:
+    """A finished container stays finished; addresses are addresses, one of each family."""
+    status, held, spec = new.get("status") or {}, old.get("status") or {}, old["spec"]
+    causes = annotations_stay(new, old)
+    for index, condition in enumerate(status.get("conditions") or ()):
+        causes += _observed(condition, f"status.conditions[{index}].observedGeneration")
+        kind = condition.get("type", "")
+        if kind not in _CONDITIONS:
+            causes += qualified_name(kind, f"status.conditions[{index}].Type")
+    nominated = status.get("nominatedNodeName")
+    if nominated and nominated != held.get("nominatedNodeName"):
+        causes += dns_subdomain(nominated, "status.nominatedNodeName")
+        if spec.get("nodeName"):
+            detail = "may not be set on pods that are already bound to a node"
+            causes.append(forbidden("status.nominatedNodeName", detail))
+    causes += _observed(status, "status.observedGeneration")
+    causes += immutable("status.qosClass", status.get("qosClass", ""), held.get("qosClass", ""))
+    if not _all_may_restart(spec):
+        causes += _stay_finished(status, held, spec)
+    if status.get("resourceClaimStatuses"):
+        causes += _claim_statuses(status["resourceClaimStatuses"], new["spec"].get("resourceClaims") or ())
+    if status.get("extendedResourceClaimStatus") is not None:
+        causes += _extended_claim(status["extendedResourceClaimStatus"], new["spec"])
+    causes += _addresses(status, held, "podIPs")
+    host_ips = status.get("hostIPs") or ()
+    if host_ips and host_ips[0].get("ip", "") != status.get("hostIP", ""):
+        causes.append(invalid_value("status.hostIPs[0].ip", host_ips[0].get("ip", ""), "must be equal to `hostIP`"))
+    causes += _addresses(status, held, "hostIPs")
+    for member in _STATUSES:
+        for index, each in enumerate(status.get(member) or ()):
+            if "user" in each:
+                causes += _user(each["user"], new["spec"], f"status.{member}[{index}].user.linux")
+    for member in _STATUSES:
+        for index, each in enumerate(status.get(member) or ()):
+            if "allocatedResourcesStatus" in each:
+                causes += _allocated(each, new["spec"], member, f"status.{member}[{index}].allocatedResourcesStatus")
+    return causes
+
+
+def _observed(holder: Object, field: str) -> list[Cause]:
+    value = holder.get("observedGeneration", 0)
+    return [invalid_value(field, value, "must be a non-negative integer")] if value < 0 else []
+
+
+def _all_may_restart(spec: Object) -> bool:
+    """Tell whether a container's end may start the whole pod over (KEP-5532): then nothing is finished for good."""
+    return any(
+        rule.get("action") == "RestartAllContainers"
+        for group in ("containers", "initContainers")
+        for container in spec.get(group) or ()
+        for rule in container.get("restartPolicyRules") or ()
+    )
+
+
+def _restarts(container: Object | None, spec: Object, code: int) -> bool:
+    """Tell whether a container is started again after it has ended with this exit code."""
+    if container is None:
+        return False
+    for rule in container.get("restartPolicyRules") or ():
+        codes = rule.get("exitCodes") or {}
+        among = code in (codes.get("values") or ())
+        if rule.get("action") == "Restart" and among == (codes.get("operator") == "In"):
+            return True
+    policy = container.get("restartPolicy") or spec.get("restartPolicy", "Always")
+    return policy == "Always" or (policy == "OnFailure" and code != 0)
+
+
+def _stay_finished(status: Object, held: Object, spec: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    usual = {each.get("name"): each for each in spec.get("containers") or ()}
+    for field, name, code in _restarted(status, held, "containerStatuses"):
+        if not _restarts(usual.get(name), spec, code):
+            causes.append(forbidden(field, _NOT_BACK))
+    first = {each.get("name"): each for each in spec.get("initContainers") or ()}
+    for field, name, code in _restarted(status, held, "initContainerStatuses"):
+        container = first.get(name) or {}
+        if not _restarts(container, spec, code) and container.get("restartPolicy") != "Always":
+            causes.append(forbidden(field, _NOT_BACK))
+    causes += [forbidden(field, _NOT_BACK) for field, _, _ in _restarted(status, held, "ephemeralContainerStatuses")]
+    return causes
+
+
+def _restarted(status: Object, held: Object, member: str) -> Iterator[tuple[str, str, int]]:
+    """Return (field, name, exit code) of containers that had ended and have not any more."""
+    now = {each.get("name"): each for each in status.get(member) or ()}
+    for index, before in enumerate(held.get(member) or ()):
+        ended, after = (before.get("state") or {}).get("terminated"), now.get(before.get("name"))
+        if ended is not None and after is not None and (after.get("state") or {}).get("terminated") is None:
+            yield f"status.{member}[{index}].state", before.get("name", ""), ended.get("exitCode", 0)
+
+
+def _claim_statuses(statuses: Sequence[Object], claims: Sequence[Object]) -> list[Cause]:
+    causes: list[Cause] = []
+    known = {each.get("name") for each in claims}
+    seen: set[str] = set()
+    for index, each in enumerate(statuses):
+        field, name, made = f"status.resourceClaimStatuses[{index}].name", each.get("name", ""), "resourceClaimName"
+        if name not in known:
+            causes.append(invalid_value(field, name, "must match the name of an entry in `spec.resourceClaims`"))
+        if name in seen:
+            causes.append(duplicate(field, name))
+        seen.add(name)
+        if each.get(made) is not None:
+            causes += dns_subdomain(each[made], field)
+    return causes
+
+
+def _extended_claim(status: Object, spec: Object) -> list[Cause]:
+    field = "status.extendedResourceClaimStatus"
+    mappings = status.get("requestMappings") or ()
+    path, causes = f"{field}.requestMappings", []
+    if not mappings:
+        causes.append(required(path, "at least one request mapping is required"))
+    containers = {
+        each.get("name"): each for group in ("initContainers", "containers") for each in spec.get(group) or ()
+    }
+    seen: set[tuple[str, str]] = set()
+    for index, mapping in enumerate(mappings):
+        name, resource, place = mapping.get("containerName", ""), mapping.get("resourceName", ""), f"{path}[{index}]"
+        if name not in containers:
+            detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
+            causes.append(invalid_value(f"{place}.containerName", name, detail))
+        elif resource not in ((containers[name].get("resources") or {}).get("requests") or ()):
+            detail = (
+                "must match the extended resource name of an entry in spec.initContainers.resources.requests or "
+                "spec.containers.resources.requests"
+            )
+            causes.append(invalid_value(f"{place}.resourceName", resource, detail))
+        causes += dns_label(mapping.get("requestName", ""), f"{field}.requestName")
+        if (name, resource) in seen:
+            causes.append(duplicate(f"{place}.containerName", name))
+            causes.append(duplicate(f"{place}.resourceName", resource))
+        seen.add((name, resource))
+    claim, place = status.get("resourceClaimName", ""), f"{field}.resourceClaimName"
+    return causes + (dns_subdomain(claim, place) if claim else [required(place)])
+
+
+def _addresses(status: Object, held: Object, member: str) -> list[Cause]:
+    values = [each.get("ip", "") for each in status.get(member) or ()]
+    present = [each.get("ip", "") for each in held.get(member) or ()]
+    causes: list[Cause] = []
+    for index, value in enumerate(values):
+        causes += legacy_ip(value, f"status.{member}[{index}]", present)
+    if len(values) < 2 or causes:
+        return causes
+    parsed = [address for address in map(parse_ip, values) if address is not None]
+    if not dual_stack(parsed) or len(values) > 2:
+        shown = [{"IP": value} for value in values]
+        causes.append(invalid_value(f"status.{member}", shown, "may specify no more than one IP for each IP family"))
+    return causes
+
+
+def _user(user: Object, spec: Object, field: str) -> list[Cause]:
+    """Who runs a container: numbers of users and groups, which Windows does not have."""
+    linux = user.get("linux")
+    if linux is None:
+        return []
+    if (spec.get("os") or {}).get("name") == "windows":
+        return [forbidden(field, "cannot be set for a windows pod")]
+    numbers = [(f"{field}.{name}", linux.get(name, 0)) for name in ("uid", "gid")]
+    groups = linux.get("supplementalGroups") or ()
+    numbers += [(f"{field}.supplementalGroups[{index}]", group) for index, group in enumerate(groups)]
+    detail = f"must be between 0 and {MAX_INT32}, inclusive"
+    return [invalid_value(path, value, detail) for path, value in numbers if not 0 <= value <= MAX_INT32]
+
+
+def _allocated(status: Object, spec: Object, member: str, field: str) -> list[Cause]:
+    given = status["allocatedResourcesStatus"]
+    if member == "ephemeralContainerStatuses":
+        return [forbidden(field, "must not be specified in container status")] if given else []
+    group = "containers" if member == "containerStatuses" else "initContainers"
+    containers = [each for each in spec.get(group) or () if each.get("name") == status.get("name")]
+    causes: list[Cause] = []
+    for index, each in enumerate(given or ()):
+        path, name = f"{field}[{index}]", each.get("name", "")
+        if containers:
+            causes += _known_resource(name, containers[0].get("resources") or {}, f"{path}.name")
+        seen: set[str] = set()
+        for position, resource in enumerate(each.get("resources") or ()):
+            health, unit = resource.get("health", ""), resource.get("resourceID", "")
+            choices = ("Healthy", "Unhealthy", "Unknown")
+            if health not in choices:
+                causes.append(not_supported(f"{path}.resources[{position}].health", health, choices))
+            if unit in seen:
+                causes.append(duplicate(f"{path}.resources[{position}].resourceID", unit))
+            seen.add(unit)
+    return causes
+
+
+def _known_resource(name: str, resources: Object, field: str) -> list[Cause]:
+    if name.startswith("claim:"):
+        claims = {
+            "/".join(filter(None, (f"claim:{claim.get('name', '')}", claim.get("request"))))
+            for claim in resources.get("claims") or ()
+        }
+        detail = (
+            "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
+            "'claim:<claimName>' if request is empty"
+        )
+        return [] if name in claims else [invalid_value(field, name, detail)]
+    if name in (resources.get("requests") or ()):
+        return []
+    return [invalid_value(field, name, "must match one of the container's resource requests")]
+
+
+# -- ephemeral containers ---------------------------------------------------------------------------------------------
+
+
+def ephemeral_containers_update(new: Object, old: Object) -> list[Cause]:
+    """Containers to look into a running pod may be added, not changed."""
+    if MIRROR in (old["metadata"].get("annotations") or {}):
+        return [forbidden(NO_FIELD, "static pods do not support ephemeral containers")]
+    causes = metadata_and_spec(new)
+    wanted = {each.get("name"): each for each in new["spec"].get("ephemeralContainers") or ()}
+    field = "spec.ephemeralContainers"
+    for each in old["spec"].get("ephemeralContainers") or ():
+        name = each.get("name", "")
+        if name not in wanted:
+            causes.append(forbidden(field, f"existing ephemeral containers {go_quote(name)} may not be removed\n"))
+        elif wanted[name] != each:
+            shown = [record(one, "EphemeralContainer") for one in (each, wanted[name])]
+            detail = f"existing ephemeral containers {go_quote(name)} may not be changed\n{difference(*shown)}"
+            causes.append(forbidden(field, detail))
+    return causes
+
+
+# -- resources --------------------------------------------------------------------------------------------------------
+
+_RESIZABLE: Final = ("cpu", "memory")
+
+
+def resize(new: Object, old: Object) -> list[Cause]:
+    """CPU and memory of running containers, and of the pod, may change, within the pod's class of service."""
+    if MIRROR in (old["metadata"].get("annotations") or {}):
+        return [forbidden(NO_FIELD, "static pods cannot be resized")]
+    spec, held = new["spec"], old["spec"]
+    if (held.get("os") or {}).get("name") == "windows":
+        return [forbidden(NO_FIELD, "windows pods cannot be resized")]
+    causes = metadata_and_spec(new)
+    if ((old.get("status") or {}).get("qosClass") or qos_class(held)) != qos_class(spec):
+        detail = "Pod QOS Class may not change as a result of resizing"
+        causes.append(invalid_value("spec", (new.get("status") or {}).get("qosClass", ""), detail))
+    for each in (old.get("status") or {}).get("containerStatuses") or ():
+        if (each.get("state") or {}).get("running") is not None:
+            if each.get("resources") is None:
+                causes.append(forbidden("spec", "Pod running on node without support for resize"))
+            break
+    moved = _same_containers(spec, held)
+    if moved:
+        return causes + moved
+    causes += _nothing_removed(spec.get("resources"), held.get("resources"), "spec.resources")
+    for group in ("initContainers", "containers"):
+        for index, (wanted, present) in enumerate(zip(spec.get(group) or (), held.get(group) or (), strict=True)):
+            path = f"spec.{group}[{index}].resources"
+            causes += _nothing_removed(wanted.get("resources"), present.get("resources"), path)
+    for group, which in (("containers", ""), ("initContainers", " for sidecar containers")):
+        for wanted, present in zip(spec.get(group) or (), held.get(group) or (), strict=True):
+            if _but_resizable(wanted) != _but_resizable(present):
+                causes.append(forbidden("spec", f"only cpu and memory resources{which} are mutable"))
+    if not causes and _but_resizable(spec) != _but_resizable(held):
+        causes.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    return causes
+
+
+def _same_containers(spec: Object, held: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    for group in ("containers", "initContainers"):
+        wanted, present = spec.get(group) or (), held.get(group) or ()
+        if len(wanted) != len(present):
+            causes.append(forbidden(f"spec.{group}", f"{group} may not be added or removed on resize"))
+            continue
+        causes += [
+            forbidden(f"spec.{group}[{index}].name", f"{group} may not be renamed or reordered on resize")
+            for index, (one, other) in enumerate(zip(wanted, present, strict=True))
+            if one.get("name") != other.get("name")
+        ]
+    return causes
+
+
+def _nothing_removed(wanted: Object | None, present: Object | None, field: str) -> list[Cause]:
+    after, before = wanted or {}, present or {}
+    return [
+        forbidden(f"{field}.{part}", f"resource {part} cannot be removed")
+        for part in ("requests", "limits")
+        if (before.get(part) or {}).keys() - (after.get(part) or {}).keys()
+    ]
+
+
+def _but_resizable(holder: Object) -> Object:
+    """A container or pod spec without the amounts that may change, and without what is looked at on its own."""
+    rest: Object = copy_object(holder)
+    resources = rest.pop("resources", None) or {}
+    for name in ("containers", "initContainers", "resizePolicy"):
+        rest.pop(name, None)
+    for part in ("requests", "limits"):
+        amounts = {name: value for name, value in (resources.get(part) or {}).items() if name not in _RESIZABLE}
+        rest[part] = {name: quantity.value_of(value) for name, value in amounts.items()}
+    return rest

@@ -1,0 +1,278 @@
+"""What a pod's specification, or a template's, says that will not do what its writer may think it does.
+
+``field`` is the field of the pod's object: "" for a pod, "spec.template" for the template of most kinds. Warnings are
+told in Kubernetes' order, and never for what has to be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.network_values import ip_warnings
+from kubechronicle.api.builtin.common.resource_amounts import fractional
+from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, SECCOMP, SECCOMP_POD, app_armor_field
+from kubechronicle.api.builtin.core.pod.validation_security import containers_of
+from kubechronicle.api.builtin.core.pod.warnings_volumes import volume_warnings
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+NULL_SELECTOR: Final = "a null labelSelector results in matching no pod"
+POD_NAME: Final = "this is used in the Pod's hostname"
+OWNER_NAME: Final = "this is used in Pod names and hostnames"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_OLD_LABELS: Final[Mapping[str, str]] = {
+    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
+    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+    "app.kubernetes.io/created-by": "deprecated since v1.9",
+    "scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; use Taints and Tolerations instead",
+    "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
+}
+"""Labels of nodes that have got other names."""
+_OLD_ANNOTATIONS: Final[Mapping[str, str]] = {
+    "scheduler.alpha.kubernetes.io/critical-pod": (
+        'non-functional in v1.16+; use the "priorityClassName" field instead'
+    ),
+    "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+    "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+}
+_NO_SECCOMP_ANNOTATION: Final = 'non-functional in v1.27+; use the "seccompProfile" field instead'
+_NO_APP_ARMOR_ANNOTATION: Final = 'deprecated since v1.30; use the "appArmorProfile" field instead'
+_NEGATIVE_PERIOD: Final = "must be >= 0; negative values are invalid and will be treated as 1"
+
+
+def name_warnings(metadata: Object, used: str) -> list[str]:
+    """A name that becomes part of a host's name is better a DNS label."""
+    problems = names.dns_label(metadata.get("name", ""))
+    if not problems:
+        return []
+    told = f"{used}, which can result in surprising behavior; a DNS label is recommended: [{' '.join(problems)}]"
+    return [f"metadata.name: {told}"]
+
+
+def spec_warnings(metadata: Object | None, spec: Object, field: str) -> list[str]:
+    """All warnings about a specification and the metadata beside it."""
+    annotations: Mapping[str, str] = (metadata or {}).get("annotations") or {}
+    outer = f"{field}.metadata.annotations" if field else "metadata.annotations"
+    path = f"{field}.spec" if field else "spec"
+    told: list[str] = []
+    for label in spec.get("nodeSelector") or ():
+        if label in _OLD_LABELS:
+            told.append(f"{path}.nodeSelector[{label}]: {_OLD_LABELS[label]}")
+    affinity = spec.get("affinity")
+    if affinity:
+        told += _node_affinity(affinity.get("nodeAffinity") or {}, f"{path}.affinity.nodeAffinity")
+    if spec.get("topologySpreadConstraints"):
+        told += _spread(spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints")
+    if annotations:
+        told += [f"{outer}[{key}]: {text}" for key, text in _OLD_ANNOTATIONS.items() if key in annotations]
+    if spec.get("volumes"):
+        told += volume_warnings(spec["volumes"], f"{path}.volumes")
+    told += _names(spec, path)
+    told += fractional(spec.get("overhead"), f"{path}.overhead", "memory", "ephemeral-storage")
+    profiled = (spec.get("securityContext") or {}).get("seccompProfile") is not None
+    if annotations and SECCOMP_POD in annotations and not profiled:
+        told.append(f"{outer}[{SECCOMP_POD}]: {_NO_SECCOMP_ANNOTATION}")
+    containers = list(containers_of(spec, path))
+    for container, where in containers:
+        if annotations:
+            told += _profiles(container, annotations, outer, spec if field else None)
+        told += _resources(container.get("resources"), f"{where}.resources")
+        if len(container.get("env") or ()) > 1:
+            told += _environment(container["env"], f"{where}.env")
+    ports = [
+        (port, f"{where}.ports[{index}]")
+        for container, where in containers
+        for index, port in enumerate(container.get("ports") or ())
+    ]
+    if ports:
+        told += _ports(ports)
+    period = spec.get("terminationGracePeriodSeconds")
+    if period is not None and period < 0:
+        told.append(f"{path}.terminationGracePeriodSeconds: {_NEGATIVE_PERIOD}")
+    if affinity:
+        for member in ("podAffinity", "podAntiAffinity"):
+            told += _pod_affinity(affinity.get(member) or {}, f"{path}.affinity.{member}")
+    for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
+        told += ip_warnings(server, f"{path}.dnsConfig.nameservers[{index}]")
+    for index, alias in enumerate(spec.get("hostAliases") or ()):
+        told += ip_warnings(alias.get("ip", ""), f"{path}.hostAliases[{index}].ip")
+    return told
+
+
+# -- where a pod may run ----------------------------------------------------------------------------------------------
+
+
+def node_term(term: Object, field: str, *, values: bool = False) -> list[str]:
+    """What to tell of one term that selects nodes; with ``values`` also of what no label can have as its value."""
+    told: list[str] = []
+    for index, expression in enumerate(term.get("matchExpressions") or ()):
+        path, key = f"{field}.matchExpressions[{index}]", expression.get("key", "")
+        if key in _OLD_LABELS:
+            told.append(f"{path}.key: {key} is {_OLD_LABELS[key]}")
+        for position, value in enumerate(expression.get("values") or () if values else ()):
+            told += [f"{path}.values[{position}]: {value} is invalid, {text}" for text in names.label_value(value)]
+    return told
+
+
+def _node_affinity(affinity: Object, field: str) -> list[str]:
+    told: list[str] = []
+    for index, term in enumerate((affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()):
+        told += node_term(term, f"{field}.{_REQUIRED}.nodeSelectorTerms[{index}]")
+    for index, term in enumerate(affinity.get(_PREFERRED) or ()):
+        told += node_term(term.get("preference") or {}, f"{field}.{_PREFERRED}[{index}].preference", values=True)
+    return told
+
+
+def _spread(constraints: Sequence[Object], field: str) -> list[str]:
+    told: list[str] = []
+    for index, constraint in enumerate(constraints):
+        key = constraint.get("topologyKey", "")
+        if key in _OLD_LABELS:
+            told.append(f"{field}[{index}].topologyKey: {key} is {_OLD_LABELS[key]}")
+        if constraint.get("labelSelector") is None:
+            told.append(f"{field}[{index}].labelSelector: {NULL_SELECTOR}")
+    return told
+
+
+def _pod_affinity(affinity: Object, field: str) -> list[str]:
+    return [
+        f"{field}.{_REQUIRED}[{index}].labelSelector: {NULL_SELECTOR}"
+        for index, term in enumerate(affinity.get(_REQUIRED) or ())
+        if term.get("labelSelector") is None
+    ] + [
+        f"{field}.{_PREFERRED}[{index}].podAffinityTerm.labelSelector: {NULL_SELECTOR}"
+        for index, term in enumerate(affinity.get(_PREFERRED) or ())
+        if (term.get("podAffinityTerm") or {}).get("labelSelector") is None
+    ]
+
+
+# -- what is given twice ----------------------------------------------------------------------------------------------
+
+
+def _twice(items: Sequence[Object], field: str, member: str) -> list[str]:
+    told: list[str] = []
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        value = item.get(member, "")
+        if value in seen:
+            told.append(f"{field}[{index}].{member}: duplicate {member} {go_quote(value)}")
+        seen.add(value)
+    return told
+
+
+def _names(spec: Object, field: str) -> list[str]:
+    aliases, secrets = spec.get("hostAliases"), spec.get("imagePullSecrets")
+    told = _twice(aliases, f"{field}.hostAliases", "ip") if aliases else []
+    if secrets:
+        told += _twice(secrets, f"{field}.imagePullSecrets", "name")
+        told += [
+            f'{field}.imagePullSecrets[{index}].name: invalid empty name ""'
+            for index, secret in enumerate(secrets)
+            if not secret.get("name")
+        ]
+    return told
+
+
+def _environment(variables: Sequence[Object], field: str) -> list[str]:
+    told: list[str] = []
+    seen: set[str] = set()
+    for index, variable in enumerate(variables):
+        name, value = variable.get("name", ""), variable.get("value", "")
+        if name not in seen:
+            seen.add(name)
+            continue
+        reference = f"$({name})"  # a value made of the previous one hides nothing
+        if variable.get("valueFrom") is not None or value == reference or reference not in value:
+            hidden = f"hides previous definition of {go_quote(name)}, which may be dropped when using apply"
+            told.append(f"{field}[{index}]: {hidden}")
+    return told
+
+
+def _ports(ports: Sequence[tuple[Object, str]]) -> list[str]:
+    told: list[str] = []
+    alike: dict[tuple[int, str], list[tuple[Object, str]]] = {}
+    named: dict[str, str] = {}
+    names_told: list[str] = []
+    for port, field in ports:
+        address, outside = port.get("hostIP", ""), port.get("hostPort", 0)
+        if address and not outside:
+            told.append(f"{field}: hostIP set without hostPort: {_printed(port)}")
+        others = alike.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
+        for other, where in others:
+            address_there, outside_there = other.get("hostIP", ""), other.get("hostPort", 0)
+            if (address, outside) == (address_there, outside_there):
+                told.append(f"{field}: duplicate port definition with {where}")
+            elif not outside or not outside_there:
+                told.append(f"{field}: overlapping port definition with {where}")
+            elif outside == outside_there and (not address) != (not address_there):
+                told.append(f"{field}: dangerously ambiguous port definition with {where}")
+        others.append((port, field))
+        name = port.get("name", "")
+        if name and (first := named.setdefault(name, field)) != field:
+            used = f"services and probes that select ports by name will use {first}"
+            names_told.append(f"{field}: duplicate port name {go_quote(name)} with {first}, {used}")
+    return told + names_told
+
+
+def _printed(port: Object) -> str:
+    """A port as Go prints the struct."""
+    parts = (
+        ("Name", port.get("name", "")),
+        ("HostPort", port.get("hostPort", 0)),
+        ("ContainerPort", port.get("containerPort", 0)),
+        ("Protocol", port.get("protocol", "")),
+        ("HostIP", port.get("hostIP", "")),
+    )
+    return f"{{{' '.join(f'{name}:{value}' for name, value in parts)}}}"
+
+
+# -- containers -------------------------------------------------------------------------------------------------------
+
+
+def _profiles(container: Object, annotations: Mapping[str, str], field: str, template: Object | None) -> list[str]:
+    """Annotations that name profiles. Those of AppArmor still mean something, but are told of in a template."""
+    told: list[str] = []
+    context, name = container.get("securityContext") or {}, container.get("name", "")
+    if f"{SECCOMP}{name}" in annotations and context.get("seccompProfile") is None:
+        told.append(f"{field}[{SECCOMP}{name}]: {_NO_SECCOMP_ANNOTATION}")
+    if template is None or f"{APP_ARMOR}{name}" not in annotations or context.get("appArmorProfile") is not None:
+        return told
+    whole = (template.get("securityContext") or {}).get("appArmorProfile")
+    if whole is None or whole != app_armor_field(annotations[f"{APP_ARMOR}{name}"]):
+        told.append(f"{field}[{APP_ARMOR}{name}]: {_NO_APP_ARMOR_ANNOTATION}")
+    return told
+
+
+def _resources(resources: Object | None, field: str) -> list[str]:
+    if not resources:
+        return []
+    limits, requests = resources.get("limits"), resources.get("requests")
+    return [
+        text
+        for resource in ("memory", "ephemeral-storage")
+        for amounts, member in ((limits, "limits"), (requests, "requests"))
+        for text in fractional(amounts, f"{field}.{member}", resource)
+    ]
+
+
+def pod_warnings(new: Object, old: Object | None) -> list[str]:
+    """What to tell whoever creates a pod."""
+    if old is not None:
+        return []
+    return name_warnings(new["metadata"], POD_NAME) + spec_warnings(new["metadata"], new.get("spec") or {}, "")
+
+
+def pod_status_warnings(new: Object, old: Object | None) -> list[str]:
+    """Addresses that are to be written otherwise."""
+    told: list[str] = []
+    for member in ("podIPs", "hostIPs"):
+        for index, held in enumerate((new.get("status") or {}).get(member) or ()):
+            told += ip_warnings(held.get("ip", ""), f"status.{member}[{index}].ip")
+    return told

@@ -1,0 +1,50 @@
+"""The strategy of PodTemplate, and the hooks of all kinds that have a pod template in their spec.
+
+Each works on the new object in place. Source: ``registry/core/podtemplate/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.core.pod.strategy import drop_disabled
+from kubechronicle.api.builtin.core.podtemplate import validation, warnings
+from kubechronicle.api.strategy.strategy import Strategy
+
+Object = dict[str, Any]
+
+
+def new_template(new: Object) -> None:
+    """Drop what belongs to features that are off from the pod template of a new workload."""
+    drop_disabled((new["spec"].get("template") or {}).get("spec") or {})
+
+
+def template_gates(new: Object, old: Object) -> None:
+    """The same for an update."""
+    new_template(new)
+
+
+def new_pod_template(new: Object) -> None:
+    """Drop what belongs to features that are off."""
+    drop_disabled((new.get("template") or {}).get("spec") or {})
+
+
+def pod_template_gates(new: Object, old: Object) -> None:
+    """The same for an update."""
+    new_pod_template(new)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "podtemplates": Strategy(
+        status=False,
+        generation=True,
+        generation_fields=("template",),
+        returns_deleted=True,
+        validates_whole_update=False,
+        prepare_create=new_pod_template,
+        prepare_update=pod_template_gates,
+        validate=validation.pod_template_object,
+        warnings=warnings.pod_template_warnings,
+    ),
+}

@@ -1,0 +1,34 @@
+"""Validation of pod templates, alone and in the kinds that make pods of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubechronicle.api.builtin.core.pod.validation import specific_annotations
+from kubechronicle.api.builtin.core.pod.validation_profiles import profiles_agree
+from kubechronicle.api.builtin.core.pod.validation_spec import pod_spec
+from kubechronicle.api.errors.field_errors import Cause, forbidden
+from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
+
+Object = dict[str, Any]
+
+
+def pod_template(template: Object, field: str) -> list[Cause]:
+    """The rules of a pod template's labels, annotations and spec."""
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    causes = validate_labels(metadata.get("labels") or {}, f"{field}.labels")
+    if metadata.get("annotations"):
+        causes += validate_annotations(metadata["annotations"], f"{field}.annotations")
+        causes += specific_annotations(metadata["annotations"], spec, f"{field}.annotations")
+    causes += pod_spec(spec, f"{field}.spec")
+    if metadata.get("annotations"):
+        causes += profiles_agree(metadata["annotations"], spec, f"{field}.spec")
+    if spec.get("ephemeralContainers"):
+        detail = "ephemeral containers not allowed in pod template"
+        causes.append(forbidden(f"{field}.spec.ephemeralContainers", detail))
+    return causes
+
+
+def pod_template_object(obj: Object) -> list[Cause]:
+    """The template of a PodTemplate."""
+    return pod_template(obj.get("template") or {}, "template")

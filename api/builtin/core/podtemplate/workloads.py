@@ -1,0 +1,119 @@
+"""The rules which the kinds share that keep pods of a template running: selectors, and counts in a status.
+
+Source: Kubernetes' ``apis/apps/validation``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import immutable, in_order, label_selector, not_negative
+from kubechronicle.api.builtin.common.go_shapes import selector
+from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
+
+Object = dict[str, Any]
+
+
+def selector_matches(selector: Object, labels: Mapping[str, str]) -> bool:
+    """Tell whether a label selector selects these labels."""
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if labels.get(key) != value:
+            return False
+    for requirement in selector.get("matchExpressions") or ():
+        key, operator, values = requirement.get("key"), requirement.get("operator"), requirement.get("values") or ()
+        present = key in labels
+        if operator == "In" and not (present and labels[key] in values):
+            return False
+        if operator == "NotIn" and present and labels[key] in values:
+            return False
+        if operator == "Exists" and not present:
+            return False
+        if operator == "DoesNotExist" and present:
+            return False
+    return True
+
+
+def long_running(template: Object, field: str, kind: str = "ReplicaSet") -> list[Cause]:
+    """Pods of these workloads run until they are deleted."""
+    spec = template.get("spec") or {}
+    causes: list[Cause] = []
+    policy = spec.get("restartPolicy", "")
+    if policy != "Always":
+        causes.append(not_supported(f"{field}.spec.restartPolicy", policy, ("Always",)))
+    if spec.get("activeDeadlineSeconds") is not None:
+        detail = f"activeDeadlineSeconds in {kind} is not Supported"
+        causes.append(forbidden(f"{field}.spec.activeDeadlineSeconds", detail))
+    return causes
+
+
+def selector_and_template(spec: Object, what: str, kind: str = "ReplicaSet") -> list[Cause]:
+    """The selector is there, selects something, and selects the template's pods, which are good ones."""
+    template = spec.get("template") or {}
+    causes = workload_selector(spec, what) + pod_template(template, "spec.template")
+    return causes + long_running(template, "spec.template", kind)
+
+
+def workload_selector(spec: Object, what: str) -> list[Cause]:
+    """The selector is there, selects something, and selects the template's pods."""
+    causes: list[Cause] = []
+    given = spec.get("selector")
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    selects = True
+    if given is None:
+        if what != "daemonset":
+            causes.append(required("spec.selector"))
+        selects = False
+    else:
+        causes += label_selector(given, "spec.selector")
+        if not given.get("matchLabels") and not given.get("matchExpressions"):
+            causes.append(invalid_value("spec.selector", {}, f"empty selector is invalid for {what}"))
+        else:
+            selects = selector_matches(given, labels or {})
+    if not selects:
+        causes.append(invalid_value("spec.template.metadata.labels", in_order(labels), MISMATCH))
+    return causes
+
+
+MISMATCH: Final = "`selector` does not match template `labels`"
+
+
+def selector_stays(new: Object | None, old: Object | None) -> list[Cause]:
+    """A selector never changes."""
+    return [] if new == old else immutable("spec.selector", selector(new), selector(old))
+
+
+def selector_update(new: Object, old: Object) -> list[Cause]:
+    """Which pods a workload owns never changes."""
+    return selector_stays(new["spec"].get("selector"), old["spec"].get("selector"))
+
+
+def collisions(status: Object, old: Object) -> list[Cause]:
+    """How often names have collided is counted up only."""
+    held, count = (old.get("status") or {}).get("collisionCount"), status.get("collisionCount")
+    if held is None or (count is not None and count >= held):
+        return []
+    return [invalid_value("status.collisionCount", count or 0, "cannot be decremented")]
+
+
+def parts_of_replicas(status: Object, *parts: str) -> list[Cause]:
+    """Parts of the replicas are not more than all of them."""
+    causes: list[Cause] = []
+    whole = status.get("replicas", 0)
+    for name in (*parts, "readyReplicas", "availableReplicas"):
+        if status.get(name, 0) > whole:
+            causes.append(
+                invalid_value(f"status.{name}", status.get(name, 0), "cannot be greater than status.replicas")
+            )
+    available = status.get("availableReplicas", 0)
+    if available > status.get("readyReplicas", 0):
+        causes.append(invalid_value("status.availableReplicas", available, "cannot be greater than readyReplicas"))
+    return causes
+
+
+def replica_set_status(new: Object, old: Object) -> list[Cause]:
+    """Counts are not negative, and parts are not more than the whole."""
+    status = new.get("status") or {}
+    members = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
+    return not_negative(status, "status", *members) + parts_of_replicas(status, "fullyLabeledReplicas")

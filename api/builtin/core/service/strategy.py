@@ -1,0 +1,143 @@
+"""The strategy of Service: what an update keeps of what was given, and what a change of type drops.
+
+Source: Kubernetes' ``registry/core/service``. Which families, addresses and ports a Service has is settled before, by
+who gives them out. A field the new type has no use for goes, unless it was changed in the same breath: then validation
+has its say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.builtin.core.service import validation, warnings
+from kubechronicle.api.strategy.strategy import Strategy, status_update
+
+Object = dict[str, Any]
+
+_WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
+
+
+def needs_address(spec: Object) -> bool:
+    """Whether its type is one with addresses."""
+    return bool(spec.get("type") != "ExternalName")
+
+
+def needs_node_ports(spec: Object) -> bool:
+    """Whether its type is one with ports on the nodes."""
+    return spec.get("type") in _WITH_NODE_PORTS
+
+
+def _is_balancer(spec: Object) -> bool:
+    return bool(spec.get("type") == "LoadBalancer")
+
+
+def needs_health_check(spec: Object) -> bool:
+    """A load balancer that must know on which nodes the pods are asks a port of the nodes."""
+    return _is_balancer(spec) and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _reached_from_outside(spec: Object) -> bool:
+    return needs_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+TYPE_FIELDS: Final[tuple[tuple[Callable[[Object], bool], tuple[str, ...]], ...]] = (
+    (needs_address, ("clusterIP", "clusterIPs")),
+    (needs_address, ("ipFamilies",)),
+    (needs_address, ("ipFamilyPolicy",)),
+    (needs_address, ("internalTrafficPolicy",)),
+    (needs_health_check, ("healthCheckNodePort",)),
+    (_is_balancer, ("allocateLoadBalancerNodePorts",)),
+    (_is_balancer, ("loadBalancerClass",)),
+    (_reached_from_outside, ("externalTrafficPolicy",)),
+)
+"""(which Services have a use for the fields, fields that go together)."""
+
+
+def new_service(new: Object) -> None:
+    """What claims have settled stays as it is."""
+    pair_addresses(new["spec"], None)
+
+
+def changed_service(new: Object, old: Object) -> None:
+    """What claims have settled stays as it is, but for what the type has no use for any more."""
+    keep_given(new["spec"], old["spec"])
+    pair_addresses(new["spec"], old["spec"])
+    drop_what_the_type_lacks(new, old)
+
+
+def drop_what_the_type_lacks(new: Object, old: Object) -> None:
+    """What the new type has no use for goes, from the status of a load balancer, too."""
+    spec, held = new["spec"], old["spec"]
+    unneeded = [fields for needed, fields in TYPE_FIELDS if needed(held) and not needed(spec)]
+    for fields in unneeded:
+        if all((spec.get(name) or None) == (held.get(name) or None) for name in fields):
+            for name in fields:
+                spec.pop(name, None)
+    if needs_node_ports(held) and not needs_node_ports(spec) and _numbers(spec) <= _numbers(held):
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
+    status = new.get("status") or {}
+    if not _is_balancer(spec) and status.get("loadBalancer"):
+        new["status"] = {**status, "loadBalancer": {}}
+
+
+def _numbers(spec: Object) -> set[int]:
+    return {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
+
+
+def keep_given(spec: Object, held: Object) -> None:
+    """An update that does not mention addresses and ports keeps those that were given."""
+    if needs_address(spec) and needs_address(held):
+        if not spec.get("clusterIP") and held.get("clusterIP"):
+            spec["clusterIP"] = held["clusterIP"]
+        if not spec.get("clusterIPs") and held.get("clusterIPs"):
+            spec["clusterIPs"] = list(held["clusterIPs"])
+    if needs_node_ports(spec) and needs_node_ports(held):
+        _keep_node_ports(spec.get("ports") or (), held.get("ports") or ())
+    number = held.get("healthCheckNodePort", 0)
+    if needs_health_check(spec) and needs_health_check(held) and number and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = number
+
+
+def _keep_node_ports(ports: Sequence[Object], held: Sequence[Object]) -> None:
+    """Ports are known by their names; a number that another port asks for now is not kept."""
+    used = {port.get("nodePort", 0) for port in ports} & {port.get("nodePort", 0) for port in held}
+    known = {port.get("name", ""): port.get("nodePort", 0) for port in held}
+    for port in ports:
+        number = known.get(port.get("name", ""), 0)
+        if number and not port.get("nodePort") and number not in used:
+            port["nodePort"] = number
+
+
+def pair_addresses(spec: Object, held: Object | None) -> None:
+    """``clusterIP`` is the first of ``clusterIPs``: old clients know and change the one only."""
+    address, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
+    if held is None:
+        if address and not addresses:
+            spec["clusterIPs"] = [address]
+        return
+    before, all_before = held.get("clusterIP", ""), held.get("clusterIPs") or []
+    if all_before and not addresses and address == before:
+        spec["clusterIPs"] = addresses = list(all_before)
+    if address != before and addresses == all_before:
+        if address:
+            spec["clusterIPs"] = [address]
+        elif before:
+            spec.pop("clusterIPs", None)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "services": Strategy(
+        names="label",
+        create_on_update=True,
+        returns_deleted=True,
+        prepare_create=new_service,
+        prepare_update=changed_service,
+        validate=validation.service,
+        validate_update=validation.service_update,
+        warnings=warnings.service_warnings,
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.service_status)}),
+    ),
+}

@@ -1,0 +1,321 @@
+"""Validation of Services: ports, types, addresses and policies, and of what a load balancer is reached at.
+
+Which addresses and node ports are free is decided by who gives them out, not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import (
+    PROTOCOLS,
+    cidr,
+    dns_label,
+    dns_subdomain,
+    dual_stack,
+    ip,
+    non_special_ip,
+    one_of,
+    one_of_if_set,
+    parse_ip,
+    port_number,
+    port_number_or_name,
+    qualified_name,
+)
+from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.meta.metadata import validate_labels
+
+Object = dict[str, Any]
+
+SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+TRAFFIC_POLICIES: Final = ("Cluster", "Local")
+DISTRIBUTIONS: Final = ("PreferClose", "PreferSameNode", "PreferSameZone")
+FAMILIES: Final = ("IPv4", "IPv6")
+FAMILY_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
+MAX_AFFINITY_SECONDS: Final = 86400
+SOURCE_RANGES: Final = "service.beta.kubernetes.io/load-balancer-source-ranges"
+TOPOLOGY_HINTS: Final = "service.kubernetes.io/topology-aware-hints"
+TOPOLOGY_MODE: Final = "service.kubernetes.io/topology-mode"
+ONLY_BALANCERS: Final = "may only be used when `type` is 'LoadBalancer'"
+
+
+def _headless(spec: Object) -> bool:
+    return spec.get("clusterIPs") == ["None"]
+
+
+def service(obj: Object) -> list[Cause]:
+    """The rules of a service."""
+    spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
+    causes: list[Cause] = []
+    hints, mode = annotations.get(TOPOLOGY_HINTS), annotations.get(TOPOLOGY_MODE)
+    if hints is not None and mode is not None and hints != mode:
+        detail = f"must match annotations[{TOPOLOGY_HINTS}] when both are specified"
+        causes.append(invalid_value(f"metadata.annotations[{TOPOLOGY_MODE}]", mode, detail))
+    kind, headless, ports = spec.get("type", ""), _headless(spec), spec.get("ports") or ()
+    if not ports and not headless and kind != "ExternalName":
+        causes.append(required("spec.ports"))
+    if headless and kind in ("LoadBalancer", "NodePort"):
+        causes.append(invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
+    if kind == "ExternalName":
+        causes += _external_name(spec)
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        causes += _port(port, f"spec.ports[{index}]", many=len(ports) > 1, seen=seen)
+    if spec.get("selector"):
+        causes += validate_labels(spec["selector"], "spec.selector")
+    causes += _affinity(spec)
+    if kind != "ExternalName":
+        causes += cluster_ips(spec)
+    for index, address in enumerate(spec.get("externalIPs") or ()):
+        field = f"spec.externalIPs[{index}]"
+        causes += ip(address, field) or non_special_ip(address, field)
+    causes += one_of(kind, SERVICE_TYPES, "spec.type")
+    causes += _port_conflicts(ports, kind)
+    causes += _source_ranges(spec, annotations, kind)
+    if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
+        causes.append(forbidden("spec.allocateLoadBalancerNodePorts", ONLY_BALANCERS))
+    return causes + _balancer_class(spec, kind) + _policies(spec, kind)
+
+
+def _external_name(spec: Object) -> list[Cause]:
+    causes = [
+        forbidden(f"spec.{name}", "may not be set for ExternalName services")
+        for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
+        if spec.get(name)
+    ]
+    name = spec.get("externalName", "").removesuffix(".")
+    return causes + (dns_subdomain(name, "spec.externalName") if name else [required("spec.externalName")])
+
+
+def _port(port: Object, field: str, *, many: bool, seen: set[str]) -> list[Cause]:
+    causes: list[Cause] = []
+    name = port.get("name", "")
+    if name:
+        causes += dns_label(name, f"{field}.name")
+        if name in seen:
+            causes.append(duplicate(f"{field}.name", name))
+        seen.add(name)
+    elif many:
+        causes.append(required(f"{field}.name"))
+    causes += port_number(port.get("port", 0), f"{field}.port")
+    causes += one_of(port.get("protocol", ""), PROTOCOLS, f"{field}.protocol")
+    causes += port_number_or_name(port.get("targetPort", 0), f"{field}.targetPort")
+    if port.get("appProtocol") is not None:
+        causes += qualified_name(port["appProtocol"], f"{field}.appProtocol")
+    return causes
+
+
+def _affinity(spec: Object) -> list[Cause]:
+    affinity, field = spec.get("sessionAffinity", ""), "spec.sessionAffinityConfig"
+    causes = one_of(affinity, ("ClientIP", "None"), "spec.sessionAffinity")
+    config = spec.get("sessionAffinityConfig")
+    if affinity == "None" and config is not None:
+        return [*causes, forbidden(field, "must not be set when session affinity is None")]
+    if affinity != "ClientIP":
+        return causes
+    when = "when session affinity type is ClientIP"
+    if config is None:
+        return [*causes, required(field, when)]
+    if config.get("clientIP") is None:
+        return [*causes, required(f"{field}.clientIP", when)]
+    seconds, field = config["clientIP"].get("timeoutSeconds"), f"{field}.clientIP.timeoutSeconds"
+    if seconds is None:
+        return [*causes, required(field, when)]
+    if not 0 < seconds <= MAX_AFFINITY_SECONDS:
+        detail = f"must be greater than 0 and less than {MAX_AFFINITY_SECONDS}"
+        causes.append(invalid_value(field, seconds, detail))
+    return causes
+
+
+def cluster_ips(spec: Object) -> list[Cause]:
+    """Addresses and their families agree with each other."""
+    field, address, addresses = "spec.clusterIPs", spec.get("clusterIP", ""), spec.get("clusterIPs") or []
+    causes: list[Cause] = []
+    if address and not addresses:
+        causes.append(required(field))
+    elif address and addresses[0] != address:
+        causes.append(invalid_value(field, addresses, "first value must match `clusterIP`"))
+    elif addresses and not address:
+        causes.append(invalid_value(field, addresses, "must be empty when `clusterIP` is not specified"))
+    families = spec.get("ipFamilies") or []
+    for index, family in enumerate(families):
+        if family not in FAMILIES:
+            causes.append(not_supported(f"spec.ipFamilies[{index}]", family, FAMILIES))
+        if family in families[:index]:
+            causes.append(duplicate(f"spec.ipFamilies[{index}]", family))
+    causes += one_of_if_set(spec.get("ipFamilyPolicy"), FAMILY_POLICIES, "spec.ipFamilyPolicy")
+    bad = False
+    for index, each in enumerate(addresses):
+        if index == 0 and each == "None":
+            if len(addresses) > 1:
+                bad = True
+                causes.append(invalid_value(field, addresses, "'None' must be the first and only value"))
+            continue
+        found = ip(each, f"{field}[{index}]")
+        bad = bad or bool(found)
+        causes += found
+    if len(addresses) > 2:
+        causes.append(invalid_value(field, addresses, "may only hold up to 2 values"))
+    if bad or addresses == ["None"]:
+        return causes
+    parsed = [each for each in map(parse_ip, addresses) if each is not None]
+    if len(addresses) > 1 and not dual_stack(parsed):
+        causes.append(invalid_value(field, addresses, "may specify no more than one IP for each IP family"))
+    for index, (each, family) in enumerate(zip(parsed, families, strict=False)):
+        if family in FAMILIES and family != f"IPv{each.version}":
+            detail = f"expected an {family} value as indicated by `ipFamilies[{index}]`"
+            causes.append(invalid_value(f"{field}[{index}]", addresses[index], detail))
+    return causes
+
+
+def _port_conflicts(ports: Sequence[Object], kind: str) -> list[Cause]:
+    causes: list[Cause] = []
+    taken: set[tuple[Any, Any]] = set()
+    if kind == "ClusterIP":
+        causes += [
+            forbidden(f"spec.ports[{index}].nodePort", "may not be used when `type` is 'ClusterIP'")
+            for index, port in enumerate(ports)
+            if port.get("nodePort", 0)
+        ]
+    for index, port in enumerate(ports):
+        number, key = port.get("nodePort", 0), (port.get("protocol"), port.get("nodePort", 0))
+        if number and key in taken:
+            causes.append(duplicate(f"spec.ports[{index}].nodePort", number))
+        taken.add(key)
+    taken = set()
+    for index, port in enumerate(ports):
+        key = (port.get("protocol"), port.get("port", 0))
+        if key in taken:
+            shown = shape({"protocol": key[0], "port": key[1]}, "ServicePort")
+            causes.append(duplicate(f"spec.ports[{index}]", shown))
+        taken.add(key)
+    return causes
+
+
+def _source_ranges(spec: Object, annotations: Object, kind: str) -> list[Cause]:
+    causes: list[Cause] = []
+    ranges = spec.get("loadBalancerSourceRanges") or ()
+    if ranges:
+        field = "spec.LoadBalancerSourceRanges"
+        if kind != "LoadBalancer":
+            causes.append(forbidden(field, ONLY_BALANCERS))
+        for index, value in enumerate(ranges):
+            causes += cidr(value.strip(), f"{field}[{index}]")
+    elif SOURCE_RANGES in annotations:
+        field = f"metadata.annotations[{SOURCE_RANGES}]"
+        if kind != "LoadBalancer":
+            causes.append(forbidden(field, ONLY_BALANCERS))
+        text = annotations[SOURCE_RANGES].strip()
+        for value in text.split(",") if text else ():
+            causes += cidr(value.strip(), field)
+    return causes
+
+
+def _balancer_class(spec: Object, kind: str) -> list[Cause]:
+    name, field = spec.get("loadBalancerClass"), "spec.loadBalancerClass"
+    if name is None:
+        return []
+    return qualified_name(name, field) if kind == "LoadBalancer" else [forbidden(field, ONLY_BALANCERS)]
+
+
+def _needs_health_check(spec: Object) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _policies(spec: Object, kind: str) -> list[Cause]:
+    causes: list[Cause] = []
+    outer = kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+    policy, field = spec.get("externalTrafficPolicy", ""), "spec.externalTrafficPolicy"
+    if outer:
+        causes += one_of(policy, TRAFFIC_POLICIES, field)
+    elif policy:
+        causes.append(invalid_value(field, policy, "may only be set for externally-accessible services"))
+    number, field = spec.get("healthCheckNodePort", 0), "spec.healthCheckNodePort"
+    if number:
+        if _needs_health_check(spec):
+            causes += port_number(number, field)
+        else:
+            detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+            causes.append(invalid_value(field, number, detail))
+    inner = spec.get("internalTrafficPolicy")
+    if inner is None and kind in ("NodePort", "LoadBalancer", "ClusterIP"):
+        causes.append(required("spec.internalTrafficPolicy"))
+    causes += one_of_if_set(inner, TRAFFIC_POLICIES, "spec.internalTrafficPolicy")
+    return causes + one_of_if_set(spec.get("trafficDistribution"), DISTRIBUTIONS, "spec.trafficDistribution")
+
+
+# -- updates ----------------------------------------------------------------------------------------------------------
+
+
+def service_update(new: Object, old: Object) -> list[Cause]:
+    """A service's first address and family stay; a second may come and go."""
+    spec, held = new["spec"], old["spec"]
+    causes: list[Cause] = []
+    if "ExternalName" not in (spec.get("type"), held.get("type")):
+        if not (_headless(spec) and _headless(held)):
+            causes += _stays(spec, held, "clusterIPs", "clusterIP")
+        if not _headless(spec) and not _headless(held):
+            causes += _stays(spec, held, "ipFamilies", "ipFamily")
+    if spec.get("type") == held.get("type") == "LoadBalancer":
+        name = spec.get("loadBalancerClass")
+        if name != held.get("loadBalancerClass"):
+            shown = "null" if name is None else name
+            causes.append(invalid_value("spec.loadBalancerClass", shown, "may not change once set"))
+    checked = _needs_health_check(spec) and _needs_health_check(held)
+    if checked and spec.get("healthCheckNodePort", 0) != held.get("healthCheckNodePort", 0):
+        causes.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
+    return causes
+
+
+def _stays(spec: Object, held: Object, name: str, one: str) -> list[Cause]:
+    """The first of a list may not change, nor may any of it while its length does not."""
+    after, before = spec.get(name) or [], held.get(name) or []
+    field = f"spec.{name}"
+    if len(after) == len(before):
+        return [
+            invalid_value(f"{field}[{index if one == 'clusterIP' else 0}]", after, "may not change once set")
+            for index, value in enumerate(before)
+            if value != after[index]
+        ]
+    causes: list[Cause] = []
+    if not after:
+        causes.append(invalid_value(f"{field}[0]", after, f"primary {one} can not be unset"))
+    elif before and after[0] != before[0]:
+        causes.append(invalid_value(f"{field}[0]", after, "may not change once set"))
+    if len(after) == 1 and len(before) > 1 and spec.get("ipFamilyPolicy") != "SingleStack":
+        detail = f"must be set to 'SingleStack' when releasing the secondary {one}"
+        causes.append(invalid_value("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
+    return causes
+
+
+def balancer_status(obj: Object, *, modes: bool = True) -> list[Cause]:
+    """What a load balancer is reached at. Addresses of Services say in which mode."""
+    balancer = (obj.get("status") or {}).get("loadBalancer") or {}
+    causes: list[Cause] = []
+    for index, ingress in enumerate(balancer.get("ingress") or ()):
+        field = f"status.loadBalancer.ingress[{index}]"
+        address, mode, name = ingress.get("ip", ""), ingress.get("ipMode"), ingress.get("hostname", "")
+        if address:
+            causes += ip(address, f"{field}.ip")
+        if modes and mode is None and address:
+            causes.append(required(f"{field}.ipMode", "must be specified when `ip` is set"))
+        elif modes and mode is not None and not address:
+            causes.append(forbidden(f"{field}.ipMode", "may not be specified when `ip` is not set"))
+        elif modes:
+            causes += one_of_if_set(mode, ("Proxy", "VIP"), f"{field}.ipMode")
+        if name:
+            causes += dns_subdomain(name, f"{field}.hostname")
+            if parse_ip(name) is not None:
+                causes.append(invalid_value(f"{field}.hostname", name, "must be a DNS name, not an IP address"))
+    return causes
+
+
+def service_status(new: Object, old: Object) -> list[Cause]:
+    """Only load balancers have a status."""
+    ingress = ((new.get("status") or {}).get("loadBalancer") or {}).get("ingress")
+    if ingress and new["spec"].get("type") != "LoadBalancer":
+        detail = "may only be used when `spec.type` is 'LoadBalancer'"
+        return [forbidden("status.loadBalancer.ingress", detail)]
+    return balancer_status(new)

@@ -1,0 +1,130 @@
+"""The strategies of the core group: of the kinds with few rules, and those gathered from the folders.
+
+Sources are the ``strategy.go`` files of Kubernetes' ``registry/core``, named after their kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from kubechronicle.api.builtin.core import validation, validation_quotas, warnings
+from kubechronicle.api.builtin.core.node import strategy as node
+from kubechronicle.api.builtin.core.persistentvolume import strategy as persistentvolume
+from kubechronicle.api.builtin.core.persistentvolumeclaim import strategy as persistentvolumeclaim
+from kubechronicle.api.builtin.core.pod import strategy as pod
+from kubechronicle.api.builtin.core.podtemplate import strategy as podtemplate
+from kubechronicle.api.builtin.core.podtemplate.strategy import new_template, template_gates
+from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
+from kubechronicle.api.builtin.core.podtemplate.workloads import replica_set_status
+from kubechronicle.api.builtin.core.service import strategy as service
+from kubechronicle.api.strategy.strategy import ORPHAN, Strategy, SubresourceStrategy, keep, status_update
+
+Object = dict[str, Any]
+
+# -- namespaces -------------------------------------------------------------------------------------------------------
+
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+
+
+def new_namespace(new: Object) -> None:
+    """A namespace begins active, and its contents have to be cleared before it goes."""
+    new["status"] = {"phase": "Active"}
+    finalizers = new["spec"].setdefault("finalizers", [])
+    if "kubernetes" not in finalizers:
+        finalizers.append("kubernetes")
+
+
+def namespace_finalizers_stay(new: Object, old: Object) -> None:
+    """spec.finalizers are changed through the finalize subresource only."""
+    keep("finalizers", new["spec"], old["spec"])
+
+
+def finalize_namespace(new: Object, old: Object) -> None:
+    """The finalize subresource changes spec.finalizers and nothing else of the object but metadata."""
+    keep("status", new, old)
+
+
+def label_namespace(new: Object) -> None:
+    """The label with the name is always right, also for a generated name."""
+    new["metadata"].setdefault("labels", {})[NAMESPACE_LABEL] = new["metadata"]["name"]
+
+
+# -- secrets ----------------------------------------------------------------------------------------------------------
+
+
+def secret_type_stays(new: Object, old: Object) -> None:
+    """A replacement that names no type keeps the old one."""
+    if not new.get("type"):
+        keep("type", new, old)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    **node.STRATEGIES,
+    **persistentvolume.STRATEGIES,
+    **persistentvolumeclaim.STRATEGIES,
+    **pod.STRATEGIES,
+    **podtemplate.STRATEGIES,
+    **service.STRATEGIES,
+    "configmaps": Strategy(status=False, validate=validation.config_map, validate_update=validation.config_map_update),
+    "secrets": Strategy(
+        status=False,
+        prepare_update=secret_type_stays,
+        validate=validation.secret,
+        validate_update=validation.secret_update,
+        warnings=warnings.secret_warnings,
+    ),
+    "namespaces": Strategy(
+        names="label",
+        prepare_create=new_namespace,
+        prepare_update=namespace_finalizers_stay,
+        canonicalize=label_namespace,
+        validates_whole_update=False,
+        validate=validation.namespace,
+        returns_deleted=True,
+        reset=(("status",),),
+        subresources=MappingProxyType(
+            {
+                "status": status_update("spec", validate_update=validation.namespace_status),
+                "finalize": SubresourceStrategy(
+                    prepare=finalize_namespace,
+                    validate_update=validation.namespace_finalize,
+                    reset=(("status",),),
+                ),
+            }
+        ),
+    ),
+    "endpoints": Strategy(
+        status=False,
+        create_on_update=True,
+        validates_spec_update=False,
+        validates_whole_update=False,
+        validate=validation.endpoints,
+        validate_update=validation.endpoints_update,
+        warnings=warnings.endpoints_warnings,
+    ),
+    "limitranges": Strategy(status=False, create_on_update=True, validate=validation_quotas.limit_range),
+    "replicationcontrollers": Strategy(
+        prepare_create=new_template,
+        prepare_update=template_gates,
+        generation=True,
+        dependents=ORPHAN,
+        validates_whole_update=False,
+        validates_twice=True,
+        validate=validation.replication_controller,
+        warnings=named_template_warnings,
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=replica_set_status)}),
+    ),
+    "resourcequotas": Strategy(
+        returns_deleted=True,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation_quotas.quota,
+        validate_update=validation_quotas.quota_update,
+        subresources=MappingProxyType(
+            {"status": status_update("spec", validate_update=validation_quotas.quota_status)}
+        ),
+    ),
+    "serviceaccounts": Strategy(status=False, returns_deleted=True, warnings=warnings.service_account_warnings),
+}

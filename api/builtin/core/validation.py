@@ -1,0 +1,232 @@
+"""Validation of ConfigMaps, Secrets, Namespaces, Endpoints and ReplicationControllers.
+
+Functions from an object (or a change) to what is wrong with it; metadata has been checked already. Source: Kubernetes'
+``apis/core/validation``. What is not here is not checked.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import (
+    PROTOCOLS,
+    dns_label,
+    dns_subdomain,
+    immutable,
+    in_order,
+    non_special_ip,
+    not_negative,
+    one_of,
+    port_number,
+    qualified_name,
+    wrong,
+)
+from kubechronicle.api.builtin.common.network_values import legacy_ip
+from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
+from kubechronicle.api.builtin.core.podtemplate.workloads import MISMATCH, long_running
+from kubechronicle.api.codecs.errors import DecodeError
+from kubechronicle.api.codecs.json import decode_value
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required, too_long
+from kubechronicle.api.schema.values import json_word
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+MAX_SECRET: Final = 1024 * 1024
+"""Bytes of all values of a ConfigMap or Secret."""
+
+IMMUTABLE_SET: Final = "field is immutable when `immutable` is set"
+
+
+def _sealed_update(new: Object, old: Object, *fields: str) -> list[Cause]:
+    """Rules of ConfigMaps and Secrets marked ``immutable``: neither that mark nor the data may change."""
+    if not old.get("immutable"):
+        return []
+    causes = [] if new.get("immutable") else [forbidden("immutable", IMMUTABLE_SET)]
+    return causes + [forbidden(field, IMMUTABLE_SET) for field in fields if new.get(field) != old.get(field)]
+
+
+def _base64_length(text: str) -> int:
+    return len(text) * 3 // 4 - text[-2:].count("=")
+
+
+def config_map(obj: Object) -> list[Cause]:
+    """Keys are file names, none stands in both maps, and the whole is limited."""
+    causes: list[Cause] = []
+    data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+    size = 0
+    for key, value in data.items():
+        causes += [invalid_value(f"data[{key}]", key, problem) for problem in names.config_key(key)]
+        if key in binary:
+            causes.append(invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData"))
+        size += len(value) if value.isascii() else len(value.encode())
+    for key, value in binary.items():
+        causes += [invalid_value(f"binaryData[{key}]", key, problem) for problem in names.config_key(key)]
+        size += _base64_length(value)
+    if size > MAX_SECRET:
+        causes.append(too_long("[]", MAX_SECRET))
+    return causes
+
+
+def config_map_update(new: Object, old: Object) -> list[Cause]:
+    """An immutable ConfigMap stays as it is."""
+    return _sealed_update(new, old, "data", "binaryData")
+
+
+_SECRET_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+"""Keys that secrets of a type must have."""
+
+_DOCKER: Final = ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson")
+
+
+def _docker_problem(encoded: str) -> str:
+    """Return what is wrong with a registry configuration, in Go's words, "" if nothing is."""
+    try:
+        value, _ = decode_value(base64.b64decode(encoded))
+    except DecodeError as error:
+        return str(error)
+    if value is None or isinstance(value, dict):
+        return ""
+    return f"json: cannot unmarshal {json_word(value)} into Go value of type map[string]interface {{}}"
+
+
+def secret(obj: Object) -> list[Cause]:
+    """Keys are file names, the whole is limited, and typed secrets have what their type needs."""
+    causes: list[Cause] = []
+    data = obj.get("data") or {}
+    size = 0
+    for key, value in data.items():
+        causes += [invalid_value(f"data[{key}]", key, problem) for problem in names.config_key(key)]
+        size += _base64_length(value)
+    if size > MAX_SECRET:
+        causes.append(too_long("data", MAX_SECRET))
+    kind = obj.get("type", "")
+    causes += [required(f"data[{key}]") for key in _SECRET_KEYS.get(kind, ()) if key not in data]
+    if kind == "kubernetes.io/ssh-auth" and data.get("ssh-privatekey") == "":
+        causes.append(required("data[ssh-privatekey]"))
+    if kind in _DOCKER and _SECRET_KEYS[kind][0] in data:
+        problem = _docker_problem(data[_SECRET_KEYS[kind][0]])
+        if problem:
+            causes.append(invalid_value(f"data[{_SECRET_KEYS[kind][0]}]", "<secret contents redacted>", problem))
+    if kind == "kubernetes.io/service-account-token":
+        field = "metadata.annotations[kubernetes.io/service-account.name]"
+        if not (obj["metadata"].get("annotations") or {}).get("kubernetes.io/service-account.name"):
+            causes.append(required(field))
+    elif kind == "kubernetes.io/basic-auth" and not {"username", "password"} & data.keys():
+        causes.append(required("data[username]"))
+        causes.append(required("data[password]"))
+    return causes
+
+
+def secret_update(new: Object, old: Object) -> list[Cause]:
+    """The type never changes; an immutable Secret stays as it is."""
+    return immutable("type", new.get("type", ""), old.get("type", "")) + _sealed_update(new, old, "data")
+
+
+# -- namespaces -------------------------------------------------------------------------------------------------------
+
+_STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
+
+
+def _finalizer(name: str, field: str) -> list[Cause]:
+    causes = wrong(field, name, names.qualified_name(name))
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        detail = "name is neither a standard finalizer name nor is it fully qualified"
+        causes.append(invalid_value(field, name, detail))
+    return causes
+
+
+def namespace(obj: Object) -> list[Cause]:
+    """What holds a namespace has a name."""
+    finalizers = obj["spec"].get("finalizers") or ()
+    return [cause for name in finalizers for cause in _finalizer(name, "spec.finalizers")]
+
+
+def namespace_finalize(new: Object, old: Object) -> list[Cause]:
+    """The same where only that is changed."""
+    causes: list[Cause] = []
+    for index, name in enumerate(new["spec"].get("finalizers") or ()):
+        causes += _finalizer(name, f"spec.finalizers[{index}]")
+    return causes
+
+
+def namespace_status(new: Object, old: Object) -> list[Cause]:
+    """A namespace that ends is terminating, any other active."""
+    deleted, phase = bool(new["metadata"].get("deletionTimestamp")), (new.get("status") or {}).get("phase", "")
+    wanted, words = ("Terminating", "not empty") if deleted else ("Active", "empty")
+    if phase == wanted:
+        return []
+    return [invalid_value("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {words}")]
+
+
+# -- endpoints: what stands behind a Service, in the older form -------------------------------------------------------
+
+
+def endpoints(obj: Object) -> list[Cause]:
+    """Each subset has addresses; several ports have names."""
+    causes: list[Cause] = []
+    for index, subset in enumerate(obj.get("subsets") or ()):
+        field = f"subsets[{index}]"
+        if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+            causes.append(required(field, "must specify `addresses` or `notReadyAddresses`"))
+        for group in ("addresses", "notReadyAddresses"):
+            for position, address in enumerate(subset.get(group) or ()):
+                causes += _address(address, f"{field}.{group}[{position}]")
+        ports = subset.get("ports") or ()
+        for position, port in enumerate(ports):
+            causes += _port(port, f"{field}.ports[{position}]", many=len(ports) > 1)
+    return causes
+
+
+def endpoints_update(new: Object, old: Object) -> list[Cause]:
+    """The same for an update; what was accepted once stays."""
+    if new.get("subsets") == old.get("subsets"):
+        return []
+    return endpoints(new)
+
+
+def _address(address: Object, field: str) -> list[Cause]:
+    causes = legacy_ip(address.get("ip", ""), f"{field}.ip")
+    if address.get("hostname"):
+        causes += dns_label(address["hostname"], f"{field}.hostname")
+    if address.get("nodeName") is not None:
+        causes += dns_subdomain(address["nodeName"], f"{field}.nodeName")
+    return causes + non_special_ip(address.get("ip", ""), f"{field}.ip")
+
+
+def _port(port: Object, field: str, *, many: bool) -> list[Cause]:
+    name = port.get("name", "")
+    causes = dns_label(name, f"{field}.name") if name else [required(f"{field}.name")] if many else []
+    causes += port_number(port.get("port", 0), f"{field}.port")
+    causes += one_of(port.get("protocol", ""), PROTOCOLS, f"{field}.protocol")
+    if port.get("appProtocol") is not None:
+        causes += qualified_name(port["appProtocol"], f"{field}.appProtocol")
+    return causes
+
+
+# -- replication controllers ------------------------------------------------------------------------------------------
+
+
+def replication_controller(obj: Object) -> list[Cause]:
+    """Selector and template of a replication controller."""
+    spec = obj["spec"]
+    causes = not_negative(spec, "spec", "minReadySeconds")
+    selector = spec.get("selector") or {}
+    if not selector:
+        causes.append(required("spec.selector"))
+    causes += not_negative(spec, "spec", "replicas")
+    template = spec.get("template")
+    if template is None:
+        return [*causes, required("spec.template")]
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    if selector and any(labels.get(key) != value for key, value in selector.items()):
+        causes.append(invalid_value("spec.template.metadata.labels", in_order(labels), MISMATCH))
+    causes += pod_template(template, "spec.template")
+    return causes + long_running(template, "spec.template", "ReplicationController")

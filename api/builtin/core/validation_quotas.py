@@ -1,0 +1,201 @@
+"""Validation of ResourceQuotas and LimitRanges: amounts of resources, and who may have them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import wrong
+from kubechronicle.api.builtin.common.resource_amounts import (
+    amount,
+    container_resource_name,
+    is_standard_quota,
+    overcommits,
+    quota_resource_name,
+    resource_name,
+)
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, required
+from kubechronicle.api.values import names, quantity
+
+Object = dict[str, Any]
+
+# -- quotas -----------------------------------------------------------------------------------------------------------
+
+_POD_COMPUTE: Final = frozenset(
+    ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory", "pods")
+)
+_SCOPE_RESOURCES: Final = {
+    "Terminating": _POD_COMPUTE,
+    "NotTerminating": _POD_COMPUTE,
+    "NotBestEffort": _POD_COMPUTE,
+    "BestEffort": frozenset(("pods",)),
+    "PriorityClass": _POD_COMPUTE,
+    "CrossNamespacePodAffinity": _POD_COMPUTE,
+    "VolumeAttributesClass": frozenset(("persistentvolumeclaims", "requests.storage")),
+}
+"""Scopes of a quota, with the resources each can be about."""
+
+_CONFLICTS: Final = (("BestEffort", "NotBestEffort"), ("NotTerminating", "Terminating"))
+_EXISTING: Final = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
+_ONLY_EXISTS: Final = (
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+
+
+def _amounts(given: Object, field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for name, value in given.items():
+        path = f"{field}[{name}]"
+        causes += quota_resource_name(name, path) + amount(name, value, path)
+    return causes
+
+
+def _quota_spec(spec: Object) -> list[Cause]:
+    hard = spec.get("hard") or {}
+    causes = _amounts(hard, "spec.hard")
+    scopes = spec.get("scopes") or []
+    for scope in scopes:
+        causes += _scope(scope, hard, "spec.scopes", scopes, "spec.scopes", scopes)
+    causes += _conflicts(scopes, "spec.scopes", scopes)
+    selector = spec.get("scopeSelector")
+    if selector is None:
+        return causes
+    field, expressions = "spec.scopeSelector.matchExpressions", selector.get("matchExpressions") or ()
+    for expression in expressions:
+        scope, operator = expression.get("scopeName", ""), expression.get("operator", "")
+        causes += _scope(scope, hard, f"{field}.scopeName", scope, field, selector)
+        if scope in _EXISTING and operator != "Exists":
+            causes.append(invalid_value(f"{field}.operator", operator, _ONLY_EXISTS))
+        values = expression.get("values") or []
+        if operator in ("In", "NotIn"):
+            if not values:
+                detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                causes.append(required(f"{field}.values", detail))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+                causes.append(invalid_value(f"{field}.values", values, detail))
+        else:
+            causes.append(invalid_value(f"{field}.operator", operator, "not a valid selector operator"))
+    return causes + _conflicts([each.get("scopeName", "") for each in expressions], field, scopes or None)
+
+
+def _scope(scope: str, hard: Object, field: str, shown: Any, applied: str, applied_to: Any) -> list[Cause]:
+    if scope not in _SCOPE_RESOURCES:
+        return [invalid_value(field, shown, "unsupported scope")]
+    return [
+        invalid_value(applied, applied_to, "unsupported scope applied to resource")
+        for name in sorted(hard)
+        if is_standard_quota(name) and name not in _SCOPE_RESOURCES[scope]
+    ]
+
+
+def _conflicts(scopes: list[str], field: str, shown: Any) -> list[Cause]:
+    pairs = [pair for pair in _CONFLICTS if set(pair) <= set(scopes)]
+    return [invalid_value(field, shown, "conflicting scopes") for _ in pairs]
+
+
+def quota(obj: Object) -> list[Cause]:
+    """The limits of a quota and what they are limited to."""
+    return _quota_spec(obj["spec"]) + quota_status(obj, obj)
+
+
+def quota_update(new: Object, old: Object) -> list[Cause]:
+    """What a quota is about stays."""
+    causes = _quota_spec(new["spec"])
+    scopes = new["spec"].get("scopes") or []
+    if set(scopes) != set(old["spec"].get("scopes") or ()):
+        causes.append(invalid_value("spec.scopes", scopes or None, "field is immutable"))
+    return causes
+
+
+def quota_status(new: Object, old: Object) -> list[Cause]:
+    """Amounts are of resources quotas know."""
+    status = new.get("status") or {}
+    causes = _amounts(status.get("hard") or {}, "status.hard")
+    return causes + _amounts(status.get("used") or {}, "status.used")
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+LIMIT_TYPES: Final = ("Pod", "Container", "PersistentVolumeClaim")
+_PARTS: Final = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+
+
+def limit_range(obj: Object) -> list[Cause]:
+    """Limits of each type once, and in order: minimum, default request, default limit, maximum."""
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for index, limit in enumerate(obj["spec"].get("limits") or ()):
+        field, kind = f"spec.limits[{index}]", limit.get("type", "")
+        problems = names.qualified_name(kind)
+        causes += wrong(f"{field}.type", kind, problems)
+        if not problems and "/" not in kind and kind not in LIMIT_TYPES:
+            detail = "must be a standard limit type or fully qualified"
+            causes.append(invalid_value(f"{field}.type", kind, detail))
+        if kind in seen:
+            causes.append(duplicate(f"{field}.type", kind))
+        seen.add(kind)
+        causes += _limit(limit, field, kind)
+    return causes
+
+
+def _limit(limit: Object, field: str, kind: str) -> list[Cause]:
+    causes: list[Cause] = []
+    check = container_resource_name if kind in ("Pod", "Container") else resource_name
+    given: dict[str, dict[str, str]] = {}
+    for part in _PARTS:
+        amounts = limit.get(part) or {}
+        if kind == "Pod" and part in ("default", "defaultRequest"):
+            if amounts:
+                causes.append(forbidden(f"{field}.{part}", "may not be specified when `type` is 'Pod'"))
+            continue
+        for name, value in amounts.items():
+            causes += check(name, f"{field}.{part}[{name}]")
+            given.setdefault(name, {})[part] = value
+    if kind == "PersistentVolumeClaim" and not ({"min", "max"} & given.get("storage", {}).keys()):
+        detail = "either minimum or maximum storage value is required, but neither was provided"
+        causes.append(required(f"{field}.limits", detail))
+    for name, values in given.items():
+        causes += _order(name, values, field)
+    return causes
+
+
+_REQUEST: Final = "defaultRequest"
+_ORDER: Final = (
+    ("min", "max", "min", "min", "min value {} is greater than max value {}"),
+    ("min", _REQUEST, _REQUEST, _REQUEST, "min value {} is greater than default request value {}"),
+    (_REQUEST, "max", _REQUEST, _REQUEST, "default request value {} is greater than max value {}"),
+    (_REQUEST, "default", _REQUEST, _REQUEST, "default request value {} is greater than default limit value {}"),
+    ("min", "default", "default", "min", "min value {} is greater than default value {}"),
+    ("default", "max", "default", "max", "default value {} is greater than max value {}"),
+)
+"""(the smaller, the larger, field of the cause, value it shows, words)."""
+
+
+def _order(name: str, values: dict[str, str], field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    numbers = {part: quantity.value_of(value) for part, value in values.items()}
+    for small, large, where, shown, words in _ORDER:
+        if small in numbers and large in numbers and numbers[small] > numbers[large]:
+            detail = words.format(values[small], values[large])
+            causes.append(invalid_value(f"{field}.{where}[{name}]", values[shown], detail))
+    ratio, path = numbers.get("maxLimitRequestRatio"), f"{field}.maxLimitRequestRatio[{name}]"
+    if ratio is not None:
+        shown = values["maxLimitRequestRatio"]
+        if ratio < 1:
+            causes.append(invalid_value(path, shown, f"ratio {shown} is less than 1"))
+        least, most = numbers.get("min"), numbers.get("max")
+        if least and most is not None and ratio > most / least:
+            detail = f"ratio {shown} is greater than max/min = {most / least:f}"
+            causes.append(invalid_value(path, shown, _six_digits(detail, most / least)))
+    limit, request = numbers.get("default"), numbers.get("defaultRequest")
+    if not overcommits(name) and limit is not None and request is not None and limit != request:
+        detail = f"default value {values['default']} must equal to defaultRequest value {values['defaultRequest']}"
+        causes.append(invalid_value(f"{field}.defaultRequest[{name}]", values["defaultRequest"], f"{detail} in {name}"))
+    return causes
+
+
+def _six_digits(detail: str, ratio: Decimal) -> str:
+    return detail.replace(f"{ratio:f}", f"{float(ratio):.6f}")

@@ -1,0 +1,24 @@
+"""Warnings about EndpointSlices."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.network_values import ip_warnings
+
+Object = dict[str, Any]
+
+_CONTROLLERS: Final = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io")
+
+
+def endpoint_slice_warnings(new: Object, old: Object | None) -> list[str]:
+    """Names as addresses are of the past; addresses have one best form, which controllers know."""
+    told: list[str] = []
+    if old is None and new.get("addressType") == "FQDN":
+        told.append("spec.addressType: FQDN endpoints are deprecated")
+    if (new["metadata"].get("labels") or {}).get("endpointslice.kubernetes.io/managed-by") in _CONTROLLERS:
+        return told
+    for index, endpoint in enumerate(new.get("endpoints") or ()):
+        for position, address in enumerate(endpoint.get("addresses") or ()):
+            told += ip_warnings(address, f"endpoints[{index}].addresses[{position}]")
+    return told

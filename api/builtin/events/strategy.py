@@ -1,0 +1,23 @@
+"""The strategy of Event, in both versions.
+
+Source: ``registry/core/event/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kubechronicle.api.builtin.events import validation
+from kubechronicle.api.strategy.strategy import UNSUPPORTED, Strategy
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "events": Strategy(
+        status=False,
+        create_on_update=True,
+        dependents=UNSUPPORTED,
+        validate=validation.event,
+        validate_as=validation.event_as,
+        validates_whole_update=False,
+    ),
+}

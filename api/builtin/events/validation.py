@@ -1,0 +1,116 @@
+"""Validation of Events, which two versions of the API show.
+
+The newer one asks for more, and lets nothing but series change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import dns_subdomain, wrong
+from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
+from kubechronicle.api.meta.metadata import IMMUTABLE
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+MAX_TEXT: Final = 128
+MAX_MESSAGE: Final = 1024
+NEW_EVENTS: Final = "events.k8s.io/v1"
+_KEPT: Final = (
+    ("involvedObject", "ObjectReference"),
+    ("reason", ""),
+    ("message", ""),
+    ("source", "EventSource"),
+    ("firstTimestamp", None),
+    ("lastTimestamp", None),
+    ("count", 0),
+    ("reason", ""),
+    ("type", ""),
+    ("eventTime", None),
+    ("action", ""),
+    ("related", "*ObjectReference"),
+    ("reportingComponent", ""),
+    ("reportingInstance", ""),
+)
+"""What an update through the newer version cannot change, in the order it is looked at, and what it is when absent."""
+
+
+def event(obj: Object) -> list[Cause]:
+    """An event stands in the namespace of what it is about. Events with a time of their own are told in full."""
+    namespace = obj["metadata"].get("namespace", "")
+    involved = (obj.get("involvedObject") or {}).get("namespace", "")
+    field, mismatch = "involvedObject.namespace", "does not match event.namespace"
+    causes: list[Cause] = []
+    if not obj.get("eventTime"):
+        if (involved and involved != namespace) or (not involved and namespace not in ("", "default")):
+            causes.append(invalid_value(field, involved, mismatch))
+    else:
+        if not involved and namespace not in ("default", "kube-system"):
+            causes.append(invalid_value(field, involved, mismatch))
+        causes += _full_event(obj)
+    return causes + dns_subdomain(namespace, "namespace")
+
+
+def _full_event(obj: Object) -> list[Cause]:
+    controller = obj.get("reportingComponent", "")
+    causes = [] if controller else [required("reportingController")]
+    causes += wrong("reportingController", controller, names.qualified_name(controller))
+    for member in ("reportingInstance", "action", "reason"):
+        value = obj.get(member, "")
+        if not value:
+            causes.append(required(member))
+        if len(value.encode()) > MAX_TEXT:
+            causes.append(invalid_value(member, "", f"can have at most {MAX_TEXT} characters"))
+    if len(obj.get("message", "").encode()) > MAX_MESSAGE:
+        causes.append(invalid_value("message", "", f"can have at most {MAX_MESSAGE} characters"))
+    return causes
+
+
+def event_as(api_version: str, new: Object, old: Object | None) -> list[Cause]:
+    """What the newer version asks for besides."""
+    if api_version != NEW_EVENTS:
+        return []
+    return _new_event(new) if old is None else _changed_event(new, old)
+
+
+def _series(obj: Object) -> list[Cause]:
+    series = obj.get("series")
+    if series is None:
+        return []
+    causes = []
+    if series.get("count", 0) < 2:
+        causes.append(invalid_value("series.count", "", "should be at least 2"))
+    if not series.get("lastObservedTime"):
+        causes.append(required("series.lastObservedTime"))
+    return causes
+
+
+def _new_event(obj: Object) -> list[Cause]:
+    causes = _series(obj)
+    if not obj.get("eventTime"):
+        causes.append(required("eventTime"))
+    kind = obj.get("type", "")
+    if kind not in ("Normal", "Warning"):
+        causes.append(invalid_value("type", "", f"has invalid value: {kind}"))
+    for member in ("firstTimestamp", "lastTimestamp", "count", "source"):
+        if obj.get(member):
+            causes.append(invalid_value(member, "", "needs to be unset"))
+    return causes
+
+
+def _changed_event(new: Object, old: Object) -> list[Cause]:
+    causes = _series(new) if new.get("series") != old.get("series") else []
+    for member, absent in _KEPT:
+        after, before = new.get(member), old.get(member)
+        if (after or None) == (before or None):
+            continue
+        shown: Any
+        if isinstance(absent, str) and absent:
+            shown = shape(after, absent[1:]) if absent[0] == "*" else shape(after or {}, absent)
+        else:
+            shown = absent if after is None else after
+        field = "reportingController" if member == "reportingComponent" else member
+        causes.append(invalid_value(field, shown, IMMUTABLE))
+    return causes

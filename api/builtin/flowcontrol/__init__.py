@@ -1,0 +1,1 @@
+"""FlowSchemas and PriorityLevelConfigurations."""

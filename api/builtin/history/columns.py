@@ -1,0 +1,49 @@
+"""How revisions of history are shown: a line for each change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.cell_text import Since
+from kubechronicle.api.builtin.common.printer import Column, Object, Printer, name_of, wide
+from kubechronicle.api.history.revisions import changed_cell, object_cell, user_cell
+
+_COLUMNS: Final = (
+    Column("Revision", format="name", text="The revision of the change: its number in the log of all changes."),
+    Column("Time", text="When it was committed."),
+    Column("Verb", text="What the request asked for."),
+    Column("User", text="Who asked for it."),
+    Column("Object", text="What was changed."),
+    Column("Changed", text="The fields that were changed, from what to what."),
+    wide("Manager", "The field manager of the request."),
+    wide("Agent", "The client that sent the request."),
+    wide("Source", "The address it came from."),
+    wide("Audit-ID", "The id of the request."),
+)
+
+
+def _cells(obj: Object, since: Since) -> list[Any]:
+    if "who" not in obj:  # a bookmark
+        return [name_of(obj), *("" for _ in _COLUMNS[1:])]
+    who, request = obj["who"], obj["request"]
+    return [
+        name_of(obj),
+        obj["time"][:19] + "Z",
+        request.get("verb") or obj["operation"].lower(),
+        user_cell(obj),
+        object_cell(obj),
+        changed_cell(obj),
+        who.get("fieldManager", ""),
+        who.get("userAgent", ""),
+        who.get("sourceAddress", ""),
+        request.get("auditID", ""),
+    ]
+
+
+_PRINTER: Final = Printer(_COLUMNS, _cells)
+
+PRINTERS: Final[Mapping[str, Printer]] = {
+    "revisions.history.kubechronicle.dev": _PRINTER,
+    "clusterrevisions.history.kubechronicle.dev": _PRINTER,
+}

@@ -1,0 +1,1 @@
+"""Ingresses and their classes, NetworkPolicies, IPAddresses and ServiceCIDRs."""

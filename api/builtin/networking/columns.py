@@ -1,0 +1,99 @@
+"""How the kinds of networking.k8s.io are shown.
+
+Source: Kubernetes' ``pkg/printers/internalversion``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.cell_text import Since, selector_text
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, age_of, at, field, name_of
+from kubechronicle.api.builtin.core.service.columns import ingress_points
+
+LIST_SHOWN: Final = 3
+
+
+def _hosts(rules: Sequence[Object]) -> str:
+    shown = [rule["host"] for rule in rules if rule.get("host")][:LIST_SHOWN]
+    if not shown:
+        return "*"
+    more = len(rules) - LIST_SHOWN
+    # Rules without a host count among those not shown only when three hosts are.
+    return ",".join(shown) + (f" + {more} more..." if more > 0 and len(shown) == LIST_SHOWN else "")
+
+
+def _ingress(obj: Object, since: Since) -> list[Any]:
+    spec = obj.get("spec") or {}
+    return [
+        name_of(obj),
+        spec.get("ingressClassName") or "<none>",
+        _hosts(spec.get("rules") or ()),
+        ingress_points(obj.get("status")),
+        "80, 443" if spec.get("tls") else "80",
+        age_of(obj, since),
+    ]
+
+
+def _ingress_class(obj: Object, since: Since) -> list[Any]:
+    parameters = at(obj, "spec", "parameters")
+    text = "<none>"
+    if parameters is not None:
+        group = parameters.get("apiGroup")
+        text = f"{parameters.get('kind', '')}{f'.{group}' if group else ''}/{parameters.get('name', '')}"
+    return [name_of(obj), at(obj, "spec", "controller", default=""), text, age_of(obj, since)]
+
+
+def _network_policy(obj: Object, since: Since) -> list[Any]:
+    return [name_of(obj), selector_text(at(obj, "spec", "podSelector")), age_of(obj, since)]
+
+
+def _service_cidr(obj: Object, since: Since) -> list[Any]:
+    return [name_of(obj), ",".join(at(obj, "spec", "cidrs", default=())), age_of(obj, since)]
+
+
+def _ip_address(obj: Object, since: Since) -> list[Any]:
+    parent = at(obj, "spec", "parentRef")
+    text = "<none>"
+    if parent is not None:
+        resource = ".".join(filter(None, (parent.get("resource"), parent.get("group")))).lower()
+        text = "/".join(filter(None, (resource, parent.get("namespace"), parent.get("name"))))
+    # The age has no column of its own, and is there all the same.
+    return [name_of(obj), text, age_of(obj, since)]
+
+
+PRINTERS: Final[Mapping[str, Printer]] = {
+    "ingresses.networking.k8s.io": Printer(
+        (
+            NAME,
+            Column(
+                "Class",
+                text="The name of the IngressClass resource that should be used for additional configuration",
+            ),
+            Column("Hosts", text="Hosts that incoming requests are matched against before the ingress rule"),
+            Column("Address", text="Address is a list containing ingress points for the load-balancer"),
+            Column("Ports", text="Ports of TLS configurations that open"),
+            AGE,
+        ),
+        _ingress,
+    ),
+    "ingressclasses.networking.k8s.io": Printer(
+        (
+            NAME,
+            Column("Controller", text="Controller that is responsible for handling this class"),
+            Column("Parameters", text="A reference to a resource with additional parameters"),
+            AGE,
+        ),
+        _ingress_class,
+    ),
+    "networkpolicies.networking.k8s.io": Printer(
+        (NAME, field("Pod-Selector", "networking.v1.NetworkPolicySpec.podSelector"), AGE), _network_policy
+    ),
+    "servicecidrs.networking.k8s.io": Printer(
+        (NAME, field("CIDRs", "networking.v1.ServiceCIDRSpec.cidrs"), AGE), _service_cidr
+    ),
+    "ipaddresses.networking.k8s.io": Printer(
+        (NAME, field("ParentRef", "networking.v1.IPAddressSpec.parentRef")), _ip_address
+    ),
+}

@@ -1,0 +1,54 @@
+"""The strategies of networking.k8s.io.
+
+Sources are the ``strategy.go`` files of Kubernetes' ``registry/networking``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kubechronicle.api.builtin.common.status import STATUS
+from kubechronicle.api.builtin.networking import validation
+from kubechronicle.api.strategy.strategy import Strategy, status_update
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "ingresses.networking.k8s.io": Strategy(
+        generation=True,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation.new_ingress,
+        validate_update=validation.ingress_update,
+        warnings=validation.ingress_warnings,
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.ingress_status)}),
+    ),
+    "ingressclasses.networking.k8s.io": Strategy(
+        status=False,
+        generation=True,
+        validate=validation.ingress_class,
+        validate_update=validation.ingress_class_update,
+    ),
+    "networkpolicies.networking.k8s.io": Strategy(
+        status=False,
+        generation=True,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation.network_policy,
+        validate_update=validation.network_policy_update,
+        warnings=validation.network_policy_warnings,
+    ),
+    "ipaddresses.networking.k8s.io": Strategy(
+        status=False,
+        names="any",
+        validates_first=True,
+        validate=validation.ip_address,
+        validate_update=validation.ip_address_update,
+    ),
+    "servicecidrs.networking.k8s.io": Strategy(
+        validates_whole_update=False,
+        validate=validation.service_cidr,
+        validate_update=validation.service_cidr_update,
+        subresources=STATUS,
+    ),
+}

@@ -1,0 +1,23 @@
+"""The strategy of RuntimeClass.
+
+Source: ``registry/node/runtimeclass/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kubechronicle.api.builtin.node import validation, warnings
+from kubechronicle.api.strategy.strategy import Strategy
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "runtimeclasses.node.k8s.io": Strategy(
+        status=False,
+        unconditional_update=False,
+        validates_first=True,
+        validate=validation.runtime_class,
+        validate_update=validation.runtime_class_update,
+        warnings=warnings.runtime_class_warnings,
+    ),
+}

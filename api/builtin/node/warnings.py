@@ -1,0 +1,15 @@
+"""Warnings about RuntimeClasses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubechronicle.api.builtin.common.node_labels import old_label
+
+Object = dict[str, Any]
+
+
+def runtime_class_warnings(new: Object, old: Object | None) -> list[str]:
+    """Labels nodes are chosen by."""
+    chosen = (new.get("scheduling") or {}).get("nodeSelector") or ()
+    return [told for label in chosen for told in old_label(label, "scheduling.nodeSelector")]

@@ -1,0 +1,72 @@
+"""Converters between policy/v1 and policy/v1beta1: of PodDisruptionBudget and Eviction.
+
+An empty selector means nothing in one and everything in the other. Source: the conversions of ``pkg/apis/policy`` in
+Kubernetes 1.20 to 1.25.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.converters import Converter, lossless_pair, same_fields, typed
+from kubechronicle.api.meta.encoding import copy_object
+
+Object = dict[str, Any]
+
+PDB_LABEL: Final = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
+"""Key with which policy/v1 says "no pods" and policy/v1beta1 "all pods", for which the other has the empty selector."""
+
+
+def _says(selector: Any, operator: str) -> bool:
+    return bool(selector == _saying(operator))
+
+
+def _saying(operator: str) -> Object:
+    return {"matchExpressions": [{"key": PDB_LABEL, "operator": operator}]}
+
+
+def strip_pdb_label(spec: Object) -> None:
+    """Take the key that says "all" or "none" out of a selector that says something besides."""
+    selector = spec.get("selector")
+    expressions = (selector or {}).get("matchExpressions")
+    if not selector or not expressions or _says(selector, "Exists"):
+        return
+    left = [each for each in expressions if each.get("key") != PDB_LABEL]
+    if left:
+        selector["matchExpressions"] = left
+    else:
+        del selector["matchExpressions"]
+
+
+def _budget(obj: Object, api_version: str, definition: str, *, empty: str, other: str) -> Object:
+    """The budget in the other version. An empty selector becomes ``empty``, and what that version says with ``other``
+    becomes the empty one."""
+    obj = copy_object(obj)
+    spec = obj["spec"]
+    selector = spec.get("selector")
+    if selector == {}:
+        spec["selector"] = _saying(empty)
+    elif _says(selector, other):
+        spec["selector"] = {}
+    else:
+        strip_pdb_label(spec)
+    return typed(obj, api_version, definition)
+
+
+PDB_V1: Final = "io.k8s.api.policy.v1.PodDisruptionBudget"
+PDB_V1BETA1: Final = "io.k8s.api.policy.v1beta1.PodDisruptionBudget"
+
+
+def _budget_to_v1beta1(obj: Object) -> Object:
+    return _budget(obj, "policy/v1beta1", PDB_V1BETA1, empty="DoesNotExist", other="Exists")
+
+
+def _budget_to_v1(obj: Object) -> Object:
+    return _budget(obj, "policy/v1", PDB_V1, empty="Exists", other="DoesNotExist")
+
+
+CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {
+    **lossless_pair("PodDisruptionBudget", "policy/v1", "policy/v1beta1", PDB_V1, _budget_to_v1beta1, _budget_to_v1),
+    **same_fields("Eviction", "policy"),
+}

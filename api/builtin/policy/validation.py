@@ -1,0 +1,41 @@
+"""Validation of PodDisruptionBudgets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubechronicle.api.builtin.common.checks import label_selector, not_negative
+from kubechronicle.api.builtin.common.go_shapes import selector
+from kubechronicle.api.builtin.common.percentages import at_most_whole, int_or_percent
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported
+
+Object = dict[str, Any]
+
+
+def disruption_budget(obj: Object) -> list[Cause]:
+    """Of the two bounds one at most is set."""
+    spec = obj["spec"]
+    causes: list[Cause] = []
+    low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
+    if low is not None and high is not None:
+        shown = {
+            "MinAvailable": low,
+            "Selector": selector(spec.get("selector")),
+            "MaxUnavailable": high,
+            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+        }
+        causes.append(invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
+    for name, value in (("minAvailable", low), ("maxUnavailable", high)):
+        if value is not None:
+            causes += int_or_percent(value, f"spec.{name}") + at_most_whole(value, f"spec.{name}")
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    if policy is not None and policy not in ("IfHealthyBudget", "AlwaysAllow"):
+        allowed = ("IfHealthyBudget", "AlwaysAllow")
+        causes.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, allowed))
+    return causes + label_selector(spec.get("selector"), "spec.selector")
+
+
+def disruption_budget_status(new: Object, old: Object) -> list[Cause]:
+    """Counts are not negative."""
+    members = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+    return not_negative(new.get("status") or {}, "status", *members)

@@ -1,0 +1,1 @@
+"""Roles and their bindings, and those every cluster begins with."""

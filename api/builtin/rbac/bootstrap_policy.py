@@ -1,0 +1,176 @@
+"""The access rules every cluster begins with: objects made of the tables of roles, and the bindings' own tables.
+
+They carry the label and the annotation by which a cluster's administrator recognizes them; with
+``rbac.authorization.kubernetes.io/autoupdate: "false"`` they are left as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.rbac.bootstrap_controller_roles import CONTROLLER_ROLES
+from kubechronicle.api.builtin.rbac.bootstrap_roles import CLUSTER_ROLES
+
+Object = dict[str, Any]
+
+GROUP: Final = "rbac.authorization.k8s.io"
+AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
+AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
+CONTROLLER: Final = "system:controller:"
+
+# Roles made of all that carry the label "aggregate-to-NAME", and which of them are part of another one.
+AGGREGATED: Final = ("admin", "edit", "view")
+PART_OF: Final[Mapping[str, str]] = {
+    "edit": "admin",
+    "view": "edit",
+    "system:aggregate-to-admin": "admin",
+    "system:aggregate-to-edit": "edit",
+    "system:aggregate-to-view": "view",
+}
+
+# Cluster role -> to whom it is bound: "u" users, "g" groups, "s" service accounts (NAMESPACE/NAME). The binding is
+# named after the role; that of system:node binds nobody (nodes have their own authorizer).
+BOUND_TO: Final[Mapping[str, tuple[str, ...]]] = {
+    "cluster-admin": ("g system:masters",),
+    "system:basic-user": ("g system:authenticated",),
+    "system:discovery": ("g system:authenticated",),
+    "system:kube-controller-manager": ("u system:kube-controller-manager",),
+    "system:kube-dns": ("s kube-system/kube-dns",),
+    "system:kube-scheduler": ("u system:kube-scheduler",),
+    "system:monitoring": ("g system:monitoring",),
+    "system:node": (),
+    "system:node-proxier": ("u system:kube-proxy",),
+    "system:public-info-viewer": ("g system:authenticated", "g system:unauthenticated"),
+    "system:service-account-issuer-discovery": ("g system:serviceaccounts",),
+    "system:volume-scheduler": ("u system:kube-scheduler",),
+}
+
+_LEASES: Final = """
+    create,get,list,update,watch coordination.k8s.io leases
+    create,get,list,update,watch coordination.k8s.io leasecandidates
+"""
+_EVENTS: Final = 'create,patch,update "",events.k8s.io events'
+
+# (namespace, role) -> (binding's name, its rules, subjects as in BOUND_TO)
+ROLES: Final[Mapping[tuple[str, str], tuple[str, str, tuple[str, ...]]]] = {
+    ("kube-public", "system:controller:bootstrap-signer"): (
+        "system:controller:bootstrap-signer",
+        f'get,list,watch "" configmaps\nupdate "" configmaps cluster-info\n{_EVENTS}',
+        ("s kube-system/bootstrap-signer",),
+    ),
+    ("kube-system", "extension-apiserver-authentication-reader"): (
+        "system::extension-apiserver-authentication-reader",
+        'get,list,watch "" configmaps extension-apiserver-authentication',
+        ("u system:kube-controller-manager", "u system:kube-scheduler"),
+    ),
+    ("kube-system", "system::leader-locking-kube-controller-manager"): (
+        "system::leader-locking-kube-controller-manager",
+        _LEASES,
+        (
+            "u system:kube-controller-manager",
+            "s kube-system/kube-controller-manager",
+            "s kube-system/leader-election-controller",
+        ),
+    ),
+    ("kube-system", "system::leader-locking-kube-scheduler"): (
+        "system::leader-locking-kube-scheduler",
+        _LEASES,
+        ("u system:kube-scheduler", "s kube-system/kube-scheduler"),
+    ),
+    ("kube-system", "system:controller:bootstrap-signer"): (
+        "system:controller:bootstrap-signer",
+        'get,list,watch "" secrets',
+        ("s kube-system/bootstrap-signer",),
+    ),
+    ("kube-system", "system:controller:cloud-provider"): (
+        "system:controller:cloud-provider",
+        'create,get,list,watch "" configmaps',
+        ("s kube-system/cloud-provider",),
+    ),
+    ("kube-system", "system:controller:token-cleaner"): (
+        "system:controller:token-cleaner",
+        f'delete,get,list,watch "" secrets\n{_EVENTS}',
+        ("s kube-system/token-cleaner",),
+    ),
+}
+
+
+def cluster_roles() -> list[Object]:
+    """ClusterRoles, ready to be created; aggregated ones without rules."""
+    named = [*CLUSTER_ROLES.items(), *((CONTROLLER + name, text) for name, text in CONTROLLER_ROLES.items())]
+    made = []
+    for name, text in named:
+        role = _object("ClusterRole", name, rules=parse_rules(text) or None)
+        if name in PART_OF:
+            role["metadata"]["labels"][AGGREGATE + PART_OF[name]] = "true"
+        if name in AGGREGATED:
+            role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {AGGREGATE + name: "true"}}]}
+        made.append(role)
+    return made
+
+
+def cluster_role_bindings() -> list[Object]:
+    """ClusterRoleBindings, each of the cluster role with the same name."""
+    controllers = {CONTROLLER + name: (f"s kube-system/{name}",) for name in CONTROLLER_ROLES}
+    return [
+        _binding("ClusterRoleBinding", name, ("ClusterRole", name), subjects)
+        for name, subjects in {**BOUND_TO, **controllers}.items()
+    ]
+
+
+def roles() -> list[Object]:
+    """Roles in the system namespaces."""
+    return [
+        _object("Role", name, namespace, rules=parse_rules(text)) for (namespace, name), (_, text, _) in ROLES.items()
+    ]
+
+
+def role_bindings() -> list[Object]:
+    """RoleBindings in the system namespaces."""
+    return [
+        _binding("RoleBinding", binding, ("Role", role), subjects, namespace)
+        for (namespace, role), (binding, _, subjects) in ROLES.items()
+    ]
+
+
+def parse_rules(text: str) -> list[Object]:
+    """Return the PolicyRules of a table's text (see bootstrap_roles.py)."""
+    rules: list[Object] = []
+    for line in re.sub(r",\s+", ",", text).strip().splitlines():
+        words = [["" if each == '""' else each for each in word.split(",")] for word in line.split()]
+        if len(words) == 2:
+            rules.append({"verbs": words[0], "nonResourceURLs": words[1]})
+        else:
+            rule: Object = {"verbs": words[0], "apiGroups": words[1], "resources": words[2]}
+            if len(words) > 3:
+                rule["resourceNames"] = words[3]
+            rules.append(rule)
+    return rules
+
+
+def _object(kind: str, name: str, namespace: str = "", **fields: Any) -> Object:
+    metadata: Object = {
+        "name": name,
+        "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
+        "annotations": {AUTOUPDATE: "true"},
+    }
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata, **fields}
+
+
+def _binding(kind: str, name: str, role: tuple[str, str], subjects: Iterable[str], namespace: str = "") -> Object:
+    made = _object(kind, name, namespace, roleRef={"apiGroup": GROUP, "kind": role[0], "name": role[1]})
+    listed = [_subject(*text.split(" ")) for text in subjects]
+    if listed:
+        made["subjects"] = listed
+    return made
+
+
+def _subject(letter: str, name: str) -> Object:
+    if letter == "s":
+        namespace, _, account = name.partition("/")
+        return {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    return {"apiGroup": GROUP, "kind": {"u": "User", "g": "Group"}[letter], "name": name}

@@ -1,0 +1,25 @@
+"""Defaults of roles' bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+Object = dict[str, Any]
+
+RBAC: Final = "rbac.authorization.k8s.io"
+
+VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "rbac.v1.RoleRef": {"apiGroup": RBAC},
+}
+
+
+def subject(obj: Object) -> None:
+    """Users and groups belong to RBAC's API group."""
+    if not obj.get("apiGroup") and obj.get("kind") in ("User", "Group"):
+        obj["apiGroup"] = RBAC
+
+
+FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
+    "rbac.v1.Subject": subject,
+}

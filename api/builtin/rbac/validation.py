@@ -1,0 +1,106 @@
+"""Validation of roles and their bindings (rbac.authorization.k8s.io)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import dns_subdomain, label_selector, wrong
+from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def _rules(obj: Object, *, namespaced: bool) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, rule in enumerate(obj.get("rules") or ()):
+        field = f"rules[{index}]"
+        if not rule.get("verbs"):
+            causes.append(required(f"{field}.verbs", "verbs must contain at least one value"))
+        urls = rule.get("nonResourceURLs")
+        if urls:
+            path = f"{field}.nonResourceURLs"
+            if namespaced:
+                detail = "namespaced rules cannot apply to non-resource URLs"
+                causes.append(invalid_value(path, urls, detail))
+            if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+                detail = "rules cannot apply to both regular resources and non-resource URLs"
+                causes.append(invalid_value(path, urls, detail))
+            continue
+        if not rule.get("apiGroups"):
+            causes.append(required(f"{field}.apiGroups", "resource rules must supply at least one api group"))
+        if not rule.get("resources"):
+            causes.append(required(f"{field}.resources", "resource rules must supply at least one resource"))
+    return causes
+
+
+def role(obj: Object) -> list[Cause]:
+    """The rules of a role in a namespace."""
+    return _rules(obj, namespaced=True)
+
+
+def cluster_role(obj: Object) -> list[Cause]:
+    """The rules of a role everywhere, and from which others it is put together."""
+    causes = _rules(obj, namespaced=False)
+    aggregation = obj.get("aggregationRule")
+    if aggregation is None:
+        return causes
+    selectors = aggregation.get("clusterRoleSelectors") or ()
+    if not selectors:
+        detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        causes.append(required("aggregationRule.clusterRoleSelectors", detail))
+    for index, selector in enumerate(selectors):
+        causes += label_selector(selector, f"aggregationRule.clusterRoleSelectors[{index}]")
+    return causes
+
+
+def _binding(obj: Object, kinds: tuple[str, ...], *, namespaced: bool) -> list[Cause]:
+    causes: list[Cause] = []
+    reference = obj.get("roleRef") or {}
+    if reference.get("apiGroup", "") != RBAC:
+        causes.append(not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), (RBAC,)))
+    if reference.get("kind", "") not in kinds:
+        causes.append(not_supported("roleRef.kind", reference.get("kind", ""), kinds))
+    name = reference.get("name", "")
+    causes += wrong("roleRef.name", name, names.path_segment(name)) if name else [required("roleRef.name")]
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        causes += _subject(subject, f"subjects[{index}]", namespaced=namespaced)
+    return causes
+
+
+def _subject(subject: Object, field: str, *, namespaced: bool) -> list[Cause]:
+    kind, name, group = subject.get("kind", ""), subject.get("name", ""), subject.get("apiGroup", "")
+    causes = [] if name else [required(f"{field}.name")]
+    if kind == "ServiceAccount":
+        if name:
+            causes += dns_subdomain(name, f"{field}.name")
+        if group:
+            causes.append(not_supported(f"{field}.apiGroup", group, ("",)))
+        if not namespaced and not subject.get("namespace"):
+            causes.append(required(f"{field}.namespace"))
+    elif kind in ("User", "Group"):
+        if group != RBAC:
+            causes.append(not_supported(f"{field}.apiGroup", group, (RBAC,)))
+    else:
+        causes.append(not_supported(f"{field}.kind", kind, ("ServiceAccount", "User", "Group")))
+    return causes
+
+
+def role_binding(obj: Object) -> list[Cause]:
+    """A role of either kind, given to subjects in a namespace."""
+    return _binding(obj, ("Role", "ClusterRole"), namespaced=True)
+
+
+def cluster_role_binding(obj: Object) -> list[Cause]:
+    """A role given to subjects everywhere."""
+    return _binding(obj, ("ClusterRole",), namespaced=False)
+
+
+def role_ref_update(new: Object, old: Object) -> list[Cause]:
+    """A binding is bound to its role for good."""
+    if new.get("roleRef") == old.get("roleRef"):
+        return []
+    return [invalid_value("roleRef", shape(new.get("roleRef") or {}, "RoleRef"), "cannot change roleRef")]

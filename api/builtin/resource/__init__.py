@@ -1,0 +1,1 @@
+"""Devices: classes of them, claims to them, and the slices drivers offer."""

@@ -1,0 +1,18 @@
+"""The defaults of the resource group, gathered from the folders of its kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.resource.resourceclaim import defaults as resourceclaim
+
+Object = dict[str, Any]
+
+VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
+    **resourceclaim.VALUES,
+}
+
+FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
+    **resourceclaim.FUNCTIONS,
+}

@@ -1,0 +1,133 @@
+"""Validation of what claims, classes and slices of devices have in common (resource.k8s.io).
+
+Lives here: lists without repetitions, names of pools and attributes, tolerations, parameters of drivers, and selectors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import dns_subdomain
+from kubechronicle.api.builtin.common.expressions import device_selector
+from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
+from kubechronicle.api.errors.field_errors import Cause, duplicate, go_json, invalid_value, required, too_long, too_many
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+Check = Callable[[Any, str], list[Cause]]
+
+OPERATORS: Final = ("Equal", "Exists")
+EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
+MAX_SELECTORS: Final = 32
+MAX_CONFIGS: Final = 32
+MAX_EXPRESSION: Final = 10 * 1024
+MAX_PARAMETERS: Final = 10 * 1024
+MAX_POOL_NAME: Final = 253
+MAX_ID: Final = 32
+_IDENTIFIER: Final = "[A-Za-z_][A-Za-z0-9_]*"
+_IDENTIFIER_MESSAGE: Final = (
+    "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric "
+    "characters or '_'"
+)
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+def each(items: Sequence[Any] | None, most: int, field: str, check: Check) -> list[Cause]:
+    """Check every item of a list; of a list that is too long only that is said. ``most`` below 0: any number."""
+    items = items or ()
+    if 0 <= most < len(items):
+        return [too_many(field, len(items), most)]
+    return [cause for index, item in enumerate(items) for cause in check(item, f"{field}[{index}]")]
+
+
+def each_once(
+    items: Sequence[Any] | None, most: int, field: str, check: Check, key: Callable[[Any], Hashable] = lambda item: item
+) -> list[Cause]:
+    """Check every item of a list in which no key stands twice."""
+    items = items or ()
+    causes = each(items, most, field, check)
+    if 0 <= most < len(items):
+        return causes
+    seen: set[Hashable] = set()
+    for index, item in enumerate(items):
+        if key(item) in seen:
+            causes.append(duplicate(f"{field}[{index}]", key(item)))
+        seen.add(key(item))
+    return causes
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def pool_name(name: str, field: str) -> list[Cause]:
+    """A pool of devices: DNS names with slashes between them."""
+    if not name:
+        return [required(field)]
+    causes = [too_long(field, MAX_POOL_NAME)] if len(name.encode()) > MAX_POOL_NAME else []
+    return causes + [cause for part in name.split("/") for cause in dns_subdomain(part, field)]
+
+
+def _identifier(name: str, field: str) -> list[Cause]:
+    causes = [too_long(field, MAX_ID)] if len(name.encode()) > MAX_ID else []
+    if not re.fullmatch(_IDENTIFIER, name):
+        detail = names.regex_message(_IDENTIFIER_MESSAGE, _IDENTIFIER, "my_name", "MY_NAME", "MyName")
+        causes.append(invalid_value(field, name, detail))
+    return causes
+
+
+def qualified_name(name: str, field: str) -> list[Cause]:
+    """An attribute or capacity: an identifier, perhaps in a domain. More than one slash is not looked at."""
+    parts = name.split("/")
+    if len(parts) == 1:
+        return _identifier(name, field)
+    if len(parts) > 2:
+        return []
+    domain, own = parts
+    causes = csi_driver_name(domain, field) if domain else [invalid_value(field, "", "the domain must not be empty")]
+    return causes + (_identifier(own, field) if own else [invalid_value(field, "", "the name must not be empty")])
+
+
+def fully_qualified_name(name: str, field: str) -> list[Cause]:
+    """An attribute with its domain."""
+    causes = qualified_name(name, field)
+    if "/" not in name:
+        detail = "a fully qualified name must be a domain and a name separated by a slash"
+        causes.append(invalid_value(field, name, detail))
+    return causes
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+
+
+def cel_selector(selector: Object, field: str) -> list[Cause]:
+    """Devices are selected by an expression that is not too long."""
+    cel = selector.get("cel")
+    if cel is None:
+        return [required(f"{field}.cel")]
+    expression = cel.get("expression", "")
+    if len(expression.encode()) > MAX_EXPRESSION:
+        return [too_long(f"{field}.cel.expression", MAX_EXPRESSION)]
+    return device_selector(expression, f"{field}.cel.expression")
+
+
+def parameters(given: Any, field: str, most: int = MAX_PARAMETERS) -> list[Cause]:
+    """Parameters of a driver: an object, not too large."""
+    if given is None:
+        return [required(field)]
+    if len(go_json(given).encode()) > most:
+        return [too_long(field, most)]
+    return [] if isinstance(given, dict) else [invalid_value(field, "<value omitted>", "must be a valid JSON object")]
+
+
+def configuration(config: Object, field: str) -> list[Cause]:
+    """What is told a driver."""
+    opaque, path = config.get("opaque"), f"{field}.opaque"
+    if opaque is None:
+        return [required(path)]
+    causes = csi_driver_name(opaque.get("driver", ""), f"{path}.driver")
+    return causes + parameters(opaque.get("parameters"), f"{path}.parameters")

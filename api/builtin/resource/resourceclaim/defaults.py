@@ -1,0 +1,27 @@
+"""Defaults of what is asked of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+Object = dict[str, Any]
+
+VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "resource.v1.ExactDeviceRequest": {},
+    "resource.v1.DeviceToleration": {"operator": "Equal"},
+}
+
+
+def exact_device_request(obj: Object) -> None:
+    """One device, counted exactly."""
+    if not obj.get("allocationMode"):
+        obj["allocationMode"] = "ExactCount"
+    if obj["allocationMode"] == "ExactCount" and not obj.get("count"):
+        obj["count"] = 1
+
+
+FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
+    "resource.v1.ExactDeviceRequest": exact_device_request,
+    "resource.v1.DeviceSubRequest": exact_device_request,
+}

@@ -1,0 +1,32 @@
+"""The strategies of ResourceClaim and ResourceClaimTemplate.
+
+Sources are the ``strategy.go`` files of Kubernetes' ``registry/resource``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kubechronicle.api.builtin.common.status import only_status
+from kubechronicle.api.builtin.resource.resourceclaim import validation, validation_status
+from kubechronicle.api.strategy.strategy import Strategy
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "resourceclaims.resource.k8s.io": Strategy(
+        returns_deleted=True,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation.claim,
+        validate_update=validation.claim_update,
+        subresources=only_status(validation_status.claim_status, validation_status.forget_deallocated),
+    ),
+    "resourceclaimtemplates.resource.k8s.io": Strategy(
+        returns_deleted=True,
+        status=False,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation.claim_template,
+        validate_update=validation.claim_template_update,
+    ),
+}

@@ -1,0 +1,180 @@
+"""Validation of ResourceClaims and their templates: what is asked of devices (KEP-4381 and those after it).
+
+What is asked stays as it was asked: an update of a claim or a template only checks that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, wrong
+from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.resource.devices import (
+    EFFECTS,
+    MAX_CONFIGS,
+    MAX_SELECTORS,
+    OPERATORS,
+    Check,
+    cel_selector,
+    configuration,
+    each,
+    each_once,
+    fully_qualified_name,
+)
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
+from kubechronicle.api.meta import metadata
+from kubechronicle.api.values import names
+
+Object = dict[str, Any]
+
+ALLOCATION_MODES: Final = ("All", "ExactCount")
+MAX_REQUESTS: Final = 32
+MAX_CONSTRAINTS: Final = 32
+MAX_ALTERNATIVES: Final = 8
+BOTH_FORMS: Final = "exactly one of `exactly` or `firstAvailable` is required"
+ONE_ATTRIBUTE: Final = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+REQUEST_REFERENCE: Final = (
+    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+)
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+RequestNames = dict[str, frozenset[str]]
+
+
+def request_names(spec: Object) -> RequestNames:
+    """Return the names of a claim's requests with those of their alternatives."""
+    found: RequestNames = {}
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        choices = request.get("firstAvailable") or ()
+        found[request.get("name", "")] = frozenset(choice.get("name", "") for choice in choices)
+    return found
+
+
+def request_reference(known: RequestNames) -> Check:
+    """Return a check that a text names one of these requests or one of its alternatives."""
+
+    def check(name: str, field: str) -> list[Cause]:
+        parts = name.split("/")
+        if len(parts) > 2:
+            return [invalid_value(field, name, REQUEST_REFERENCE)]
+        causes = [cause for part in parts for cause in dns_label(part, field)]
+        if parts[0] not in known or (len(parts) == 2 and parts[1] not in known[parts[0]]):
+            causes.append(invalid_value(field, name, REQUEST_REFERENCE))
+        return causes
+
+    return check
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+
+
+def toleration(given: Object, field: str) -> list[Cause]:
+    """Which taints of devices a request bears."""
+    key, value = given.get("key", ""), given.get("value", "")
+    operator, effect = given.get("operator", ""), given.get("effect", "")
+    causes = wrong(f"{field}.key", key, names.qualified_name(key)) if key else []
+    if operator == "Exists":
+        if value:
+            causes.append(invalid_value(f"{field}.value", value, "must be empty for operator `Exists`"))
+    elif operator == "Equal":
+        causes += wrong(f"{field}.value", value, names.label_value(value))
+    elif not operator:
+        causes.append(required(f"{field}.operator"))
+    else:
+        causes.append(not_supported(f"{field}.operator", operator, OPERATORS))
+    if effect and effect not in EFFECTS:
+        causes.append(not_supported(f"{field}.effect", effect, EFFECTS))
+    return causes
+
+
+def _exact(request: Object, field: str) -> list[Cause]:
+    name, path = request.get("deviceClassName", ""), f"{field}.deviceClassName"
+    causes = dns_subdomain(name, path) if name else [required(path)]
+    causes += each(request.get("selectors"), MAX_SELECTORS, f"{field}.selectors", cel_selector)
+    mode, count = request.get("allocationMode", ""), request.get("count", 0)
+    if mode == "All":
+        if count:
+            detail = "must not be specified when allocationMode is 'All'"
+            causes.append(invalid_value(f"{field}.count", count, detail))
+    elif mode == "ExactCount":
+        if count <= 0:
+            causes.append(invalid_value(f"{field}.count", count, "must be greater than zero"))
+    else:
+        causes.append(not_supported(f"{field}.allocationMode", mode, ALLOCATION_MODES))
+    return causes + each(request.get("tolerations"), -1, f"{field}.tolerations", toleration)
+
+
+def _alternative(request: Object, field: str) -> list[Cause]:
+    return dns_label(request.get("name", ""), f"{field}.name") + _exact(request, field)
+
+
+def _name_of(item: Object) -> str:
+    return str(item.get("name", ""))
+
+
+def _request(request: Object, field: str) -> list[Cause]:
+    causes = dns_label(request.get("name", ""), f"{field}.name")
+    exact, choices = request.get("exactly"), request.get("firstAvailable")
+    if exact is None and not choices:
+        causes.append(required(field, BOTH_FORMS))
+    elif exact is not None and choices:
+        causes.append(invalid_value(field, None, f"{BOTH_FORMS}, but multiple fields are set"))
+    elif exact is not None:
+        causes += _exact(exact, f"{field}.exactly")
+    else:
+        causes += each_once(choices, MAX_ALTERNATIVES, f"{field}.firstAvailable", _alternative, _name_of)
+    return causes
+
+
+# -- claims -----------------------------------------------------------------------------------------------------------
+
+
+def _claim_spec(spec: Object, field: str) -> list[Cause]:
+    devices, path = spec.get("devices") or {}, f"{field}.devices"
+    refers = request_reference(request_names(spec))
+
+    def constraint(given: Object, place: str) -> list[Cause]:
+        causes = each_once(given.get("requests"), MAX_REQUESTS, f"{place}.requests", refers)
+        for name in ("matchAttribute", "distinctAttribute"):
+            if given.get(name) is not None:
+                return causes + fully_qualified_name(given[name], f"{place}.{name}")
+        return [*causes, required(place, ONE_ATTRIBUTE)]
+
+    def config(given: Object, place: str) -> list[Cause]:
+        causes = each_once(given.get("requests"), MAX_REQUESTS, f"{place}.requests", refers)
+        return causes + configuration(given, place)
+
+    causes = each_once(devices.get("requests"), MAX_REQUESTS, f"{path}.requests", _request, _name_of)
+    causes += each(devices.get("constraints"), MAX_CONSTRAINTS, f"{path}.constraints", constraint)
+    return causes + each(devices.get("config"), MAX_CONFIGS, f"{path}.config", config)
+
+
+def claim(obj: Object) -> list[Cause]:
+    """Which devices are asked for."""
+    return _claim_spec(obj["spec"], "spec")
+
+
+def claim_update(new: Object, old: Object) -> list[Cause]:
+    """What is asked for stays."""
+    if new["spec"] == old["spec"]:
+        return []
+    return [invalid_value("spec", shape(new["spec"], "ResourceClaimSpec"), metadata.IMMUTABLE)]
+
+
+def claim_template(obj: Object) -> list[Cause]:
+    """Which devices the claims made of it ask for, and what else those claims carry."""
+    meta, field = obj["spec"].get("metadata") or {}, "spec.metadata"
+    causes = metadata.validate_annotations(meta.get("annotations") or {}, f"{field}.annotations")
+    causes += metadata.validate_labels(meta.get("labels") or {}, f"{field}.labels")
+    return causes + _claim_spec(obj["spec"].get("spec") or {}, "spec.spec")
+
+
+def claim_template_update(new: Object, old: Object) -> list[Cause]:
+    """What is asked for stays."""
+    if new["spec"] == old["spec"]:
+        return []
+    meta = new["spec"].get("metadata") or {}
+    shown = {**meta, "Spec": shape(new["spec"].get("spec") or {}, "ResourceClaimSpec")}
+    return [invalid_value("spec", shown, metadata.IMMUTABLE)]

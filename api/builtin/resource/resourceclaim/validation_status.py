@@ -1,0 +1,198 @@
+"""Validation of a ResourceClaim's status: which devices it got, who uses them, and what drivers say of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import dns_label, qualified_name
+from kubechronicle.api.builtin.common.conditions import conditions
+from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.network_values import interface_address
+from kubechronicle.api.builtin.common.scheduling import node_selector
+from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
+from kubechronicle.api.builtin.resource.devices import Check, configuration, each, each_once, parameters, pool_name
+from kubechronicle.api.builtin.resource.resourceclaim.validation import request_names, request_reference
+from kubechronicle.api.errors.field_errors import (
+    Cause,
+    duplicate,
+    forbidden,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
+from kubechronicle.api.meta import metadata
+
+Object = dict[str, Any]
+
+MAX_RESERVED: Final = 256
+MAX_RESULTS: Final = 32
+MAX_CONFIGS: Final = 64
+MAX_BINDING: Final = 4
+MAX_CONDITIONS: Final = 8
+MAX_DATA: Final = 10 * 1024
+MAX_IPS: Final = 16
+MAX_INTERFACE: Final = 256
+MAX_HARDWARE: Final = 128
+SOURCES: Final = ("FromClaim", "FromClass")
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+_UUID_FORM: Final = (
+    "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal "
+    "characters"
+)
+_DEVICE_SHOWN: Final[Object] = {"Driver": {}, "Pool": {}, "Device": {}, "ShareID": {}}
+"""A device's identity as Kubernetes' messages show it: its parts cannot be printed."""
+
+DeviceId = tuple[str, str, str, str]
+
+
+def _id(device: Object) -> DeviceId:
+    driver, pool, name = (device.get(part, "") for part in ("driver", "pool", "device"))
+    return driver, pool, name, device.get("shareID") or ""
+
+
+def _results(status: Object) -> list[Object]:
+    return ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
+
+
+def claim_status(new: Object, old: Object) -> list[Cause]:
+    """Users come with an allocation and not to a claim that goes; an allocation stays until it is taken back whole."""
+    status, held, field = new.get("status") or {}, old.get("status") or {}, "status"
+    reserved, allocation = status.get("reservedFor") or [], status.get("allocation")
+    causes = each_once(reserved, MAX_RESERVED, f"{field}.reservedFor", _consumer, lambda one: one.get("uid", ""))
+    causes += _devices(status, f"{field}.devices")
+    if reserved and allocation is None:
+        detail = "may not be specified when `allocated` is not set"
+        causes.append(forbidden(f"{field}.reservedFor", detail))
+    added = any(one not in (held.get("reservedFor") or ()) for one in reserved)
+    if allocation is not None and added and new["metadata"].get("deletionTimestamp"):
+        detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+        causes.append(forbidden(f"{field}.reservedFor", detail))
+    if allocation is None:
+        return causes
+    if held.get("allocation") is None:
+        return causes + _allocation(allocation, f"{field}.allocation", request_reference(request_names(new["spec"])))
+    if allocation != held["allocation"]:
+        shown = shape(allocation, "AllocationResult")
+        causes.append(invalid_value(f"{field}.allocation", shown, metadata.IMMUTABLE))
+    return causes
+
+
+def _consumer(reference: Object, field: str) -> list[Cause]:
+    return [required(f"{field}.{name}") for name in ("resource", "name", "uid") if not reference.get(name)]
+
+
+def _uid(value: str, field: str) -> list[Cause]:
+    if _UUID.match(value):
+        return []
+    if re.fullmatch(r"(urn:uuid:)?\{?[0-9a-f-]{32,36}\}?", value.lower()) and value.count("-") in (0, 4):
+        return [invalid_value(field, value, _UUID_FORM)]
+    problem = "invalid UUID format" if len(value) == 36 else f"invalid UUID length: {len(value)}"
+    return [invalid_value(field, value, f"error validating uid: {problem}")]
+
+
+# -- allocations ------------------------------------------------------------------------------------------------------
+
+
+def _allocation(allocation: Object, field: str, refers: Check) -> list[Cause]:
+    devices, path = allocation.get("devices") or {}, f"{field}.devices"
+
+    def result(given: Object, place: str) -> list[Cause]:
+        causes = refers(given.get("request", ""), f"{place}.request")
+        causes += csi_driver_name(given.get("driver", ""), f"{place}.driver")
+        causes += pool_name(given.get("pool", ""), f"{place}.pool")
+        causes += dns_label(given.get("device", ""), f"{place}.device") + binding(given, place)
+        return causes if given.get("shareID") is None else causes + _uid(given["shareID"], f"{place}.shareID")
+
+    def config(given: Object, place: str) -> list[Cause]:
+        source = given.get("source", "")
+        causes = [] if source else [required(f"{place}.source")]
+        if source and source not in SOURCES:
+            causes.append(not_supported(f"{place}.source", source, SOURCES))
+        causes += each_once(given.get("requests"), MAX_RESULTS, f"{place}.requests", refers)
+        return causes + configuration(given, place)
+
+    causes = each(devices.get("results"), MAX_RESULTS, f"{path}.results", result)
+    causes += each(devices.get("config"), MAX_CONFIGS, f"{path}.config", config)
+    selector = allocation.get("nodeSelector")
+    return causes if selector is None else causes + node_selector(selector, f"{field}.nodeSelector")
+
+
+def binding(device: Object, field: str) -> list[Cause]:
+    """What must be true, and what must not, before pods are bound: both lists or none, nothing in both."""
+    ready, failed = device.get("bindingConditions") or [], device.get("bindingFailureConditions") or []
+    ready_path, failed_path = f"{field}.bindingConditions", f"{field}.bindingFailureConditions"
+    causes = each(ready, MAX_BINDING, ready_path, qualified_name)
+    causes += each(failed, MAX_BINDING, failed_path, qualified_name)
+    causes += [duplicate(f"{ready_path}[{index}]", name) for index, name in enumerate(ready) if name in ready[:index]]
+    for index, name in enumerate(failed):
+        if name in failed[:index]:
+            causes.append(duplicate(f"{failed_path}[{index}]", name))
+        if name in ready:
+            detail = "bindingFailureConditions must not overlap with bindingConditions"
+            causes.append(invalid_value(f"{failed_path}[{index}]", name, detail))
+    if failed and not ready:
+        detail = "bindingConditions are required to use bindingFailureConditions"
+        causes.append(invalid_value(ready_path, device.get("bindingConditions"), detail))
+    if ready and not failed:
+        detail = "bindingFailureConditions are required to use bindingConditions"
+        causes.append(invalid_value(failed_path, device.get("bindingFailureConditions"), detail))
+    return causes
+
+
+# -- what drivers say -------------------------------------------------------------------------------------------------
+
+
+def _devices(status: Object, field: str) -> list[Cause]:
+    allocated = {_id(result) for result in _results(status)}
+    causes: list[Cause] = []
+    seen: set[DeviceId] = set()
+    devices = status.get("devices") or ()
+    for index, device in enumerate(devices):
+        causes += _device(device, f"{field}[{index}]", allocated)
+    for index, device in enumerate(devices):
+        if _id(device) in seen:
+            causes.append(duplicate(f"{field}[{index}]", _DEVICE_SHOWN))
+        seen.add(_id(device))
+    return causes
+
+
+def _device(device: Object, field: str, allocated: set[DeviceId]) -> list[Cause]:
+    causes = csi_driver_name(device.get("driver", ""), f"{field}.driver")
+    causes += pool_name(device.get("pool", ""), f"{field}.pool")
+    causes += dns_label(device.get("device", ""), f"{field}.device")
+    if device.get("shareID") is not None:
+        causes += _uid(device["shareID"], f"{field}.shareID")
+    if _id(device) not in allocated:
+        causes.append(invalid_value(field, _DEVICE_SHOWN, "must be an allocated device in the claim"))
+    given = device.get("conditions") or ()
+    if len(given) > MAX_CONDITIONS:
+        causes.append(too_many(f"{field}.conditions", len(given), MAX_CONDITIONS))
+    causes += conditions(given, f"{field}.conditions")
+    if device.get("data") is not None:
+        causes += parameters(device["data"], f"{field}.data", MAX_DATA)
+    return causes + _network(device.get("networkData") or {}, f"{field}.networkData")
+
+
+def _network(data: Object, field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for name, most in (("interfaceName", MAX_INTERFACE), ("hardwareAddress", MAX_HARDWARE)):
+        if len(data.get(name, "").encode()) > most:
+            causes.append(too_long(f"{field}.{name}", most))
+    return causes + each_once(data.get("ips"), MAX_IPS, f"{field}.ips", interface_address)
+
+
+def forget_deallocated(new: Object, old: Object) -> None:
+    """What drivers said of devices goes with the allocation of these devices."""
+    status = new.get("status") or {}
+    devices = status.get("devices")
+    if not devices:
+        return
+    gone = {_id(result) for result in _results(old.get("status") or {})} - {_id(one) for one in _results(status)}
+    kept = [device for device in devices if _id(device) not in gone]
+    if kept:
+        status["devices"] = kept
+    else:
+        del status["devices"]

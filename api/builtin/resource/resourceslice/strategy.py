@@ -1,0 +1,60 @@
+"""The strategy of ResourceSlice: features that are off, and since when a taint is there.
+
+Source: ``registry/resource/resourceslice/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.resource.resourceslice import validation
+from kubechronicle.api.strategy.strategy import Strategy
+
+Object = dict[str, Any]
+
+_LISTS: Final = ("ints", "bools", "strings", "versions")
+
+
+def new_slice(new: Object) -> None:
+    """Drop what is of features that are off: lists of values, and what nodes can hand out."""
+    slice_features(new, {"spec": {}, "metadata": {}})
+
+
+def slice_features(new: Object, old: Object) -> None:
+    """Drop what is of features that are off, unless the old slice has it."""
+    devices, held = new["spec"].get("devices") or (), old["spec"].get("devices") or ()
+    lists_used = any(
+        name in value for device in held for value in (device.get("attributes") or {}).values() for name in _LISTS
+    )
+    mapped = any("nodeAllocatableResourceMappings" in device for device in held)
+    for device in devices:
+        if not mapped:
+            device.pop("nodeAllocatableResourceMappings", None)
+        if not lists_used:
+            for value in (device.get("attributes") or {}).values():
+                for name in _LISTS:
+                    value.pop(name, None)
+
+
+def taints_since(new: Object, old: Object | None, now: str) -> None:
+    """A taint says since when it is there; without a word about it, since now."""
+    for device in new["spec"].get("devices") or ():
+        for taint in device.get("taints") or ():
+            taint.setdefault("timeAdded", now)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "resourceslices.resource.k8s.io": Strategy(
+        returns_deleted=True,
+        status=False,
+        generation=True,
+        prepare_create=new_slice,
+        prepare_update=slice_features,
+        stamp=taints_since,
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation.resource_slice,
+        validate_update=validation.resource_slice_update,
+    ),
+}

@@ -1,0 +1,328 @@
+"""Validation of ResourceSlices: what devices a driver offers, where, and what they have in common."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, immutable, qualified_name, wrong
+from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.scheduling import node_selector
+from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
+from kubechronicle.api.builtin.resource.devices import EFFECTS, each, each_once, pool_name
+from kubechronicle.api.builtin.resource.devices import qualified_name as attribute_name
+from kubechronicle.api.builtin.resource.resourceclaim.validation_status import binding
+from kubechronicle.api.errors.field_errors import (
+    Cause,
+    forbidden,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
+from kubechronicle.api.values import names, quantity
+
+Object = dict[str, Any]
+
+MAX_DEVICES: Final = 128
+MAX_DEVICES_WITH_MORE: Final = 64
+"""Of a slice with taints or counters."""
+
+MAX_COUNTER_SETS: Final = 8
+MAX_COUNTERS: Final = 32
+MAX_CONSUMPTIONS: Final = 2
+MAX_ATTRIBUTES: Final = 32
+MAX_TAINTS: Final = 16
+MAX_VALUE: Final = 64
+MAX_OPTIONS: Final = 10
+MAX_KEY: Final = 63 + 1 + 32
+MAX_LABEL: Final = 63
+ONE_OF: Final = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+ONE_PER_DEVICE: Final = (
+    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true "
+    "in the ResourceSlice spec"
+)
+NOT_PER_DEVICE: Final = (
+    "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the "
+    "ResourceSlice spec"
+)
+_NUMBER: Final = r"(0|[1-9]\d*)"
+_PRE_RELEASE: Final = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
+_BUILD: Final = "[0-9a-zA-Z-]+"
+_SEMANTIC: Final = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE_RELEASE}(\.{_PRE_RELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?\Z", re.ASCII
+)
+_VALUES: Final = ("int", "bool", "string", "version", "ints", "bools", "strings", "versions")
+
+
+def resource_slice(obj: Object) -> list[Cause]:
+    """What a new slice offers."""
+    return _spec(obj["spec"], {})
+
+
+def resource_slice_update(new: Object, old: Object) -> list[Cause]:
+    """Driver, pool and node of a slice stay; its devices may change."""
+    return _spec(new["spec"], old["spec"])
+
+
+def _spec(spec: Object, held: Object) -> list[Cause]:
+    pool = spec.get("pool") or {}
+    causes = csi_driver_name(spec.get("driver", ""), "spec.driver") + _pool(pool, "spec.pool")
+    if held:
+        causes += immutable("spec.pool.name", pool.get("name", ""), (held.get("pool") or {}).get("name", ""))
+        causes += immutable("spec.driver", spec.get("driver", ""), held.get("driver", ""))
+        causes += immutable("spec.nodeName", spec.get("nodeName"), held.get("nodeName"))
+    causes += _placement(spec)
+    if spec.get("sharedCounters") is not None and spec.get("devices") is not None:
+        causes.append(invalid_value("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
+    devices = spec.get("devices") or ()
+    more = any(device.get("taints") or device.get("consumesCounters") for device in devices)
+    before = {device.get("name", ""): device for device in reversed(held.get("devices") or ())}
+
+    def check(device: Object, field: str) -> list[Cause]:
+        per_device = bool(spec.get("perDeviceNodeSelection"))
+        return _device(device, before.get(device.get("name", "")), field, per_device=per_device)
+
+    most = MAX_DEVICES_WITH_MORE if more else MAX_DEVICES
+    causes += each_once(devices, most, "spec.devices", check, lambda device: device.get("name", ""))
+    counters = spec.get("sharedCounters")
+    return causes + each_once(
+        counters, MAX_COUNTER_SETS, "spec.sharedCounters", _counter_set("name"), lambda one: one.get("name", "")
+    )
+
+
+def _pool(pool: Object, field: str) -> list[Cause]:
+    causes = pool_name(pool.get("name", ""), f"{field}.name")
+    count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
+    if count <= 0:
+        causes.append(invalid_value(f"{field}.resourceSliceCount", count, "must be greater than zero"))
+    if generation < 0:
+        detail = "must be greater than or equal to zero"
+        causes.append(invalid_value(f"{field}.generation", generation, detail))
+    return causes
+
+
+# -- where ------------------------------------------------------------------------------------------------------------
+
+
+def _places(holder: Object, field: str, flags: tuple[str, ...], empty: str) -> tuple[list[Cause], list[str]]:
+    """Return (causes, the fields that are set) of what says where devices are."""
+    causes: list[Cause] = []
+    given: list[str] = []
+    node, selector = holder.get("nodeName"), holder.get("nodeSelector")
+    if node:
+        given.append("`nodeName`")
+        causes += dns_subdomain(node, f"{field}.nodeName")
+    elif node is not None:
+        causes.append(invalid_value(f"{field}.nodeName", node, empty))
+    if selector is not None:
+        given.append("`nodeSelector`")
+        causes += node_selector(selector, f"{field}.nodeSelector")
+        if "perDeviceNodeSelection" in flags and len(selector.get("nodeSelectorTerms") or ()) != 1:
+            terms = selector.get("nodeSelectorTerms")
+            shown = None if terms is None else [shape(term, "NodeSelectorTerm") for term in terms]
+            path = f"{field}.nodeSelector.nodeSelectorTerms"
+            causes.append(invalid_value(path, shown, "must have exactly one node selector term"))
+    for flag in flags:
+        if holder.get(flag):
+            given.append(f"`{flag}`")
+        elif holder.get(flag) is not None:
+            causes.append(invalid_value(f"{field}.{flag}", False, "must be either unset or set to true"))
+    return causes, given
+
+
+def _placement(spec: Object) -> list[Cause]:
+    flags = ("allNodes", "perDeviceNodeSelection")
+    causes, given = _places(spec, "spec", flags, "must be either unset or set to a non-empty string")
+    if not given:
+        causes.append(required("spec", ONE_OF))
+    elif len(given) > 1:
+        detail = f"{ONE_OF}, but multiple fields are set"
+        causes.append(invalid_value("spec", f"{{{', '.join(given)}}}", detail))
+    return causes
+
+
+def _device_placement(device: Object, field: str, *, per_device: bool) -> list[Cause]:
+    if not per_device:
+        given = any(device.get(name) is not None for name in ("nodeName", "nodeSelector", "allNodes"))
+        return [invalid_value(field, None, NOT_PER_DEVICE)] if given else []
+    causes, places = _places(device, field, ("allNodes",), "must not be empty")
+    if not places:
+        causes.append(required(field, ONE_PER_DEVICE))
+    elif len(places) > 1:
+        causes.append(invalid_value(field, f"{{{', '.join(places)}}}", ONE_PER_DEVICE))
+    return causes
+
+
+# -- devices ----------------------------------------------------------------------------------------------------------
+
+
+def _device(device: Object, before: Object | None, field: str, *, per_device: bool) -> list[Cause]:
+    causes = dns_label(device.get("name", ""), f"{field}.name")
+    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
+    total = len(attributes) + len(capacity)
+    if total > MAX_ATTRIBUTES:
+        detail = f"the total number of attributes and capacities must not exceed {MAX_ATTRIBUTES}"
+        causes.append(invalid_value(field, total, detail))
+    causes += _map(attributes, -1, MAX_KEY, f"{field}.attributes", attribute_name, _attribute)
+    shared = bool(device.get("allowMultipleAllocations"))
+    causes += _map(capacity, -1, MAX_KEY, f"{field}.capacity", attribute_name, _shared if shared else _unshared)
+    if before is None or before.get("taints") != device.get("taints"):
+        causes += each(device.get("taints"), MAX_TAINTS, f"{field}.taints", _taint)
+    causes += each_once(
+        device.get("consumesCounters"),
+        MAX_CONSUMPTIONS,
+        f"{field}.consumesCounters",
+        _counter_set("counterSet"),
+        lambda one: one.get("counterSet", ""),
+    )
+    return causes + _device_placement(device, field, per_device=per_device) + binding(device, field)
+
+
+def _map(
+    values: Mapping[str, Any],
+    most: int,
+    longest: int,
+    field: str,
+    check_key: Callable[[str, str], list[Cause]],
+    check: Callable[[Any, str], list[Cause]],
+) -> list[Cause]:
+    if 0 <= most < len(values):
+        return [too_many(field, len(values), most)]
+    causes: list[Cause] = []
+    for key, value in values.items():
+        path = f"{field}[{_shortened(key, longest)}]"
+        causes += check_key(key, path) + check(value, path)
+    return causes
+
+
+def _shortened(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    left = most - 3
+    return f"{text[: (left + 1) // 2]}...{text[len(text) - left // 2 :]}"
+
+
+def _counter_set(key: str) -> Callable[[Object, str], list[Cause]]:
+    def check(given: Object, field: str) -> list[Cause]:
+        name, counters = given.get(key, ""), given.get("counters") or {}
+        causes = dns_label(name, f"{field}.{key}") if name else [required(f"{field}.{key}")]
+        if not counters:
+            return [*causes, required(f"{field}.counters")]
+        path = f"{field}.counters"
+        return causes + _map(counters, MAX_COUNTERS, MAX_LABEL, path, dns_label, lambda counter, place: [])
+
+    return check
+
+
+def _attribute(attribute: Object, field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    text, version = attribute.get("string"), attribute.get("version")
+    if text is not None and len(text.encode()) > MAX_VALUE:
+        causes.append(too_long(f"{field}.string", MAX_VALUE))
+    if version is not None:
+        if not _SEMANTIC.match(version):
+            detail = "must be a string compatible with semver.org spec 2.0.0"
+            causes.append(invalid_value(f"{field}.version", version, detail))
+        if len(version.encode()) > MAX_VALUE:
+            causes.append(too_long(f"{field}.version", MAX_VALUE))
+    given = sum(attribute.get(name) is not None for name in _VALUES)
+    if given != 1:
+        shown = shape(attribute, "DeviceAttribute") if given else ""
+        causes.append(invalid_value(field, shown, "exactly one value must be specified"))
+    return causes
+
+
+def _taint(taint: Object, field: str) -> list[Cause]:
+    value, effect = taint.get("value", ""), taint.get("effect", "")
+    causes = qualified_name(taint.get("key", ""), f"{field}.key")
+    if value:
+        causes += wrong(f"{field}.value", value, names.label_value(value))
+    if not effect:
+        causes.append(required(f"{field}.effect"))
+    elif effect not in EFFECTS:
+        causes.append(not_supported(f"{field}.effect", effect, EFFECTS))
+    return causes
+
+
+# -- capacity ---------------------------------------------------------------------------------------------------------
+
+
+def _unshared(capacity: Object, field: str) -> list[Cause]:
+    if capacity.get("requestPolicy") is None:
+        return []
+    return [forbidden(f"{field}.requestPolicy", "allowMultipleAllocations must be true")]
+
+
+def _shared(capacity: Object, field: str) -> list[Cause]:
+    policy, path = capacity.get("requestPolicy"), f"{field}.requestPolicy"
+    if policy is None:
+        return []
+    values, limits, default = policy.get("validValues") or [], policy.get("validRange"), policy.get("default")
+    if values and limits is not None:
+        detail = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
+        return [forbidden(path, detail)]
+    if not values and limits is None:
+        return []
+    member = "validValues" if values else "validRange"
+    if default is None:
+        return [required(f"{path}.default", f"required when {member} is defined")]
+    largest = capacity.get("value", "0")
+    if values:
+        return _options(values, default, largest, f"{path}.validValues")
+    return _range(limits or {}, default, largest, f"{path}.validRange")
+
+
+def _options(values: list[str], default: str, largest: str, field: str) -> list[Cause]:
+    of, causes = quantity.value_of, list[Cause]()
+    for index in range(1, len(values)):
+        if of(values[index - 1]) > of(values[index]):
+            detail = "values must be sorted in ascending order"
+            causes.append(invalid_value(f"{field}[{index}]", values[index], detail))
+
+    def option(value: str, path: str) -> list[Cause]:
+        if of(value) <= of(largest):
+            return []
+        return [invalid_value(path, value, f"option is larger than capacity value: {largest}")]
+
+    causes += each_once(values, MAX_OPTIONS, field, option, lambda value: str(math.ceil(of(value))))
+    if len(values) > MAX_OPTIONS or all(of(value) != of(default) for value in values):
+        causes.append(invalid_value(field, default, "default value is not valid according to the requestPolicy"))
+    return causes
+
+
+def _range(limits: Object, default: str, largest: str, field: str) -> list[Cause]:
+    of, causes = quantity.value_of, list[Cause]()
+    low, high, step = limits.get("min"), limits.get("max"), limits.get("step")
+    if low is None:
+        return [required(f"{field}.min", "required when validRange is defined")]
+    if of(low) > of(largest):
+        causes.append(invalid_value(f"{field}.min", low, f"min is larger than capacity value: {largest}"))
+    if of(default) < of(low):
+        causes.append(invalid_value(f"{field}.min", default, f"default is less than min: {low}"))
+    if high is not None:
+        if of(low) > of(high):
+            causes.append(invalid_value(f"{field}.max", low, f"min is larger than max: {high}"))
+        if of(high) > of(largest):
+            causes.append(invalid_value(f"{field}.max", high, f"max is larger than capacity value: {largest}"))
+        if of(default) > of(high):
+            causes.append(invalid_value(f"{field}.max", default, f"default is more than max: {high}"))
+    return causes if step is None else causes + _steps(low, high, step, default, largest, f"{field}.step")
+
+
+def _steps(low: str, high: str | None, step: str, default: str, largest: str, field: str) -> list[Cause]:
+    of, causes = quantity.value_of, list[Cause]()
+    if of(low) + of(step) > of(largest):
+        first = quantity.total((low, step))
+        detail = f"one step {first} is larger than capacity value: {largest}"
+        causes.append(invalid_value(field, step, detail))
+    size = math.ceil(of(step))
+    for value in (default, high):
+        # A step of nothing fits nowhere; Kubernetes has no answer to it at all.
+        if value is not None and (not size or (math.ceil(of(value)) - math.ceil(of(low))) % size):
+            detail = f"value is not a multiple of a given step ({step}) from ({low})"
+            causes.append(invalid_value(field, value, detail))
+    return causes

@@ -1,0 +1,19 @@
+"""The strategies of resource.k8s.io: DeviceClass, and those gathered from the folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kubechronicle.api.builtin.resource import validation
+from kubechronicle.api.builtin.resource.resourceclaim import strategy as resourceclaim
+from kubechronicle.api.builtin.resource.resourceslice import strategy as resourceslice
+from kubechronicle.api.strategy.strategy import Strategy
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    **resourceclaim.STRATEGIES,
+    **resourceslice.STRATEGIES,
+    "deviceclasses.resource.k8s.io": Strategy(
+        returns_deleted=True, status=False, generation=True, validate=validation.device_class
+    ),
+}

@@ -1,0 +1,24 @@
+"""The strategy of PriorityClass.
+
+Source: ``registry/scheduling/priorityclass/strategy.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kubechronicle.api.builtin.scheduling import validation
+from kubechronicle.api.strategy.strategy import Strategy
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "priorityclasses.scheduling.k8s.io": Strategy(
+        status=False,
+        generation=True,
+        generation_fields=(),
+        validates_whole_update=False,
+        validates_spec_update=False,
+        validate=validation.priority_class,
+        validate_update=validation.priority_class_update,
+    ),
+}

@@ -1,0 +1,80 @@
+"""The strategies of storage.k8s.io.
+
+Sources are the ``strategy.go`` files of Kubernetes' ``registry/storage``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.status import only_status
+from kubechronicle.api.builtin.storage import validation, warnings
+from kubechronicle.api.strategy.strategy import Strategy
+
+Object = dict[str, Any]
+
+
+def new_csi_driver(new: Object) -> None:
+    """A driver has nothing of a feature that is off."""
+    new["spec"].pop("preventPodSchedulingIfMissing", None)
+
+
+def csi_driver_changes(new: Object, old: Object) -> None:
+    """Changes of a driver are counted, from none; a field of a feature that is off stays where it was alone."""
+    if "preventPodSchedulingIfMissing" not in old["spec"]:
+        new_csi_driver(new)
+    if new["spec"] != old["spec"]:
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "storageclasses.storage.k8s.io": Strategy(
+        returns_deleted=True,
+        status=False,
+        validates_first=True,
+        validate=validation.storage_class,
+        validate_update=validation.storage_class_update,
+        warnings=warnings.storage_class_warnings,
+    ),
+    "csidrivers.storage.k8s.io": Strategy(
+        returns_deleted=True,
+        status=False,
+        unconditional_update=False,
+        prepare_create=new_csi_driver,
+        prepare_update=csi_driver_changes,
+        validates_whole_update=False,
+        validate=validation.csi_driver,
+        validate_update=validation.csi_driver_update,
+    ),
+    "csinodes.storage.k8s.io": Strategy(
+        returns_deleted=True,
+        status=False,
+        unconditional_update=False,
+        validates_first=True,
+        validate=validation.csi_node,
+        validate_update=validation.csi_node_update,
+    ),
+    "csistoragecapacities.storage.k8s.io": Strategy(
+        status=False,
+        unconditional_update=False,
+        validates_first=True,
+        validate=validation.storage_capacity,
+        validate_update=validation.storage_capacity_update,
+        warnings=warnings.storage_capacity_warnings,
+    ),
+    "volumeattachments.storage.k8s.io": Strategy(
+        returns_deleted=True,
+        unconditional_update=False,
+        validates_first=True,
+        validate=validation.attachment,
+        validate_update=validation.attachment_update,
+        subresources=only_status(validation.attachment_status),
+    ),
+    "volumeattributesclasses.storage.k8s.io": Strategy(
+        returns_deleted=True,
+        status=False,
+        validate=validation.attributes_class,
+        validate_update=validation.attributes_class_update,
+    ),
+}

@@ -1,0 +1,31 @@
+"""Warnings about StorageClasses and CSIStorageCapacities: labels of nodes that have got other names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubechronicle.api.builtin.common.node_labels import old_label
+
+Object = dict[str, Any]
+
+
+def storage_class_warnings(new: Object, old: Object | None) -> list[str]:
+    """Labels in topologies."""
+    return [
+        told
+        for index, term in enumerate(new.get("allowedTopologies") or ())
+        for position, expression in enumerate(term.get("matchLabelExpressions") or ())
+        for told in old_label(
+            expression.get("key", ""), f"allowedTopologies[{index}].matchLabelExpressions[{position}].key"
+        )
+    ]
+
+
+def storage_capacity_warnings(new: Object, old: Object | None) -> list[str]:
+    """Labels in the topology."""
+    topology, told = new.get("nodeTopology") or {}, list[str]()
+    for index, expression in enumerate(topology.get("matchExpressions") or ()):
+        told += old_label(expression.get("key", ""), f"nodeTopology.matchExpressions[{index}].key")
+    for label in topology.get("matchLabels") or ():
+        told += old_label(label, f"nodeTopology.matchLabels.{label}")
+    return told
