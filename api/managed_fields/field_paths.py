@@ -1,8 +1,8 @@
-"""Paths of a field set as texts, in the order in which Kubernetes lists them.
+"""Paths of a field set as texts, in Kubernetes' order.
 
     {"f:spec": {"f:containers": {"k:{\\"name\\":\\"c\\"}": {"f:image": {}}}}}  ->  .spec.containers[name="c"].image
 
-The sets themselves are field_sets.py's.
+field_sets.py has the sets themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
 
 
 def paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
-    """Yield the members of a set: at each level first the members themselves, then what is below its elements."""
+    """Yield the members of a set: at each level the members first, then the members below its elements."""
     elements = sorted((element for element in fields if element != SELF), key=_order)
     for element in elements:
         node = fields[element]

@@ -1,4 +1,4 @@
-"""Sets of field paths in the form they have in managedFields (FieldsV1), and what differs between two objects.
+"""Sets of field paths in the form of managedFields (FieldsV1), and the difference of two objects as such sets.
 
 A set is a nested dict whose keys are path elements: ``f:name`` a field or map key, ``k:{"name":"c"}`` an item of a
 keyed list, ``v:"x"`` an item of a set. A node without keys is a member without children; a node with children is a
@@ -7,8 +7,8 @@ member itself only if it holds ``.``:
     {"f:data": {".": {}, "f:a": {}}}       the fields data and data.a
     {"f:spec": {"f:replicas": {}}}         the field spec.replicas, not spec as such
 
-Lives here: set algebra and comparison along structural types, with the rules of structured-merge-diff. Not here: who
-owns a set (managed_fields.py).
+Lives here: set algebra and comparison along structural types, with the rules of structured-merge-diff. Not here: the
+owners of sets (managers.py).
 
 Invariant: sets are never changed once built, so they may share nodes. The empty set is ``{}``.
 """
@@ -103,7 +103,7 @@ def _intersection_node(one: FieldSet, other: FieldSet) -> FieldSet | None:
 
 
 def without_paths(fields: FieldSet, paths: tuple[tuple[str, ...], ...]) -> FieldSet:
-    """Return the set without these fields and all below them. A path is a tuple of field names."""
+    """Return the set without these fields and their descendants. A path is a tuple of field names."""
     for path in paths:
         fields = _without(fields, path)
     return fields
@@ -127,19 +127,19 @@ def _without(fields: FieldSet, path: tuple[str, ...]) -> FieldSet:
 
 
 def everything(value: Any, kind: Type) -> FieldSet:
-    """Return the node of a value that is wholly new or wholly gone: itself and all below it."""
+    """Return the node of a value that is wholly new or removed: itself and all its descendants."""
     if not value or value.__class__ not in _CONTAINERS:
         return _LEAF
     return _collector_of(kind)(value)
 
 
 Collector = Callable[[Any], FieldSet]
-"""``everything`` of a non-empty dict or list of one type: a creation goes through here with all it has, so what can be
-known from the type is found out once."""
+"""``everything`` for a non-empty dict or list of one type. A creation passes whole objects through it, so facts about
+the type are computed once."""
 
 
 def _collector_of(kind: Type) -> Collector:
-    """Return the collector of a type, made when it is first asked for."""
+    """Return the collector of a type, made at the first call."""
     collector = kind.collector
     if collector is None:
         collector = kind.collector = _make_collector(kind)
@@ -163,8 +163,10 @@ def _leaf(value: Any) -> FieldSet:
 
 
 def _object_collector(kind: ObjectType) -> Collector:
-    """Objects of one type mostly set the same few fields: what these come to is kept, and shared where nothing else
-    stands below them."""
+    """Return a collector that caches sets by field names: objects of one type mostly set the same few fields.
+
+    The sets are shared where no field has descendants.
+    """
     fields = kind.fields
     shapes: dict[tuple[str, ...], _Shape] = {}
 
@@ -191,10 +193,10 @@ def _object_collector(kind: ObjectType) -> Collector:
 
 
 _Shape = tuple[FieldSet, list[tuple[str, str, Type]]]
-"""The set of an object with certain fields, and (name, element, type) of those that may have more below them."""
+"""The set of an object with certain fields, and (name, element, type) of the fields that may have descendants."""
 
 MAX_SHAPES: Final = 256
-"""Per type; what comes later is put together anew each time."""
+"""Cached shapes per type; further shapes are computed each time."""
 
 
 def _shape(names: tuple[str, ...], fields: dict[str, Any]) -> _Shape:
@@ -245,7 +247,7 @@ def compare(old: dict[str, Any], new: dict[str, Any], kind: ObjectType) -> tuple
 
 
 def _compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet | None, FieldSet | None]:
-    """Compare two values that both are there; ``None`` stands for "nothing differs"."""
+    """Compare two present values; ``None`` stands for no difference."""
     if old == new:
         return None, None
     if not old and not new:

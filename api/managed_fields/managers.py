@@ -1,15 +1,15 @@
-"""Who owns which field: ``metadata.managedFields``, after apimachinery's ``util/managedfields``.
+"""Owners of fields: ``metadata.managedFields``, after apimachinery's ``util/managedfields``.
 
-Lives here: what a create, update or patch (operation Update) does to the entries. Not here: the field sets themselves
-(field_sets.py) and server-side apply, which owns by intent instead of by difference.
+Lives here: the effect of a create, update or patch (operation Update) on the entries. Not here: the field sets
+(field_sets.py) and server-side apply, which assigns owners by intent instead of by difference.
 
-The writer takes what it added or changed from everybody; what vanished is owned by nobody. An entry is one (manager,
-operation, apiVersion, subresource); its time moves only when it takes fields. Example, manager ``b`` changing
-``data.k`` that ``a`` had created along with ``data.l``:
+The writer becomes the only owner of the fields it added or changed; a removed field has no owner. An entry is one
+(manager, operation, apiVersion, subresource); its time changes only when it gains fields. Example: manager ``b``
+changes ``data.k``, which ``a`` had created along with ``data.l``:
 
     a: {f:data: {.: {}, f:k: {}, f:l: {}}}   ->   a: {f:data: {.: {}, f:l: {}}},  b: {f:data: {f:k: {}}}
 
-Invariant: an object that was created without any tracked field never gets entries by a mere update.
+Invariant: an object that was created without any tracked field never gets entries by an update.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kubechronicle.api.managed_fields.path_elements import NoPathElement
 from kubechronicle.api.schema.types import ObjectType
 
 MAX_UPDATE_MANAGERS: Final = 10
-"""Entries of operation Update kept apart; older ones are merged, per apiVersion, into one."""
+"""Separate entries of operation Update; older ones are merged into one per apiVersion."""
 
 ANCIENT: Final = "ancient-changes"
 
@@ -48,12 +48,12 @@ UNTRACKED_METADATA: Final = frozenset(
         "resourceVersion",
     )
 )
-"""Fields nobody owns: they name the object or are the server's."""
+"""Fields without owners: they name the object, or belong to the server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """Who writes: the key of an entry. ``now`` is the time of the write, whole seconds; empty where none is noted."""
+    """The key of an entry. ``now`` is the time of the write in whole seconds, empty if it is not recorded."""
 
     manager: str
     api_version: str
@@ -63,7 +63,7 @@ class Writer:
 
 Entry = dict[str, Any]
 Versions = Callable[[dict[str, Any], str], tuple[dict[str, Any], ObjectType] | None]
-"""(object, apiVersion) → the object in that version and its type; None for a version that is not known."""
+"""(object, apiVersion) → the object in that version and its type; None for an unknown version."""
 
 
 def track(
@@ -75,10 +75,10 @@ def track(
     reset: Paths = (),
     versions: Versions | None = None,
 ) -> None:
-    """Set ``new``'s managedFields to what they are after this write. ``old`` is None on create.
+    """Set ``new``'s managedFields to their state after this write. ``old`` is None on create.
 
-    ``reset`` are the fields this endpoint ignores, such as status on the main resource. An entry in another version of
-    the kind loses what has changed in the words of that version, if ``versions`` knows it.
+    ``reset``: the fields that this endpoint ignores, such as status on the main resource.
+    ``versions``: converts the change for entries in other versions of the kind, which lose the changed fields.
     """
     metadata = new["metadata"]
     given = metadata.pop("managedFields", None)
@@ -113,7 +113,7 @@ def _elsewhere(
     reset: Paths,
     versions: Versions | None,
 ) -> Differences:
-    """What has changed, in the words of each other version the entries are in."""
+    """Return the changes in each other version that entries are in."""
     others = {entry.get("apiVersion", "") for entry in entries} - {writer.api_version}
     if versions is None or old is None or not others:
         return {}
@@ -136,9 +136,9 @@ def _plain(old: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entries_to_start_from(given: list[Entry] | None, held: list[Entry], *, subresource: str) -> list[Entry]:
-    """Return the client's entries if it may set them and they are readable, otherwise those of the stored object.
+    """Return the client's entries if it may set them and they are readable, otherwise the stored object's.
 
-    One empty entry, ``[{}]``, resets; bodies.py has made one of an empty list.
+    One empty entry, ``[{}]``, resets; bodies.py makes one of an empty list.
     """
     if subresource or not given or given == held:
         return held
@@ -200,7 +200,7 @@ def _take(
 
 
 def strip_untracked(fields: FieldSet) -> FieldSet:
-    """Return the set without the fields nobody owns."""
+    """Return the set without the fields that have no owners."""
     inner = fields.get("f:metadata")
     if inner is None and UNTRACKED.isdisjoint(fields):
         return fields
@@ -276,7 +276,7 @@ def _capped(entries: list[Entry]) -> list[Entry]:
 
 
 def equal_but_times(one: Iterable[Entry], other: Iterable[Entry]) -> bool:
-    """Tell whether two lists of entries differ at most in their times."""
+    """Return True if two lists of entries differ at most in their times."""
     strip = [
         [{name: value for name, value in entry.items() if name != "time"} for entry in each] for each in (one, other)
     ]

@@ -1,7 +1,7 @@
-"""Path elements: how an item of a set or a keyed list is called in a field set (``v:"x"``, ``k:{"name":"c"}``), after
-structured-merge-diff.
+"""Path elements: the names of items of sets and keyed lists in a field set (``v:"x"``, ``k:{"name":"c"}``).
 
-Lives here: from an item to its element. Not here: the sets (field_sets.py), and reading elements (field_paths.py).
+After structured-merge-diff. Lives here: from an item to its element. Not here: the sets (field_sets.py), and the text
+of elements (field_paths.py).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from kubechronicle.api.schema.types import SCALAR_ZERO, SET, ListType, ObjectTyp
 
 
 class NoPathElement(ValueError):
-    """A list item that cannot be named: it lacks a key field, or is no object."""
+    """A list item without a name: it lacks a key field, or is not an object."""
 
 
 _PLAIN: Final = re.compile(r"[a-zA-Z0-9 !#-\[\]-~]+").fullmatch
-"""Text that JSON writes as it is: most keys are names or paths."""
+"""Text that JSON does not escape: most keys are names or paths."""
 
 
 def items_by_element(items: list[Any], kind: ListType) -> dict[str, list[Any]]:
-    """Return the items by path element; more than one item where keys repeat."""
+    """Return the items by path element; repeated keys have more than one item."""
     found: dict[str, list[Any]] = {}
     for item in items:
         found.setdefault(item_element(item, kind), []).append(item)
@@ -31,14 +31,14 @@ def items_by_element(items: list[Any], kind: ListType) -> dict[str, list[Any]]:
 
 
 KEY_DEFAULTS: Final[dict[str, Any]] = {"protocol": "TCP"}
-"""Key fields of any type that may be left out of an item, and what they then are."""
+"""Defaults of optional key fields, for all types."""
 
 TYPE_KEY_DEFAULTS: Final[dict[tuple[str, str], Any]] = {("LocalObjectReference", "name"): ""}
-"""The same for the key fields of one type."""
+"""Defaults of optional key fields of one type."""
 
 
 def item_element(item: Any, kind: ListType) -> str:
-    """Return the path element of an item of a set or a keyed list. NoPathElement for what has none."""
+    """Return the path element of an item of a set or a keyed list. NoPathElement if it has none."""
     if kind.list_type != SET:
         return key_element(item, kind)
     if item.__class__ is dict:
@@ -51,7 +51,7 @@ def item_element(item: Any, kind: ListType) -> str:
 
 
 def _key_default(name: str, kind: ListType) -> Any:
-    """Return what a key field is in an item that leaves it out, zero where it is required; None: not in the key."""
+    """Return the value of an absent key field: its default, or zero if required; None: not part of the key."""
     item = kind.item
     if name in KEY_DEFAULTS or not isinstance(item, ObjectType):
         return KEY_DEFAULTS.get(name)
@@ -62,7 +62,7 @@ def _key_default(name: str, kind: ListType) -> Any:
 
 
 def key_element(item: Any, kind: ListType) -> str:
-    """Return the path element of an item of a keyed list. NoPathElement if it is no object or has no key at all."""
+    """Return the path element of an item of a keyed list. NoPathElement if it is not an object or has no key."""
     if item.__class__ is not dict:
         what = "a null element" if item is None else "non-map elements"
         raise NoPathElement(f"associative list with keys may not have {what}")

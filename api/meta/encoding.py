@@ -1,8 +1,8 @@
-"""The bytes an object is stored as.
+"""The stored form of an object.
 
 Invariant: ``apiVersion``, ``kind`` and ``metadata`` come first, in this order, and ``metadata`` has no
-resourceVersion: the revision is known only once the log has taken the object, and is put in front of what metadata
-holds when the entry is sealed. The other fields of metadata stand in the order in which Kubernetes writes them.
+resourceVersion. The log assigns the revision; sealing the entry puts it in front of the other fields of metadata, which
+follow in Kubernetes' order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ METADATA_ORDER: Final = (
 
 
 def encode_stored(obj: dict[str, Any]) -> bytes:
-    """Return the JSON of an object as the log keeps it. ``obj`` stays as it is."""
+    """Return the stored JSON of an object. ``obj`` is not changed."""
     given = obj["metadata"]
     metadata = {key: given[key] for key in METADATA_ORDER if key in given}
     for key, value in given.items():
@@ -56,8 +56,11 @@ _CONTAINERS: Final = frozenset((dict, list))
 
 
 def repeatedly(value: Any) -> Callable[[], Any]:
-    """Return a function that gives decoded JSON as it is now to each who changes what it gets: itself to the first,
-    which mostly is the only one, and to others what its bytes, several times cheaper than a copy, are read as."""
+    """Return a function that returns ``value`` as it is now at each call; callers may change their results.
+
+    The first call, mostly the only one, returns ``value`` itself. Later calls decode its bytes, which is several times
+    cheaper than a copy.
+    """
     kept = orjson.dumps(value)
     whole = [value]
     return lambda: whole.pop() if whole else orjson.loads(kept)

@@ -1,10 +1,9 @@
-"""Rules of ObjectMeta that hold for every kind: system fields, names, and what may change, after apiserver's
-``registry/rest`` and apimachinery's ``api/validation``.
+"""Rules of ObjectMeta for every kind: system fields, names, allowed changes.
 
-Lives here: filling and keeping system fields, validation of metadata as lists of causes. Not here: when the rules run
-(pipeline.py), rules of one kind (strategy.py), deletion (deletion.py), managed fields.
+After apiserver's ``registry/rest`` and apimachinery's ``api/validation``. Not here: the order of the rules
+(pipeline/pipeline.py), rules of one kind (strategy.py), deletion (deletion.py), managed fields.
 
-Every function takes metadata as it comes from schema/check.py: right types, no nulls, nothing empty.
+Every function takes metadata checked by schema/check.py: correct types, no nulls, no empty values.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kubechronicle.api.errors.field_errors import not_supported as unsupported
 from kubechronicle.api.values import names
 
 NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""Characters of a generated name's suffix: none that make words or are mistaken for others."""
+"""Characters of a generated name's suffix: no vowels, and none that look alike."""
 
 NAME_SUFFIX_LENGTH: Final = 5
 MAX_GENERATED_BASE: Final = 63 - NAME_SUFFIX_LENGTH
@@ -47,7 +46,7 @@ NAMESPACE_MISMATCH: Final = "the namespace of the provided object does not match
 
 
 def fill_on_create(metadata: dict[str, Any], *, now: str, uid: str, name_suffix: str) -> None:
-    """Give an object to be created its system fields; what the client sent for them is dropped."""
+    """Set the system fields of an object to be created; drop the client's values."""
     for name in _SYSTEM_FIELDS:
         metadata.pop(name, None)
     metadata["uid"] = uid
@@ -56,13 +55,13 @@ def fill_on_create(metadata: dict[str, Any], *, now: str, uid: str, name_suffix:
 
 
 def generate_name(metadata: dict[str, Any], *, name_suffix: str) -> None:
-    """Make a name of generateName for an object that has none."""
+    """Set the name from generateName, if the object has none."""
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = metadata["generateName"][:MAX_GENERATED_BASE] + name_suffix
 
 
 def keep_on_update(metadata: dict[str, Any], old: Mapping[str, Any]) -> None:
-    """Carry over what an update can never change or remove."""
+    """Restore the fields that no update changes or removes."""
     metadata.pop("selfLink", None)
     metadata.setdefault("uid", old.get("uid", ""))
     for name in ("creationTimestamp", "deletionTimestamp"):
@@ -73,7 +72,7 @@ def keep_on_update(metadata: dict[str, Any], old: Mapping[str, Any]) -> None:
 
 
 def keep_generation(metadata: dict[str, Any], old: Mapping[str, Any]) -> None:
-    """Requests cannot set the generation of an object that exists."""
+    """Restore the generation: requests cannot set it on an existing object."""
     if "generation" in old:
         metadata["generation"] = old["generation"]
     else:
@@ -81,7 +80,7 @@ def keep_generation(metadata: dict[str, Any], old: Mapping[str, Any]) -> None:
 
 
 def match_namespace(metadata: dict[str, Any], *, namespaced: bool, namespace: str) -> None:
-    """Fill in the URL's namespace, or refuse (400) an object that names another one."""
+    """Fill in the URL's namespace, or reject (400) an object with another one."""
     given = metadata.get("namespace", "")
     wanted = namespace if namespaced else ""
     if not given:
@@ -92,7 +91,7 @@ def match_namespace(metadata: dict[str, Any], *, namespaced: bool, namespace: st
 
 
 def match_name(metadata: Mapping[str, Any], name: str) -> None:
-    """Refuse (400) an object without a name, or of another name than the URL's."""
+    """Reject (400) an object without a name, or with a name other than the URL's."""
     given = metadata.get("name", "")
     if not given:
         raise status.bad_request(
@@ -103,7 +102,7 @@ def match_name(metadata: Mapping[str, Any], name: str) -> None:
 
 
 def parse_revision(metadata: Mapping[str, Any]) -> int:
-    """Return metadata.resourceVersion as a number, 0 if there is none. 500 if it is none of ours."""
+    """Return metadata.resourceVersion as a number, 0 if absent. 500 if it is not a revision."""
     text = metadata.get("resourceVersion", "")
     if text in ("", "0"):
         return 0
@@ -123,7 +122,7 @@ def validate(
     kube: bool = True,
     field: str = "metadata",
 ) -> list[Cause]:
-    """Return what is wrong with an object's metadata. ``kube``: finalizers must be qualified or standard ones."""
+    """Return the problems of an object's metadata. ``kube``: finalizers must be qualified or standard ones."""
     causes: list[Cause] = []
     generate = metadata.get("generateName", "")
     if generate:
@@ -150,7 +149,7 @@ def validate(
 def validate_update(
     metadata: Mapping[str, Any], old: Mapping[str, Any], *, kube: bool = True, field: str = "metadata"
 ) -> list[Cause]:
-    """Return what is wrong with a change of metadata."""
+    """Return the problems of a change of metadata."""
     causes: list[Cause] = []
     if "deletionTimestamp" in old:
         extra = sorted(set(metadata.get("finalizers", ())) - set(old.get("finalizers", ())))
@@ -183,7 +182,7 @@ def _validate_namespace(namespace: str, *, namespaced: bool, field: str) -> Iter
 
 
 def _validate_marks(metadata: Mapping[str, Any], field: str) -> list[Cause]:
-    """Labels, annotations and owners: what both a new object and a change are checked for."""
+    """Return the problems of labels, annotations and owners, for new objects and for changes."""
     causes: list[Cause] = []
     if "labels" in metadata:
         causes += validate_labels(metadata["labels"], f"{field}.labels")
@@ -195,7 +194,7 @@ def _validate_marks(metadata: Mapping[str, Any], field: str) -> list[Cause]:
 
 
 def validate_labels(labels: Mapping[str, str], field: str) -> list[Cause]:
-    """Return what is wrong with labels."""
+    """Return the problems of labels."""
     causes: list[Cause] = []
     for key, value in labels.items():
         if problems := names.qualified_name(key):
@@ -206,7 +205,7 @@ def validate_labels(labels: Mapping[str, str], field: str) -> list[Cause]:
 
 
 def validate_annotations(annotations: Mapping[str, str], field: str) -> list[Cause]:
-    """Return what is wrong with annotations: keys are qualified names, in either case; their size is limited."""
+    """Return the problems of annotations: keys are qualified names, in either case; the total size is limited."""
     causes: list[Cause] = []
     size = 0
     for key, value in annotations.items():
@@ -251,7 +250,7 @@ def _validate_owner(owner: Mapping[str, Any], field: str) -> list[Cause]:
         if not owner.get(name):
             causes.append(invalid_value(f"{field}.{name}", "", "must not be empty"))
     if (group, version, owner.get("kind")) == ("", "v1", "Event"):
-        # Events go by themselves, after an hour: nothing may hang on them.
+        # Events expire after an hour: no object may depend on them.
         causes.append(invalid_value(field, _ordered_owner(owner), "/v1, Kind=Event is disallowed from being an owner"))
     return causes
 
@@ -262,7 +261,7 @@ def _ordered_owner(owner: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def validate_finalizers(finalizers: Sequence[str], field: str) -> list[Cause]:
-    """Return what is wrong with the names of finalizers."""
+    """Return the problems of finalizers' names."""
     causes: list[Cause] = []
     for finalizer in finalizers:
         causes += [invalid_value(field, finalizer, problem) for problem in names.qualified_name(finalizer)]
@@ -289,7 +288,7 @@ def _validate_managed_fields(entries: Sequence[Mapping[str, Any]], field: str) -
         operation, manager = entry.get("operation", ""), entry.get("manager", "")
         known = operation in ("Apply", "Update") and entry.get("fieldsType") == "FieldsV1"
         if known and not entry.get("subresource") and not validate_field_manager(manager, ""):
-            continue  # as nearly all are: no path has to be told
+            continue  # as nearly all are: this needs no path
         path = f"{field}.managedFields[{index}]"
         if not operation:
             causes.append(required(f"{path}.operation", "must not be empty"))
@@ -310,7 +309,7 @@ MAX_SUBRESOURCE: Final = 256
 
 
 def validate_field_manager(manager: str, field: str) -> list[Cause]:
-    """Return what is wrong with the name of a field manager."""
+    """Return the problems of a field manager's name."""
     if manager.isascii() and manager.isprintable() and len(manager) <= MAX_FIELD_MANAGER:
         return []
     causes: list[Cause] = []

@@ -1,9 +1,9 @@
-"""Options of requests, from the query string or the body: parsing and validation with Kubernetes' words.
+"""Request options, from the query string or the body: parsing and validation with Kubernetes' messages.
 
-Lives here: query → frozen record, or the StatusError Kubernetes answers. Not here: what the options do.
+Lives here: query → frozen record, or Kubernetes' StatusError. Not here: the effect of the options.
 
-A query is what ``urllib.parse.parse_qs(text, keep_blank_values=True)`` gives. As in Kubernetes the first value of a
-repeated parameter counts, only dryRun takes several; unknown parameters are ignored.
+A query is the result of ``urllib.parse.parse_qs(text, keep_blank_values=True)``. As in Kubernetes, the first value of a
+repeated parameter counts, only dryRun takes several, and unknown parameters are ignored.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class UpdateOptions(CreateOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchOptions(CreateOptions):
-    """Options of a patch. ``force`` is None when it was not given."""
+    """Options of a patch. ``force`` is None if absent."""
 
     force: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """Options of a delete; None is "not given"."""
+    """Options of a delete; None stands for an absent option."""
 
     dry_run: bool = False
     grace_period_seconds: int | None = None
@@ -84,7 +84,7 @@ class ListOptions:
 def manager_of(field_manager: str, user_agent: str) -> str:
     """Return the field manager of a request: the option, or else the User-Agent up to its first slash.
 
-    Cut to 128 bytes; characters that cannot be printed are left out; ``unknown`` when nothing is left.
+    Cut to 128 bytes, without unprintable characters; ``unknown`` if the result is empty.
     """
     if field_manager:
         return field_manager
@@ -102,19 +102,19 @@ def manager_of(field_manager: str, user_agent: str) -> str:
 
 
 def parse_create_options(query: Query) -> CreateOptions:
-    """400 for malformed, 422 for unsupported values; so do all functions here."""
+    """Parse the options of POST. Like all functions here: 400 for malformed, 422 for unsupported values."""
     dry_run, manager, validation = _write_values(query, "CreateOptions")
     return CreateOptions(dry_run=dry_run, field_manager=manager, field_validation=validation)
 
 
 def parse_update_options(query: Query) -> UpdateOptions:
-    """Options of PUT."""
+    """Parse the options of PUT."""
     dry_run, manager, validation = _write_values(query, "UpdateOptions")
     return UpdateOptions(dry_run=dry_run, field_manager=manager, field_validation=validation)
 
 
 def parse_patch_options(query: Query, content_type: str) -> PatchOptions:
-    """Options of PATCH. ``content_type`` without parameters."""
+    """Parse the options of PATCH. ``content_type`` has no parameters."""
     force = _boolean(query, "force")
     causes: list[Cause] = []
     if content_type in APPLY_PATCHES:
@@ -153,9 +153,9 @@ def _raise(kind: str, causes: Sequence[Cause]) -> None:
 
 
 def parse_delete_options(query: Query, body: Mapping[str, Any] | None = None) -> DeleteOptions:
-    """Options of DELETE: those of the body if there is one, otherwise those of the query.
+    """Parse the options of DELETE: from the body if there is one, otherwise from the query.
 
-    ``body`` is a decoded DeleteOptions of which only the types were checked (schema/check.py).
+    ``body`` is a decoded DeleteOptions with checked types (schema/check.py).
     """
     values = _delete_values_of_query(query) if body is None else dict(body)
     policy = values.get("propagationPolicy")
@@ -217,12 +217,12 @@ def _delete_values_of_query(query: Query) -> dict[str, Any]:
 
 
 def parse_get_options(query: Query) -> GetOptions:
-    """Options of a get. The revision is checked by who reads (``parse_resource_version``)."""
+    """Parse the options of a get. The reader checks the revision (``parse_resource_version``)."""
     return GetOptions(resource_version=_first(query, "resourceVersion"))
 
 
 def parse_list_options(query: Query, *, watch: bool | None = None) -> ListOptions:
-    """Options of a list or watch. ``watch`` overrides the parameter (paths under /watch/)."""
+    """Parse the options of a list or watch. ``watch`` overrides the parameter (paths under /watch/)."""
     watching = bool(_boolean(query, "watch")) if watch is None else watch
     options = ListOptions(
         label_selector=_first(query, "labelSelector"),
@@ -278,9 +278,9 @@ def _validate_watch(options: ListOptions) -> list[Cause]:
 
 
 def parse_resource_version(text: str) -> int:
-    """Return the revision a read asks for, 0 for none. ValueError with Kubernetes' text if it is no number.
+    """Return the requested revision, 0 for none. ValueError with Kubernetes' text if it is not a number.
 
-    A list answers the text as 400 behind ``invalid resource version: ``, a get and a watch as 500.
+    A list answers the text as 400 after ``invalid resource version: ``, a get and a watch as 500.
     """
     if text in ("", "0"):
         return 0
@@ -313,7 +313,7 @@ def _integer(query: Query, name: str) -> int | None:
 
 
 def _boolean(query: Query, name: str) -> bool | None:
-    """As Kubernetes reads booleans of a query: present and neither false nor 0 is true."""
+    """Return a boolean of the query as Kubernetes reads it: true if present and neither false nor 0."""
     values = query.get(name)
     if not values:
         return None

@@ -1,8 +1,8 @@
-"""Continue tokens of paged lists: which revision the pages are read at, and after which key the next one begins.
+"""Continue tokens of paged lists: the revision of the pages, and the key before the next page.
 
-The form is kube-apiserver's (k8s.io/apiserver/pkg/storage/continue.go), so that what clients and the recorded errors
-expect holds: unpadded base64url of {"v": "meta.k8s.io/v1", "rv": revision, "start": "<namespace>/<name>\\0"}. Clients
-must treat it as opaque. Revision -1 continues without consistency, at the newest state (after an expired token).
+The form is kube-apiserver's (k8s.io/apiserver/pkg/storage/continue.go), so that errors agree as well: unpadded
+base64url of {"v": "meta.k8s.io/v1", "rv": revision, "start": "<namespace>/<name>\\0"}. Clients must treat it as opaque.
+Revision -1 continues without consistency, at the newest state (after an expired token).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INCONSISTENT = -1
 
 
 class Continue(NamedTuple):
-    """The revision the pages are read at (-1: the newest, inconsistently), the last (namespace, name) given."""
+    """The revision of the pages (-1: the newest, inconsistently), and the last (namespace, name) returned."""
 
     revision: int
     after: tuple[str, str]
@@ -36,7 +36,7 @@ def encode_continue(token: Continue) -> str:
 
 
 def decode_continue(text: str, *, namespaced: bool) -> Continue:
-    """StatusError 400 for a token this server did not make."""
+    """Decode a continue token. StatusError 400 if it is not valid."""
     token = _content(text)
     if not isinstance(token, dict) or token.get("v") != VERSION:
         version = token.get("v", "") if isinstance(token, dict) else ""
@@ -56,7 +56,7 @@ def decode_continue(text: str, *, namespaced: bool) -> Continue:
 
 
 def _content(text: str) -> Any:
-    """What is in a token. The tokens of this server are read the short way; of others, it is told what is wrong."""
+    """Return the contents of a token. This server's tokens take a short path; for others, find the error."""
     padded = text + "=" * (-len(text) % 4)
     try:
         return orjson.loads(binascii.a2b_base64(padded.replace("-", "+").replace("_", "/"), strict_mode=True))
@@ -82,7 +82,7 @@ def _first_foreign(text: str) -> int:
 
 
 def _json_complaint(raw: bytes) -> str:
-    """encoding/json's words for bytes that begin no value; Go names the first byte as a Latin-1 character."""
+    """Return encoding/json's error for bytes that begin no value; Go names the first byte as a Latin-1 character."""
     first = raw.lstrip(b" \t\r\n")[:1]
     if not first:
         return "unexpected end of JSON input"

@@ -1,8 +1,8 @@
-"""The discovery documents: what the server tells clients about the resources it serves.
+"""The discovery documents: the served resources, for clients.
 
-Pure functions from a Registry to plain documents; who may see them, their encoding and their ETags are HTTP's. Legacy
-documents (APIVersions, APIGroupList, APIGroup, APIResourceList), aggregated discovery (apidiscovery.k8s.io v2 and
-v2beta1), the list of root paths and /version.
+Pure functions from a Registry to plain documents. Not here: authorization, encoding and ETags (http/). Legacy documents
+(APIVersions, APIGroupList, APIGroup, APIResourceList), aggregated discovery (apidiscovery.k8s.io v2 and v2beta1), the
+list of root paths and /version.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def api_resource_list(registry: Registry, group: str, version: str) -> Document 
         return None
     document: Document = {"kind": "APIResourceList"}
     if group:
-        # The core group's list alone is written without its own apiVersion.
+        # Only the core group's list is written without its own apiVersion.
         document["apiVersion"] = "v1"
     document["groupVersion"] = f"{group}/{version}" if group else version
     document["resources"] = [entry for rt in types for entry in _resource_entries(rt)]
@@ -104,8 +104,10 @@ def _subresource_entry(rt: ResourceType, sub: Subresource) -> Document:
 
 @lru_cache(maxsize=1024)
 def storage_version_hash(api_version: str, kind: str) -> str:
-    """Return base64 of the first 8 bytes of sha256("group/version/kind"), as kube-apiserver computes it. It tells a
-    storage version migrator that the form kept has changed."""
+    """Return base64 of the first 8 bytes of sha256("group/version/kind"), as kube-apiserver computes it.
+
+    A change of the hash shows a storage version migrator that the stored form has changed.
+    """
     group, _, version = api_version.rpartition("/")
     return base64.b64encode(hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()[:8]).decode()
 
@@ -156,7 +158,7 @@ def _aggregated_resource(rt: ResourceType) -> Document:
 
 
 def _aggregated_subresource(rt: ResourceType, sub: Subresource) -> Document:
-    # Group and version are left empty where they are those of the list.
+    # Group and version are empty if they equal the list's.
     same = (sub.group, sub.version) == (rt.group, rt.version)
     group, version = ("", "") if same else (sub.group, sub.version)
     return {
@@ -179,7 +181,7 @@ def api_paths(registry: Registry) -> list[str]:
 
 
 def root_paths(registry: Registry, others: Collection[str]) -> Document:
-    """Return the document of /: the API's paths and ``others``, the paths this server serves besides."""
+    """Return the document of /: the API's paths and ``others``, the other paths of this server."""
     return {"paths": sorted({*api_paths(registry), *others})}
 
 
@@ -194,7 +196,7 @@ _PLATFORMS: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
 def version_info(
     program_version: str, *, commit: str = "", tree_state: str = "clean", build_date: str = ""
 ) -> Document:
-    """Return the document of /version. ``compiler`` and ``goVersion`` tell what really runs the server."""
+    """Return the document of /version. ``compiler`` and ``goVersion`` name the actual runtime."""
     machine = platform.machine()
     return {
         "major": KUBERNETES_MAJOR,

@@ -1,9 +1,8 @@
-"""Versions Kubernetes has served before and no longer does, which --runtime-config can switch on again.
+"""Removed API versions, which --runtime-config can enable again.
 
-A table like resources.py: their rows, and when they were deprecated and removed. Their types are told by the
-differences in schema/legacy.py, their conversions stand in their groups' folders; objects are always kept in
-the present version.
-Source: the API deprecation guide and the life cycle of each type as k8s.io/api declares it.
+A table like resources.py: their rows, and the releases that deprecated and removed them. schema/legacy.py has their
+types as differences; their conversions are in the folders of their groups. Objects are always stored in the present
+version. Source: the API deprecation guide, and the life cycle of each type in k8s.io/api.
 """
 
 from __future__ import annotations
@@ -17,8 +16,11 @@ from kubechronicle.api.registry.resources import GROUPS, Row
 
 @dataclass(frozen=True, slots=True)
 class Legacy:
-    """A version of ``resources``, which are served in ``replacement`` today. ``deprecated`` and ``removed`` are minor
-    versions of Kubernetes 1."""
+    """A removed version of ``resources``.
+
+    ``replacement``: their version today.
+    ``deprecated``, ``removed``: minor versions of Kubernetes 1.
+    """
 
     group: str
     version: str
@@ -32,13 +34,13 @@ class Legacy:
         return f"{self.group}/{self.version}"
 
     def rows(self) -> Iterator[Row]:
-        """The rows of its resources: those of the version that replaces it."""
+        """Return the rows of its resources, which are those of the replacing version."""
         for row in GROUPS[self.group][self.replacement]:
             if row.plural in self.resources:
                 yield row
 
     def warning(self, kind: str) -> str:
-        """What kube-apiserver tells everybody who asks for the kind in this version."""
+        """Return kube-apiserver's warning for each request of the kind in this version."""
         return (
             f"{self.api_version} {kind} is deprecated in v1.{self.deprecated}+, unavailable in v1.{self.removed}+; "
             f"use {self.group}/{self.replacement} {kind}"
@@ -54,4 +56,4 @@ _VERSIONS: Final = (
 )
 
 LEGACY: Final[Mapping[tuple[str, str], Legacy]] = {(each.group, each.version): each for each in _VERSIONS}
-"""(group, version) -> what is to be known of it, in the order in which discovery lists a group's versions."""
+"""(group, version) -> its record, in the order of discovery."""

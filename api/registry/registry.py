@@ -1,19 +1,18 @@
-"""Which resources are served: the types, and the immutable registry that finds them.
+"""Resource types, and the immutable registry of served types.
 
-Lives here: ResourceType, Subresource, Registry. Not here: the table of built-in resources (builtin/resources.py), the
-documents made of it (discovery.py), schemas.
+Lives here: ResourceType, Subresource, Registry. Not here: the table of built-in resources (resources.py), discovery
+documents (discovery.py), schemas.
 
-A *resource type* is one resource in one version. Several may share one *storage resource*: ``autoscaling/v1``
-and ``autoscaling/v2`` HorizontalPodAutoscalers are both kept as ``horizontalpodautoscalers.autoscaling`` in form v2,
-the Events of ``v1`` and ``events.k8s.io/v1`` both as ``events`` in form v1. A key of the log names the storage
-resource.
+A *resource type* is one resource in one version. Several may share one *storage resource*: ``autoscaling/v1`` and
+``autoscaling/v2`` HorizontalPodAutoscalers are both stored as ``horizontalpodautoscalers.autoscaling`` in form v2, the
+Events of ``v1`` and ``events.k8s.io/v1`` both as ``events`` in form v1. A key of the log names the storage resource.
 
-Which versions are served is up to the operator (runtime_config.py), in which form objects are kept is not: a registry
-knows the types it does not serve, too, and finds them with ``known``, ``known_as`` and ``storage``. Rules that follow
-from how things are kept go by ``known_registry()``, which serves everything there is.
+The operator chooses the served versions (runtime_config.py), but not the stored form. So a registry also knows the
+types that it does not serve: ``known``, ``known_as`` and ``storage`` find them. Rules about the stored form use
+``known_registry()``, which serves every type.
 
-Invariant: a Registry never changes. Custom resources make a new one with ``registry.with_types(…)``; whoever holds the
-old one sees a consistent picture of a moment.
+Invariant: a Registry never changes. Custom resources make a new one with ``registry.with_types(…)``; the old one
+remains a consistent snapshot.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Subresource:
-    """A subresource; group, version and kind are those of what it takes and answers."""
+    """A subresource; group, version and kind are those of its request and response bodies."""
 
     name: str
     group: str
@@ -46,13 +45,15 @@ class Subresource:
 class ResourceType:
     """One resource in one version. Compared by identity: registries share them.
 
-    ``resource`` names where objects are kept ("pods", "deployments.apps"), ``storage_api_version`` and ``storage_kind``
-    the form they are kept in. ``stored`` is False for virtual kinds (reviews, bindings, component statuses).
-    Verbs and subresources stand in the order discovery lists them (custom resources: status before scale).
-    ``message`` and ``definition`` are empty for custom resources without them. ``warning`` is what everybody is told
-    who asks for a ``deprecated`` version, ``removed_release`` the Kubernetes without it ("1.25"). The last three fields
-    come from a CustomResourceDefinition's version: additional printer columns, selectable field paths, and the version
-    itself.
+    ``resource``: the storage resource ("pods", "deployments.apps").
+    ``storage_api_version``, ``storage_kind``: the stored form.
+    ``stored``: False for virtual kinds (reviews, bindings, component statuses).
+    ``verbs``, ``subresources``: in the order of discovery (custom resources: status before scale).
+    ``message``, ``definition``: protobuf message and OpenAPI definition, empty for custom resources without them.
+    ``deprecated``, ``warning``: a deprecated version, and the warning for each of its requests.
+    ``removed_release``: the Kubernetes release without it ("1.25").
+    ``printer_columns``, ``selectable_fields``, ``custom``: of a CustomResourceDefinition's version; ``custom`` is that
+    version itself.
     """
 
     group: str
@@ -79,15 +80,15 @@ class ResourceType:
     selectable_fields: tuple[str, ...] = ()
     custom: Any = None
 
-    # What follows from the above is asked for many times by every write.
+    # Derived values, which every write needs many times.
     api_version: str = field(init=False, default="")
     """The apiVersion of its objects: "v1", "apps/v1"."""
     group_resource: str = field(init=False, default="")
-    """What errors and authorization call it: "pods", "deployments.apps"."""
+    """Its name in errors and authorization: "pods", "deployments.apps"."""
     stored_group: str = field(init=False, default="")
-    """The group refusals of an object name, also where another group shows the same objects (events)."""
+    """The group in rejections of an object, also if another group serves the same objects (events)."""
     is_storage_version: bool = field(init=False, default=False)
-    """Whether objects are kept in this very form."""
+    """True if objects are stored in this form."""
 
     def __post_init__(self) -> None:
         api_version = f"{self.group}/{self.version}" if self.group else self.version
@@ -102,12 +103,12 @@ class ResourceType:
 
 
 class Registry:
-    """All served resource types, by every name they are asked for, and those known besides. Immutable."""
+    """All served resource types by each of their names, and known unserved types. Immutable."""
 
     __slots__ = ("_by_kind", "_by_path", "_known", "_known_as", "_storage", "_tree", "_unserved")
 
     def __init__(self, types: Iterable[ResourceType], *, unserved: Iterable[ResourceType] = ()) -> None:
-        """Groups and versions keep the order in which ``types`` first names them."""
+        """Index ``types``; groups and versions keep the order of their first appearance."""
         tree: dict[str, dict[str, list[ResourceType]]] = {}
         known_as: dict[str, list[ResourceType]] = {}
         self._by_path: dict[tuple[str, str, str], ResourceType] = {}
@@ -143,7 +144,7 @@ class Registry:
         return self._by_path.get((group, version, plural))
 
     def known(self, group: str, version: str, plural: str) -> ResourceType | None:
-        """Return that type whether it is served or not."""
+        """Return that type, served or not."""
         return self._known.get((group, version, plural))
 
     def builtin(self, group: str, version: str, plural: str) -> ResourceType:
@@ -153,7 +154,7 @@ class Registry:
         return rt
 
     def by_kind(self, group: str, version: str, kind: str) -> ResourceType | None:
-        """Return the type whose objects have this apiVersion and kind."""
+        """Return the type of objects with this apiVersion and kind."""
         return self._by_kind.get((group, version, kind))
 
     def by_api_version(self, api_version: str, kind: str) -> ResourceType | None:
@@ -174,7 +175,7 @@ class Registry:
         return self._tree.get(group, {}).get(version, ())
 
     def storage(self, resource: str) -> ResourceType | None:
-        """Return the type in whose form the storage resource's objects are kept, served or not."""
+        """Return the type of the storage resource's stored form, served or not."""
         return self._storage.get(resource)
 
     def stored(self) -> tuple[ResourceType, ...]:
@@ -190,8 +191,11 @@ class Registry:
         return self._known_as.get(resource, ())
 
     def with_types(self, types: Iterable[ResourceType]) -> Registry:
-        """Return a registry that serves ``types`` too. New groups follow the present ones by name, versions within
-        a group by Kubernetes' version priority (GA first, then beta, then alpha, newest first)."""
+        """Return a registry that also serves ``types``.
+
+        New groups follow the present ones by name, versions within a group by Kubernetes' version priority (GA first,
+        then beta, then alpha, newest first).
+        """
         known = {group: position for position, group in enumerate(self._tree)}
         present = list(self._by_path.values())
         added = sorted(types, key=lambda rt: (rt.group, version_priority(rt.version), rt.plural))
@@ -222,7 +226,7 @@ def version_priority(version: str) -> tuple[int, int, int, str]:
 
 
 def serving(types: Iterable[ResourceType]) -> Registry:
-    """Return a registry that serves these of the types the server has by itself, and knows the others."""
+    """Return a registry that serves these built-in types, and knows the others."""
     chosen = frozenset(types)
     return Registry(
         (rt for rt in _builtin_types() if rt in chosen),
@@ -231,8 +235,7 @@ def serving(types: Iterable[ResourceType]) -> Registry:
 
 
 def body_type(parent: ResourceType, *, group: str, version: str, kind: str) -> ResourceType:
-    """Return the type of what a subresource of ``parent`` takes where that is another kind (an Eviction), for decoding
-    its bodies."""
+    """Return the type of a subresource's request body, if it differs from ``parent``'s kind (an Eviction)."""
     api_version = f"{group}/{version}"
     return replace(
         parent,
@@ -250,13 +253,13 @@ def body_type(parent: ResourceType, *, group: str, version: str, kind: str) -> R
 
 @cache
 def builtin_registry() -> Registry:
-    """Return the registry of what the server serves by itself, unless it is told otherwise."""
+    """Return the registry of the types that are served by default."""
     return serving(rt for rt in _builtin_types() if (rt.group, rt.version) not in LEGACY)
 
 
 @cache
 def known_registry() -> Registry:
-    """Return the registry that serves every type there is, versions of the past included."""
+    """Return the registry that serves every type, removed versions included."""
     return serving(_builtin_types())
 
 

@@ -1,7 +1,7 @@
-"""Every resource the server serves by itself: the surface of Kubernetes v1.36 with its default API groups.
+"""The table of built-in resources: Kubernetes v1.36 with its default API groups.
 
-A table and the records its rows are made of; registry.py makes ResourceTypes of them. Order is meaning: groups stand in
-the order /apis lists them, versions in the order of preference, resources and subresources by name.
+registry.py makes ResourceTypes of the rows. The order matters: groups as /apis lists them, versions by preference,
+resources and subresources by name.
 
     GROUPS["apps"]["v1"] -> (Row("controllerrevisions", "ControllerRevision"), Row("daemonsets", "DaemonSet", …), …)
 """
@@ -18,7 +18,7 @@ READ_LIST: Final = ("get", "list")
 CHANGE: Final = ("get", "patch", "update")
 CONNECT: Final = ("create", "get")
 PROXY: Final = ("create", "delete", "get", "patch", "update")
-# A namespace's deletion is a process; many at once are not offered.
+# A namespace's deletion takes time; deletecollection is not offered.
 NO_COLLECTION: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 ALL: Final = ("all",)
@@ -27,8 +27,11 @@ EXTENSIONS: Final = ("api-extensions",)
 
 @dataclass(frozen=True, slots=True)
 class Sub:
-    """A subresource. ``kind`` is what it takes and answers, "" for the resource's own; ``group_version`` is set where
-    that kind is of another group."""
+    """A subresource.
+
+    ``kind``: the kind of its bodies, "" for the resource's own.
+    ``group_version``: set if that kind belongs to another group.
+    """
 
     name: str
     verbs: tuple[str, ...]
@@ -38,7 +41,7 @@ class Sub:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A resource in one version. ``stored`` is False for kinds that are only asked about, never kept."""
+    """A resource in one version. ``stored`` is False for kinds that are answered, but never stored."""
 
     plural: str
     kind: str
@@ -246,19 +249,19 @@ OWN_GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
         )
     },
 }
-"""As GROUPS, of what kubechronicle has beside Kubernetes: kinds without a protobuf form."""
+"""The groups of kubechronicle's own kinds, in the form of GROUPS; they have no protobuf form."""
 
 STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
-    # The two Event APIs are two views of one stored resource, kept as the older of them.
+    # The two Event APIs serve one stored resource, in the form of the older one.
     ("events.k8s.io", "events"): ("", "v1"),
 }
-"""(group, plural) -> (group, version) under which it is stored, where that is not the group's preferred version."""
+"""(group, plural) -> stored (group, version), if it is not the group's preferred version."""
 
 DEPRECATED: Final[Mapping[tuple[str, str, str], str]] = {
     ("", "v1", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
     ("", "v1", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 }
-"""(group, version, plural) -> what everybody is told who asks for a kind that stays, and is not the one to use."""
+"""(group, version, plural) -> the warning for each request of a kind that stays, but has a better alternative."""
 
 _DEFINITION_PACKAGES: Final[Mapping[str, str]] = {
     "": "io.k8s.api.core",

@@ -1,15 +1,14 @@
-"""--runtime-config: which of the versions there are the server serves.
+"""--runtime-config: the choice of served API versions.
 
-Texts, precedence and refusals are those of kube-apiserver (apiserver pkg/server/resourceconfig and options), except
-that a resource that does not exist is refused as well. Whatever their order in the text, later rules win over earlier
-ones:
+Texts, precedence and rejections are kube-apiserver's (apiserver pkg/server/resourceconfig and options), but a resource
+that does not exist is rejected as well. In any order of the text, later rules of this list win over earlier ones:
 
-    1. by default the versions of today are served, those of the past (builtin/legacy.py) are not
+    1. by default, present versions are served, removed ones (legacy.py) are not
     2. api/all, then api/ga, api/beta, api/alpha     all versions of that kind
     3. GROUP/VERSION (v1 for the core group)         one version
-    4. GROUP/VERSION/RESOURCE                        one resource of it, whether the rest is served or not
+    4. GROUP/VERSION/RESOURCE                        one resource of it, in a served or unserved version
 
-What is not served is still stored, decoded and converted: it only has no path.
+Unserved types are still stored, decoded and converted: they only have no path.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _FALSE: Final = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
 
 def parse(text: str) -> dict[str, str]:
-    """Return the pairs of a comma-separated list of KEY=VALUE; the last one of a key counts, VALUE may be missing."""
+    """Return the pairs of a comma-separated list of KEY=VALUE; the last pair of a key counts, VALUE may be absent."""
     pairs: dict[str, str] = {}
     for part in text.split(","):
         key, _, value = part.partition("=")
@@ -42,7 +41,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def registry_for(pairs: Mapping[str, str]) -> Registry:
-    """Return the registry that serves what the pairs say. ValueError, in one line, for what they cannot say."""
+    """Return the registry that the pairs describe. ValueError with one line if they are not valid."""
     if not pairs:
         return builtin_registry()
     if dict(pairs) == {"api/all": "false"}:
@@ -64,7 +63,7 @@ def registry_for(pairs: Mapping[str, str]) -> Registry:
 
 
 def _parts(key: str) -> tuple[str, ...]:
-    """(group, version) or (group, version, resource); "v1", "/v1" and "api/v1" are the core group's."""
+    """Return (group, version) or (group, version, resource); "v1", "/v1" and "api/v1" are the core group's."""
     parts = tuple(key.split("/"))
     if len(parts) == 1 and parts[0]:
         return ("", *parts)

@@ -1,10 +1,10 @@
-"""Selectors: field selectors, and ``describe``, which says what of an object selectors look at.
+"""Field selectors, and ``describe``, which returns the labels and fields of an object that selectors match.
 
-Label selectors are label_selectors.py's and can be had from here too. Which fields a kind offers stands in fields.py.
+Label selectors (label_selectors.py) are exported here too. selectable_fields.py lists the fields of each kind.
 
-Field selectors (apimachinery ``pkg/fields``) are ``name=value``, ``name==value``, ``name!=value`` joined by commas; in
-a value a backslash makes a backslash, comma or equals sign stand for itself. Every parse error is a 400 BadRequest with
-Kubernetes' own message.
+Field selectors (apimachinery ``pkg/fields``) are ``name=value``, ``name==value``, ``name!=value``, joined by commas. In
+a value, a backslash escapes a backslash, comma or equals sign. Every parse error is a 400 BadRequest with Kubernetes'
+own message.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class FieldSelector:
         self.matches: Matcher = all_of([_field_matcher(term) for term in self.terms])
 
     def required(self, field: str) -> str | None:
-        """Return the one value the selector demands of ``field``, None where it leaves a choice."""
+        """Return the one value that the selector requires of ``field``, None if it allows several."""
         return next((term.value for term in self.terms if term.equal and term.field == field), None)
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ def _unescape(value: str) -> str:
     def replace(match: re.Match[str]) -> str:
         sequence = match.group()
         if sequence in (",", "="):
-            # Kubernetes prints the character as Go prints a rune, a number.
+            # Kubernetes prints the character as a number, as Go prints a rune.
             raise SelectorSyntaxError(f"invalid field selector: unescaped character in value: {ord(sequence)}")
         if match.group(1) not in ("\\", ",", "="):
             raise SelectorSyntaxError(f"invalid field selector: invalid escape sequence: {sequence}")
@@ -149,7 +149,7 @@ def _vocabulary(rt: ResourceType) -> selectable.Vocabulary:
 def parse_field_selector(text: str, rt: ResourceType) -> FieldSelector:
     """Return the selector of a ``fieldSelector`` parameter, its fields named as in the stored form.
 
-    StatusError 400 where it is malformed or names a field this kind does not offer.
+    StatusError 400 if it is malformed, or names a field that this kind does not offer.
     """
     parsed = _parsed_fields(text, _vocabulary(rt))
     if isinstance(parsed, str):
@@ -158,7 +158,7 @@ def parse_field_selector(text: str, rt: ResourceType) -> FieldSelector:
 
 
 def field_terms(text: str) -> list[FieldTerm] | None:
-    """Return a selector's terms, None if it is malformed. For authorization, which comes before the kind is looked at."""
+    """Return a selector's terms, None if it is malformed. For authorization, which runs before the kind is known."""
     try:
         return list(_field_terms(text, selectable.DEFAULT))
     except SelectorSyntaxError:
@@ -166,8 +166,10 @@ def field_terms(text: str) -> list[FieldTerm] | None:
 
 
 def value_required(text: str, field: str) -> str:
-    """Return the one value of a field that a selector lets through, "" if it names none or is malformed. For
-    authorization, too."""
+    """Return the one value of a field that a selector accepts, "" if it names none or is malformed.
+
+    For authorization, which runs before the kind is known.
+    """
     for term in field_terms(text) or ():
         if term.field == field and term.equal:
             return term.value
@@ -182,7 +184,7 @@ _NOTHING: Final[Mapping[str, str]] = {}
 def describe(
     resource: str, obj: Mapping[str, Any], extra: Iterable[tuple[str, selectable.Getter]] = ()
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return (labels, fields) of a stored object: all that selectors look at.
+    """Return (labels, fields) of a stored object: the input of all selectors.
 
     ``extra`` are the selectable fields of a custom resource, see ``custom_fields``. The labels are the object's own.
     """
@@ -199,7 +201,7 @@ def describe(
 
 
 def plain(resource: str) -> bool:
-    """Return whether names and namespaces are all the selectable fields there are."""
+    """Return True if the resource has no selectable fields but name and namespace."""
     return resource not in selectable.SELECTABLE
 
 

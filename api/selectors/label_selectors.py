@@ -21,12 +21,12 @@ Matcher = Callable[[Mapping[str, str]], bool]
 
 PARSED_KEPT: Final = 2048
 LONGEST_KEPT: Final = 4096
-"""Parsed selectors kept, and the characters of the longest. Controllers and kubelets send the same few again and again;
-a stranger's flood of different ones only pushes those out."""
+"""Cached parsed selectors, and the characters of the longest. Controllers and kubelets repeat a few selectors; a
+flood of different ones only evicts them."""
 
 
 class SelectorSyntaxError(Exception):
-    """A selector that cannot be parsed; its text is what the client is told."""
+    """A selector that cannot be parsed; its text is the client's message."""
 
 
 class Requirement(NamedTuple):
@@ -111,8 +111,8 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 
 
 def _int64(text: str) -> int | None:
-    """Return what Go's strconv.ParseInt(text, 10, 64) does, None for an error."""
-    # 20 characters hold every int64; longer ones are zeros or overflow, and must not cost time.
+    """Return the result of Go's strconv.ParseInt(text, 10, 64), None for an error."""
+    # 20 characters hold every int64; longer texts have leading zeros or overflow, and must not cost time.
     if not _INTEGER.match(text) or len(text) > 64:
         return None
     number = int(text)
@@ -144,7 +144,7 @@ class _Token(NamedTuple):
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Split into symbols, keywords and words, ending with an end token. As for apimachinery's lexer a NUL ends it."""
+    """Split into symbols, keywords and words, with an end token. As in apimachinery's lexer, a NUL ends the text."""
     for match in _TOKEN.finditer(text.partition("\0")[0]):
         word = match.group(1)
         yield _Token(word if word in _KEYWORDS else _IDENTIFIER, word)
@@ -152,7 +152,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 class _Parser:
-    """Recursive descent over the tokens; ``in`` and ``notin`` are words except where an operator must stand."""
+    """Recursive descent over the tokens; ``in`` and ``notin`` are words, except where the grammar needs an operator."""
 
     def __init__(self, text: str, path: Path) -> None:
         self._tokens = list(_tokens(text))
@@ -273,7 +273,7 @@ def _parsed_labels(text: str, path: str) -> LabelSelector | str:
 
 
 def parse_label_selector(text: str) -> LabelSelector:
-    """Return the selector of a ``labelSelector`` parameter. StatusError 400 where it is malformed."""
+    """Return the selector of a ``labelSelector`` parameter. StatusError 400 if it is malformed."""
     parsed = _parsed_labels(text, "")
     if isinstance(parsed, str):
         raise status.bad_request(parsed)
@@ -281,7 +281,7 @@ def parse_label_selector(text: str) -> LabelSelector:
 
 
 def label_selector_problem(text: str, path: Path) -> str | None:
-    """Return what is wrong with a label selector that stands in the field ``path``, None when nothing is."""
+    """Return the problem of a label selector in the field ``path``, None if it has none."""
     parsed = _parsed_labels(text, str(path))
     return parsed if isinstance(parsed, str) else None
 
@@ -292,7 +292,7 @@ _SPEC_OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "Doe
 def selector_from_spec(spec: Mapping[str, Any] | None) -> LabelSelector | None:
     """Return the selector of a LabelSelector object (matchLabels, matchExpressions), which must be valid.
 
-    None for an absent one: it selects nothing, an empty one everything (LabelSelectorAsSelector).
+    None for an absent one, which selects nothing; an empty one selects everything (LabelSelectorAsSelector).
     """
     if spec is None:
         return None
@@ -304,5 +304,5 @@ def selector_from_spec(spec: Mapping[str, Any] | None) -> LabelSelector | None:
 
 
 def selector_from_labels(labels: Mapping[str, str] | None) -> LabelSelector:
-    """Return the selector of a plain map, as Services and ReplicationControllers have: all of it must match."""
+    """Return the selector of a plain map, as in Services and ReplicationControllers: all labels must match."""
     return LabelSelector(Requirement(key, "=", (value,)) for key, value in (labels or {}).items())

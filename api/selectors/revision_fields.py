@@ -1,7 +1,7 @@
-"""What field selectors of revisions may name. A table; what each means is history.py's and the log's.
+"""The selectable fields of revisions, as a table. api/history and the log give them their meaning.
 
-object.kind=Deployment,object.name=web,time.from=2h        the changes of the last two hours
-who.username!=system:admin,changed=spec.replicas           who else has set the number of replicas
+object.kind=Deployment,object.name=web,time.from=2h        changes of the last two hours
+who.username!=system:admin,changed=spec.replicas           changes of the number of replicas by other users
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TEXT_FIELDS: Final[Mapping[str, str]] = {
     "request.verb": "verb",
     "request.auditID": "audit_id",
 }
-"""Fields that are columns of the log. A value that ends in * stands for all that begin so."""
+"""Fields that are columns of the log. A value that ends in * is a prefix."""
 
 KIND_FIELDS: Final = ("object.kind", "object.resource", "object.apiVersion")
-"""Which kind of objects: Deployment; deployments, deploy or deployments.apps; apps/v1. In either case."""
+"""The kind of objects: Deployment; deployments, deploy or deployments.apps; apps/v1. Upper or lower case."""
 
 BOUNDS: Final = ("revision.from", "revision.to", "time.from", "time.to")
-"""The first and the last revision; since when and until when, as a time or as how long ago."""
+"""The first and last revision; the first and last time, absolute or as an age."""
 
 FIELDS: Final = ("metadata.name", *TEXT_FIELDS, *KIND_FIELDS, *BOUNDS, "operation", "changed")

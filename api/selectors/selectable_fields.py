@@ -1,11 +1,11 @@
-"""Which fields of which resource a field selector may name, and how they are read off a stored object.
+"""The selectable fields of each resource, and their getters on a stored object.
 
-A table: for each storage resource the selectable fields beside ``metadata.name`` and ``metadata.namespace``, and per
-served kind the names clients may use with the words of the refusal. Source: each kind's field label conversion and
-its registry strategy's selectable fields in Kubernetes. Parsing and matching are selectors.py's.
+A table: for each storage resource the selectable fields other than ``metadata.name`` and ``metadata.namespace``; for
+each served kind the names for clients, and the text of the rejection. Source: each kind's field label conversion, and
+its registry strategy's selectable fields in Kubernetes. Parsing and matching: field_selectors.py.
 
-A selector is matched against the *stored* form: a client of events.k8s.io/v1 asks for ``regarding.name``, which is
-renamed to ``involvedObject.name`` before it is matched.
+A selector matches the *stored* form. A client of events.k8s.io/v1 uses ``regarding.name``, which is renamed to
+``involvedObject.name`` before the match.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def text(value: Any) -> str:
 
 
 def path(*names: str, default: str = "") -> Getter:
-    """Return a getter of a nested field, ``default`` where it is absent."""
+    """Return a getter of a nested field, ``default`` if it is absent."""
 
     def get(obj: Object) -> str:
         value: Any = obj
@@ -51,7 +51,7 @@ def path(*names: str, default: str = "") -> Getter:
 
 
 def dotted(name: str, default: str = "") -> tuple[str, Getter]:
-    """Return (name, getter) of a field whose selectable name is its path."""
+    """Return (name, getter) of a field with its path as its selectable name."""
     return name, path(*name.split("."), default=default)
 
 
@@ -97,7 +97,7 @@ SELECTABLE: Final[Mapping[str, tuple[tuple[str, Getter], ...]]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """What clients of one served kind may name: label -> stored field, and the refusal with %s for the label."""
+    """The labels for clients of one served kind: label -> stored field; and the rejection, with %s for the label."""
 
     names: Mapping[str, str]
     refusal: str
@@ -120,7 +120,7 @@ _REVISION: Final = _vocabulary(
 VOCABULARIES: Final[Mapping[tuple[str, str, str], Vocabulary]] = {
     ("", "v1", "Pod"): Vocabulary(
         {name: name for name in (NAME, NAMESPACE, "status.podIPs", *(field for field, _ in SELECTABLE["pods"]))}
-        # What v1 clients of Kubernetes 1.0 sent.
+        # Sent by v1 clients of Kubernetes 1.0.
         | {"spec.host": "spec.nodeName"},
         _UNSUPPORTED,
     ),
@@ -149,13 +149,13 @@ VOCABULARIES: Final[Mapping[tuple[str, str, str], Vocabulary]] = {
     ("history.kubechronicle.dev", "v1", "Revision"): _REVISION,
     ("history.kubechronicle.dev", "v1", "ClusterRevision"): _REVISION,
 }
-"""(group, version, kind) -> vocabulary of the kinds that have one of their own."""
+"""(group, version, kind) -> vocabulary, for kinds with their own."""
 
 DEFAULT: Final = Vocabulary(
     {NAME: NAME, NAMESPACE: NAMESPACE},
     f'"%s" is not a known field selector: only "{NAME}", "{NAMESPACE}"',
 )
-"""Every other built-in kind's vocabulary."""
+"""The vocabulary of all other built-in kinds."""
 
 
 def custom_vocabulary(selectable: tuple[str, ...], *, namespaced: bool) -> Vocabulary:

@@ -1,16 +1,15 @@
-"""What differs from kind to kind in the life of an object: one record per storage resource, with hooks for what no
-flag can say. The table itself is gathered by builtin/strategies.py.
+"""Strategies: one record per storage resource, with flags and hooks for the rules of its kind.
 
-Who may change what, in the order in which pipeline.py calls:
+``builtin/strategies.py`` gathers the table. pipeline.py calls the hooks in this order:
 
-    prepare_create   drops what a creation may not set, fills in what the server decides        changes the object
-    prepare_update   keeps what an update may not change                                       changes the new object
-    validate         says what is wrong with an object as such                                  changes nothing
-    validate_update  says what is wrong with the change                                         changes nothing
-    warnings         says what will not do what the writer may think it does                    changes nothing
-    canonicalize     brings the object into its common form before it is stored                 changes the object
+    prepare_create   drop fields a creation may not set, fill in the server's fields    changes the object
+    prepare_update   restore fields an update may not change                            changes the new object
+    validate         return the problems of an object                                   changes nothing
+    validate_update  return the problems of a change                                    changes nothing
+    warnings         return warnings about ineffective or deprecated fields             changes nothing
+    canonicalize     bring the object into its stored form                              changes the object
 
-Hooks are given (new, …) with everything defaulted; they never see the clock or randomness.
+Hooks take objects with all defaults set. They never read the clock or randomness.
 """
 
 from __future__ import annotations
@@ -39,11 +38,12 @@ Warnings = Callable[[Object, Object | None], Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubresourceStrategy:
-    """How an update through a subresource differs.
+    """The rules of updates through a subresource.
 
-    ``prepare(new, old)`` keeps what this endpoint does not change; ``timed(new, old, now)`` is for rules that note when
-    something happened; ``reset`` are the fields no manager can own through it. ``validate_update`` says nothing to the
-    versions in ``lenient_in``, which are older than the rule.
+    ``prepare(new, old)``: restores the fields that this endpoint does not change.
+    ``timed(new, old, now)``: records the time of a change.
+    ``reset``: the fields that no manager can own through this endpoint.
+    ``lenient_in``: API versions older than the rules; ``validate_update`` does not apply to them.
     """
 
     prepare: PrepareUpdate
@@ -61,17 +61,24 @@ _NO_SUBRESOURCES: Final[Mapping[str, SubresourceStrategy]] = MappingProxyType({}
 class Strategy:
     """The rules of one kind.
 
-    ``names`` is a key of names.NAME_CHECKS. ``status``: the main resource ignores .status; with ``status_on_create`` a
-    creation may set it. ``generation``: set to 1 on create and counted up when .spec changes (or another field of
-    ``generation_fields``). ``unconditional_update``: an update without resourceVersion overwrites. ``dependents`` says
-    what a deletion without word about them does. ``returns_deleted``: a deletion answers the object instead of a
-    Status. ``validates_whole_update``: an update is checked like a creation too, all of its metadata included, and with
-    ``validates_first`` before the change is looked at; otherwise ``validate`` alone runs on an update, and not even
-    that without ``validates_spec_update``; with ``validates_twice`` what it finds is reported again, as Kubernetes does
-    for the kinds that it checks as such and as part of the change. ``kube_finalizers``: finalizers need a domain.
-    ``defaults_again``: what the hooks set has defaults that follow from it. ``requested(new, requester)`` notes who has
-    created an object, ``stamp(new, old, now)`` when parts of it were added. ``prepare_as(api version, new, old)`` and
-    ``validate_as`` are for what only some versions of a kind do or ask for; old is None for a creation.
+    ``names``: a key of names.NAME_CHECKS.
+    ``status``: the main resource ignores .status.
+    ``status_on_create``: a creation may set .status all the same.
+    ``generation``: 1 on create, and incremented when .spec (or another field of ``generation_fields``) changes.
+    ``unconditional_update``: an update without resourceVersion overwrites.
+    ``create_on_update``: an update creates a missing object.
+    ``dependents``: the propagation policy of a deletion that names none.
+    ``returns_deleted``: a deletion answers the object instead of a Status.
+    ``graceful``: a deletion may have a grace period.
+    ``validates_whole_update``: an update is also checked like a creation, with all of its metadata.
+    ``validates_first``: that check runs before the check of the change.
+    ``validates_spec_update``: without ``validates_whole_update``, ``validate`` still runs on an update.
+    ``validates_twice``: problems are reported twice, as Kubernetes does for kinds that it checks both ways.
+    ``kube_finalizers``: finalizers need a domain.
+    ``defaults_again``: defaults follow from fields that the hooks set.
+    ``requested(new, requester)``: records the user that creates an object.
+    ``stamp(new, old, now)``: records times of added parts.
+    ``prepare_as(api version, new, old)``, ``validate_as``: rules of some versions only; old is None for a creation.
     """
 
     names: str = "subdomain"
@@ -105,7 +112,7 @@ class Strategy:
 
 
 def keep(name: str, new: Object, old: Object) -> None:
-    """Let ``new`` have the field as ``old`` has it."""
+    """Set the field of ``new`` to its value in ``old``, or remove it."""
     if name in old:
         new[name] = old[name]
     else:
@@ -113,7 +120,7 @@ def keep(name: str, new: Object, old: Object) -> None:
 
 
 def keep_metadata(new: Object, old: Object, *names: str) -> None:
-    """Let ``new`` have these fields of metadata as ``old`` has them."""
+    """Set these fields of ``new``'s metadata to their values in ``old``, or remove them."""
     for name in names:
         keep(name, new["metadata"], old["metadata"])
 
@@ -128,7 +135,7 @@ def status_update(
     warnings: Warnings | None = None,
     lenient_in: tuple[str, ...] = (),
 ) -> SubresourceStrategy:
-    """Return the usual strategy of a status subresource: everything in ``kept`` (and of metadata) stays as it is."""
+    """Return the usual strategy of a status subresource: the fields ``kept`` (and of ``metadata``) never change."""
     fields = kept or ("spec",)
 
     def keep_fields(new: Object, old: Object) -> None:

@@ -1,4 +1,4 @@
-"""What the rules of a write are told (WriteContext), and what they come to (Prepared). pipeline.py has the rules."""
+"""The input of the rules of a write (WriteContext), and their result (Prepared). pipeline.py has the rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubechronicle.api.values.objects import Object
 
 
 class Requester(Protocol):
-    """Who asks for a write, as kinds record it that are about their requester."""
+    """The user of a write, for kinds that record it."""
 
     @property
     def user(self) -> str: ...
@@ -30,7 +30,7 @@ class Requester(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nobody:
-    """A requester of whom nothing is known."""
+    """An unknown requester."""
 
     user: str = ""
     uid: str = ""
@@ -42,12 +42,15 @@ NOBODY = Nobody()
 
 
 class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a write needs to know besides the object.
+    """The circumstances of a write, apart from its object.
 
-    ``now`` is whole seconds in UTC ("2026-11-21T02:30:00Z"); ``uid`` and ``name_suffix`` (five characters of
-    metadata.NAME_ALPHABET) are for an object that is created; ``manager`` comes from options.manager_of; ``namespace``
-    and ``name`` are the URL's, ``name`` is empty for a POST to a collection. ``applies``: a server-side apply, which
-    settles by itself who owns what, and with ``force`` takes what others own.
+    ``now``: whole seconds in UTC ("2026-11-21T02:30:00Z").
+    ``uid``: for a created object.
+    ``name_suffix``: five characters of metadata.NAME_ALPHABET, for a created object.
+    ``manager``: from options.manager_of.
+    ``namespace``, ``name``: the URL's; ``name`` is empty for a POST to a collection.
+    ``applies``: a server-side apply, which computes field owners by itself.
+    ``force``: the apply takes fields from other managers.
     """
 
     now: str
@@ -65,8 +68,11 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(enum.Enum):
-    """What is to be done about a write. STORE_THEN_GONE are two changes, in this order: the deletion's mark is seen
-    by watchers before the object goes (Pods that need no time to end)."""
+    """The effect of a write.
+
+    STORE_THEN_GONE stands for two changes: watchers see the deletion's mark before the object is removed (Pods with no
+    grace period left).
+    """
 
     STORE = "store"
     UNCHANGED = "unchanged"
@@ -78,10 +84,11 @@ class Outcome(enum.Enum):
 class Prepared:
     """A write that passed all rules.
 
-    ``object`` is in the stored version: what to store and answer (without resourceVersion, which the log gives it), or,
-    with the present resourceVersion, what to answer when the object stays (UNCHANGED) or ends (GONE). ``last`` is the
-    state a GONE object is recorded with: as it was stored, also when the update that ended it changed it. ``expected``
-    is the revision all this is based on, 0 for "there is none". ``warnings`` are for the writer.
+    ``object``: in the stored version. To store and to answer, without resourceVersion, which the log assigns. For
+    UNCHANGED and GONE only to answer, with the present resourceVersion.
+    ``expected``: the revision that the write is based on, 0 for an absent object.
+    ``last``: the recorded last state of a GONE object: as stored before, even if the final update changed it.
+    ``warnings``: for the client.
     """
 
     outcome: Outcome
