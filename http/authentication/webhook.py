@@ -1,8 +1,8 @@
 """The webhook token authenticator: a server outside is asked whose a bearer token is, by a TokenReview
 (plugin/pkg/authenticator/token/webhook of k8s.io/apiserver).
 
-It decides at once from what is remembered, or raises NeedsExternalAnswer. Answers are remembered for ``ttl`` seconds, and
-all requests with the same token share one question. With 0, and where there was no answer or an error in it, what came
+It decides at once from what is remembered, or raises NeedsExternalAnswer. Answers are remembered for ``ttl`` seconds.
+Requests with the same token share one question. With 0, and where there was no answer or an error in it, what came
 of a question counts for the requests that waited for it and no other: the next one asks again.
 """
 

@@ -17,14 +17,13 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from kubechronicle.api.access.rbac import Rule
 from kubechronicle.api.codecs import json as json_codec
 from kubechronicle.api.codecs import yaml as yaml_codec
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.configuration import files
-from kubechronicle.api.configuration.files import FLAG, TEXT
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.schema import check
 from kubechronicle.http.authentication.user import GROUP_AUTHENTICATED, User
@@ -42,26 +41,6 @@ READ_VERBS: Final = ("get", "list", "watch")
 MAX_LINE: Final = 64 * 1024
 MAX_FILE: Final = 64 << 20
 MAX_SHOWN: Final = 300
-
-_SPEC: Final = files.shape(
-    "PolicySpec",
-    user=TEXT,
-    group=TEXT,
-    readonly=FLAG,
-    apiGroup=TEXT,
-    resource=TEXT,
-    namespace=TEXT,
-    nonResourcePath=TEXT,
-)
-_POLICY_V1BETA1: Final = files.file_of(KIND, spec=_SPEC)
-_POLICY_V0: Final = files.file_of(
-    KIND,
-    user=TEXT,
-    group=TEXT,
-    readonly=FLAG,
-    resource=TEXT,
-    namespace=TEXT,
-)
 
 
 class PolicyFileError(ValueError):
@@ -81,10 +60,73 @@ class Policy:
     path: str = ""
 
     def is_about(self, user: User) -> bool:
-        """Whether it has something to say of the user."""
+        """Return whether the user is its subject."""
         if not (self.user or self.group):
             return False
         return (not self.user or self.user == user.name) and (not self.group or self.group in user.groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySpec:
+    user: str = ""
+    group: str = ""
+    readonly: bool = False
+    api_group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    non_resource_path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyV1Beta1:
+    """A line of the version v1beta1."""
+
+    GO_NAME: ClassVar[str] = KIND
+
+    spec: PolicySpec = PolicySpec()
+
+    def policy(self) -> Policy:
+        spec = self.spec
+        policy = Policy(
+            user=spec.user,
+            group=spec.group,
+            readonly=spec.readonly,
+            namespace=spec.namespace,
+            resource=spec.resource,
+            api_group=spec.api_group,
+            path=spec.non_resource_path,
+        )
+        return _for_authenticated(policy) if ALL in (spec.user, spec.group) else policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyV0:
+    """A line of the old version, which names no version. A field that is left out means all."""
+
+    GO_NAME: ClassVar[str] = KIND
+
+    user: str = ""
+    group: str = ""
+    readonly: bool = False
+    resource: str = ""
+    namespace: str = ""
+
+    def policy(self) -> Policy:
+        policy = Policy(
+            user=self.user,
+            group=self.group,
+            readonly=self.readonly,
+            namespace=self.namespace or ALL,
+            resource=self.resource or ALL,
+            api_group=ALL,
+            path="" if self.namespace or self.resource else ALL,
+        )
+        everyone = ALL in (self.user, self.group) or not (self.user or self.group)
+        return _for_authenticated(policy) if everyone else policy
+
+
+def _for_authenticated(policy: Policy) -> Policy:
+    return replace(policy, user="", group=GROUP_AUTHENTICATED)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -133,18 +175,18 @@ def _policy(line: bytes) -> tuple[str, Policy, list[str]]:
     except CodecError as error:
         raise ValueError(str(error)) from None
     version = _version(value)
-    unknown = check.check(value, _POLICY_V0 if version == V0 else _POLICY_V1BETA1)
-    if version == V1BETA1:
-        return version, _of_v1beta1(value.get("spec") or {}), unknown
-    if "spec" in unknown:
-        # As a line without apiVersion it would allow everybody everything.
+    record: type[PolicyV0 | PolicyV1Beta1] = PolicyV0 if version == V0 else PolicyV1Beta1
+    unknown = check.check(value, files.schema_of_file(record))
+    if version == V0 and "spec" in unknown:
+        # As a line without apiVersion it would allow everyone everything.
         raise ValueError(f"it has a spec, but does not say apiVersion: {V1BETA1} and kind: {KIND}")
-    return version, _of_v0(value), unknown
+    return version, files.structure_checked(value, record).policy(), unknown
 
 
 def _version(value: Mapping[str, Any]) -> str:
-    """V1BETA1 or V0, which a line is of that does not say. ValueError."""
-    version, kind = value.get("apiVersion") or "", value.get("kind") or ""
+    """Return V1BETA1, or V0 for a line that names no version. Raises ValueError."""
+    meta = files.structure_checked(value, files.TypeMeta)
+    version, kind = meta.api_version, meta.kind
     if (version, kind) in ((V1BETA1, KIND), (V0, KIND)):
         return version
     if version == V1BETA1 and not kind:
@@ -152,39 +194,6 @@ def _version(value: Mapping[str, Any]) -> str:
     if version in ("", V0) and kind in ("", KIND):
         return V0
     raise ValueError(f"no kind {go_quote(kind or KIND)} is registered for version {go_quote(version or V0)}")
-
-
-def _of_v1beta1(spec: Mapping[str, Any]) -> Policy:
-    policy = Policy(
-        user=spec.get("user", ""),
-        group=spec.get("group", ""),
-        readonly=spec.get("readonly", False),
-        namespace=spec.get("namespace", ""),
-        resource=spec.get("resource", ""),
-        api_group=spec.get("apiGroup", ""),
-        path=spec.get("nonResourcePath", ""),
-    )
-    return _for_authenticated(policy) if ALL in (policy.user, policy.group) else policy
-
-
-def _of_v0(value: Mapping[str, Any]) -> Policy:
-    """What is left out in the old form means all."""
-    user, group = value.get("user", ""), value.get("group", "")
-    namespace, resource = value.get("namespace", ""), value.get("resource", "")
-    policy = Policy(
-        user=user,
-        group=group,
-        readonly=value.get("readonly", False),
-        namespace=namespace or ALL,
-        resource=resource or ALL,
-        api_group=ALL,
-        path="" if namespace or resource else ALL,
-    )
-    return _for_authenticated(policy) if ALL in (user, group) or not (user or group) else policy
-
-
-def _for_authenticated(policy: Policy) -> Policy:
-    return replace(policy, user="", group=GROUP_AUTHENTICATED)
 
 
 # -- decisions --------------------------------------------------------------------------------------------------------

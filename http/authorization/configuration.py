@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final
 
 from kubechronicle.api.configuration import files
-from kubechronicle.api.configuration.files import FLAG, TEXT, ConfigFileError, file_of, items, shape
+from kubechronicle.api.configuration.files import ConfigFileError
+from kubechronicle.api.configuration.structuring import Duration, Key, ZeroIsDefault
 from kubechronicle.api.errors.field_errors import (
     Cause,
     Path,
@@ -39,32 +40,9 @@ KUBECONFIG, IN_CLUSTER = "KubeConfigFile", "InClusterConfig"
 DEFAULT_NAME: Final = "default"
 
 MAX_CONDITIONS: Final = 64
-MAX_TIMEOUT: Final = 30 * durations.SECOND
-AUTHORIZED_TTL, UNAUTHORIZED_TTL = 300 * durations.SECOND, 30 * durations.SECOND
-
-_FILE: Final = file_of(
-    "AuthorizationConfiguration",
-    authorizers=items(
-        shape(
-            "AuthorizerConfiguration",
-            type=TEXT,
-            name=TEXT,
-            webhook=shape(
-                "WebhookConfiguration",
-                authorizedTTL=TEXT,
-                cacheAuthorizedRequests=FLAG,
-                unauthorizedTTL=TEXT,
-                cacheUnauthorizedRequests=FLAG,
-                timeout=TEXT,
-                subjectAccessReviewVersion=TEXT,
-                matchConditionSubjectAccessReviewVersion=TEXT,
-                failurePolicy=TEXT,
-                connectionInfo=shape("WebhookConnectionInfo", type=TEXT, kubeConfigFile=TEXT),
-                matchConditions=items(shape("WebhookMatchCondition", expression=TEXT)),
-            ),
-        )
-    ),
-)
+NO_TIMEOUT: Final = Duration(0)
+MAX_TIMEOUT: Final = Duration(30 * durations.SECOND)
+AUTHORIZED_TTL, UNAUTHORIZED_TTL = Duration(300 * durations.SECOND), Duration(30 * durations.SECOND)
 
 
 class ConfigurationError(ValueError):
@@ -72,20 +50,34 @@ class ConfigurationError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookConfiguration:
-    """Times in nanoseconds. ``kubeconfig_file`` None: not given."""
+class WebhookConnectionInfo:
+    """The server to ask. ``kube_config_file`` None: missing."""
 
-    authorized_ttl: int = AUTHORIZED_TTL
-    cache_authorized: bool = True
-    unauthorized_ttl: int = UNAUTHORIZED_TTL
-    cache_unauthorized: bool = True
-    timeout: int = 0
-    review_version: str = ""
-    matched_version: str = ""
+    type: str = ""
+    kube_config_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookMatchCondition:
+    """An expression that must be true of a request for the webhook to be asked."""
+
+    expression: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookConfiguration:
+    """A webhook, with the fields of Kubernetes' type of the same name."""
+
+    authorized_ttl: Annotated[Duration, Key("authorizedTTL"), ZeroIsDefault] = AUTHORIZED_TTL
+    cache_authorized_requests: bool = True
+    unauthorized_ttl: Annotated[Duration, Key("unauthorizedTTL"), ZeroIsDefault] = UNAUTHORIZED_TTL
+    cache_unauthorized_requests: bool = True
+    timeout: Duration = NO_TIMEOUT
+    subject_access_review_version: str = ""
+    match_condition_subject_access_review_version: str = ""
     failure_policy: str = ""
-    connection_type: str = ""
-    kubeconfig_file: str | None = None
-    conditions: tuple[str, ...] = ()
+    connection_info: WebhookConnectionInfo = WebhookConnectionInfo()
+    match_conditions: tuple[WebhookMatchCondition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +87,13 @@ class AuthorizerConfiguration:
     type: str = ""
     name: str = ""
     webhook: WebhookConfiguration | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationConfiguration:
+    """The file."""
+
+    authorizers: tuple[AuthorizerConfiguration, ...] = ()
 
 
 Configured = tuple[AuthorizerConfiguration, ...]
@@ -145,42 +144,7 @@ def parse(data: bytes) -> Configured:
     """What a file says, with defaults. ConfigFileError: it is no such file."""
     if not data:
         return ()
-    found = files.decode(data, _FILE, VERSIONS)
-    return tuple(
-        AuthorizerConfiguration(
-            type=each.get("type", ""),
-            name=each.get("name", ""),
-            webhook=_webhook(each["webhook"]) if each.get("webhook") is not None else None,
-        )
-        for each in found.get("authorizers") or ()
-    )
-
-
-def _webhook(found: Mapping[str, Any]) -> WebhookConfiguration:
-    connection = found.get("connectionInfo") or {}
-    return WebhookConfiguration(
-        authorized_ttl=_duration(found, "authorizedTTL") or AUTHORIZED_TTL,
-        cache_authorized=found.get("cacheAuthorizedRequests", True),
-        unauthorized_ttl=_duration(found, "unauthorizedTTL") or UNAUTHORIZED_TTL,
-        cache_unauthorized=found.get("cacheUnauthorizedRequests", True),
-        timeout=_duration(found, "timeout"),
-        review_version=found.get("subjectAccessReviewVersion", ""),
-        matched_version=found.get("matchConditionSubjectAccessReviewVersion", ""),
-        failure_policy=found.get("failurePolicy", ""),
-        connection_type=connection.get("type", ""),
-        kubeconfig_file=connection.get("kubeConfigFile"),
-        conditions=tuple(each.get("expression", "") for each in found.get("matchConditions") or ()),
-    )
-
-
-def _duration(found: Mapping[str, Any], name: str) -> int:
-    text = found.get(name)
-    if text is None:
-        return 0
-    try:
-        return durations.parse(text)
-    except ValueError as error:
-        raise ConfigFileError(str(error)) from None
+    return files.decode(data, AuthorizationConfiguration, VERSIONS).authorizers
 
 
 # -- whether it can be used -------------------------------------------------------------------------------------------
@@ -238,15 +202,16 @@ def _wrong_webhook(webhook: WebhookConfiguration, path: Path) -> Iterator[Cause]
     for name, ttl in (("authorizedTTL", webhook.authorized_ttl), ("unauthorizedTTL", webhook.unauthorized_ttl)):
         if ttl < 0:
             yield invalid_value(path.child(name), durations.text_of(ttl), "must be > 0s")
-    yield from _one_of(path.child("subjectAccessReviewVersion"), webhook.review_version, REVIEW_VERSIONS)
+    yield from _one_of(path.child("subjectAccessReviewVersion"), webhook.subject_access_review_version, REVIEW_VERSIONS)
     matched = path.child("matchConditionSubjectAccessReviewVersion")
-    if webhook.matched_version:
-        yield from _one_of(matched, webhook.matched_version, MATCHED_VERSIONS)
-    elif webhook.conditions:
+    if matched_version := webhook.match_condition_subject_access_review_version:
+        yield from _one_of(matched, matched_version, MATCHED_VERSIONS)
+    elif webhook.match_conditions:
         yield required(matched, "required if match conditions are specified")
     yield from _one_of(path.child("failurePolicy"), webhook.failure_policy, (NO_OPINION, DENY))
-    yield from _wrong_connection(webhook, path.child("connectionInfo"))
-    yield from _wrong_conditions(webhook.conditions, path.child("matchConditions"))
+    yield from _wrong_connection(webhook.connection_info, path.child("connectionInfo"))
+    expressions = [condition.expression for condition in webhook.match_conditions]
+    yield from _wrong_conditions(expressions, path.child("matchConditions"))
 
 
 def _one_of(path: Path, value: str, choices: Sequence[str]) -> Iterator[Cause]:
@@ -256,8 +221,8 @@ def _one_of(path: Path, value: str, choices: Sequence[str]) -> Iterator[Cause]:
         yield not_supported(path, value, choices)
 
 
-def _wrong_connection(webhook: WebhookConfiguration, path: Path) -> Iterator[Cause]:
-    kind, file = webhook.connection_type, webhook.kubeconfig_file
+def _wrong_connection(connection: WebhookConnectionInfo, path: Path) -> Iterator[Cause]:
+    kind, file = connection.type, connection.kube_config_file
     field = path.child("kubeConfigFile")
     if not kind:
         yield required(path.child("type"))

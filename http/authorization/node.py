@@ -18,7 +18,7 @@ from typing import Final
 
 from kubechronicle.api.access import rbac
 from kubechronicle.api.access.pod_references import CLAIMS, Reference, references, volume_secrets
-from kubechronicle.api.builtin.bootstrap_policy import cluster_roles
+from kubechronicle.api.builtin.rbac.bootstrap_policy import cluster_roles
 from kubechronicle.api.selectors.field_selectors import value_required
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import Views

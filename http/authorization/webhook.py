@@ -137,10 +137,10 @@ class WebhookAuthorizer:
                     return NO_OPINION
             except MatchFailed as error:
                 return Verdict(self._on_error, "", str(error))
-        remembered = self._remembered.get(key)
-        if remembered is None:
+        cached = self._remembered.get(key)
+        if cached is None:
             raise _Question(self, key, spec_of(user, info), _is_small(user, info))
-        return remembered
+        return cached
 
     explain = decide
 

@@ -30,24 +30,26 @@ class WebhookMaker:
 
     def make(self, name: str, configured: WebhookConfiguration, matches: MatchFigures) -> Authorizer:
         """As of in_force.MakeWebhook; reads files."""
-        if not configured.kubeconfig_file:
+        file = configured.connection_info.kube_config_file
+        if not file:
             raise ConfigurationError(f"the webhook {name} needs a kubeconfig file that tells whom to ask")
         try:
-            peer = read_kubeconfig(Path(configured.kubeconfig_file))
+            peer = read_kubeconfig(Path(file))
         except KubeconfigError as error:
             raise ConfigurationError(str(error)) from None
         conditions = None
-        if configured.conditions:
+        if configured.match_conditions:
             # CEL is loaded where there are conditions.
             from kubechronicle.http.authorization.match_conditions import MatchConditions
 
-            conditions = MatchConditions(configured.conditions, name, matches)
+            expressions = [condition.expression for condition in configured.match_conditions]
+            conditions = MatchConditions(expressions, name, matches)
         return WebhookAuthorizer(
             name,
             self._outgoing.client(peer, timeout=configured.timeout / SECOND if configured.timeout else TIMEOUT),
-            version=configured.review_version or DEFAULT_VERSION,
-            authorized_ttl=configured.authorized_ttl / SECOND if configured.cache_authorized else 0.0,
-            unauthorized_ttl=configured.unauthorized_ttl / SECOND if configured.cache_unauthorized else 0.0,
+            version=configured.subject_access_review_version or DEFAULT_VERSION,
+            authorized_ttl=configured.authorized_ttl / SECOND if configured.cache_authorized_requests else 0.0,
+            unauthorized_ttl=configured.unauthorized_ttl / SECOND if configured.cache_unauthorized_requests else 0.0,
             on_error=Decision.DENY if configured.failure_policy == DENY else Decision.NO_OPINION,
             matches=conditions.matches if conditions is not None else None,
             figures=self.figures,

@@ -1,129 +1,182 @@
-"""The kubeconfig file by which a webhook is told: k8s.io/client-go/tools/clientcmd, for the fields that say whom to ask
-and what to show. ``exec`` and ``auth-provider`` are refused: nothing is run to get a credential.
+"""Kubeconfig files of webhooks: k8s.io/client-go/tools/clientcmd, for the fields of server and credentials.
 
     current-context: authorizer
     contexts: [{name: authorizer, context: {cluster: there, user: us}}]
     clusters: [{name: there, cluster: {server: https://authz.example/review, certificate-authority: ca.crt}}]
     users: [{name: us, user: {client-certificate: us.crt, client-key: us.key}}]
 
-Relative paths are relative to the file.
+Relative paths are relative to the file. Unknown fields are ignored, as clientcmd does. A user with ``exec`` or
+``auth-provider`` is rejected: the server runs no program to get a credential.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import yaml
 
+from kubechronicle.api.configuration.structuring import Key, StructureError, structure
 from kubechronicle.http.outgoing.peer import Peer, Pem, credentials_of
-
-REFUSED: Final = ("exec", "auth-provider", "as", "as-uid", "as-groups", "as-user-extra")
 
 
 class KubeconfigError(ValueError):
-    """The file can't be used; the message is one line that begins with its path."""
+    """The file can't be used. The message is one line that begins with its path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    server: str = ""
+    tls_server_name: Annotated[str, Key("tls-server-name")] = ""
+    insecure_skip_tls_verify: Annotated[bool, Key("insecure-skip-tls-verify")] = False
+    certificate_authority: Annotated[str, Key("certificate-authority")] = ""
+    certificate_authority_data: Annotated[bytes, Key("certificate-authority-data")] = b""
+    proxy_url: Annotated[str, Key("proxy-url")] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    client_certificate: Annotated[str, Key("client-certificate")] = ""
+    client_certificate_data: Annotated[bytes, Key("client-certificate-data")] = b""
+    client_key: Annotated[str, Key("client-key")] = ""
+    client_key_data: Annotated[bytes, Key("client-key-data")] = b""
+    token: str = ""
+    token_file: str = ""
+    username: str = ""
+    password: str = ""
+    exec: object = None
+    auth_provider: Annotated[object, Key("auth-provider")] = None
+    impersonated_user: Annotated[object, Key("as")] = None
+    impersonated_uid: Annotated[object, Key("as-uid")] = None
+    impersonated_groups: Annotated[object, Key("as-groups")] = None
+    impersonated_extra: Annotated[object, Key("as-user-extra")] = None
+
+    def unsupported(self) -> str:
+        """Return the first field that is set and not supported, "" for none."""
+        fields = {
+            "exec": self.exec,
+            "auth-provider": self.auth_provider,
+            "as": self.impersonated_user,
+            "as-uid": self.impersonated_uid,
+            "as-groups": self.impersonated_groups,
+            "as-user-extra": self.impersonated_extra,
+        }
+        return next((name for name, value in fields.items() if value), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    cluster: str = ""
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedCluster:
+    name: str = ""
+    cluster: Cluster = Cluster()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedUser:
+    name: str = ""
+    user: User = User()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedContext:
+    name: str = ""
+    context: Context = Context()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The file. clientcmd writes ``kind`` and ``apiVersion``, and reads files without them."""
+
+    kind: Literal["Config"] = "Config"
+    api_version: Literal["v1"] = "v1"
+    current_context: Annotated[str, Key("current-context")] = ""
+    contexts: tuple[NamedContext, ...] = ()
+    clusters: tuple[NamedCluster, ...] = ()
+    users: tuple[NamedUser, ...] = ()
 
 
 def read_kubeconfig(path: Path, *, http_allowed: bool = False) -> Peer:
-    """The peer of the current context, with all its files read once to see that they can be used. KubeconfigError."""
+    """Return the peer of the current context.
+
+    All files it names are read once, to see that they can be used. Raises KubeconfigError.
+    """
     try:
-        peer = _peer(_document(path), path.parent, http_allowed=http_allowed)
+        config = structure(_document(path), Config, file=str(path), unknown_allowed=True)
+    except StructureError as error:
+        raise KubeconfigError(str(error)) from None
+    except ValueError as error:
+        raise KubeconfigError(f"{path}: {error}") from None
+    try:
+        peer = _peer(config, path.parent, http_allowed=http_allowed)
         credentials_of(peer)
     except ValueError as error:
         raise KubeconfigError(f"{path}: {error}") from None
     return peer
 
 
-def _document(path: Path) -> Mapping[str, Any]:
+def _document(path: Path) -> Any:
     try:
-        document = yaml.safe_load(path.read_bytes())
+        return yaml.safe_load(path.read_bytes())
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
         raise ValueError(f"is not YAML{where}: {getattr(error, 'problem', None) or 'it cannot be parsed'}") from None
-    if not isinstance(document, dict):
-        raise ValueError("is no kubeconfig: it must be a mapping")
-    if document.get("kind") not in (None, "Config") or document.get("apiVersion") not in (None, "v1"):
-        raise ValueError("is no kubeconfig: kind must be Config and apiVersion v1")
-    return document
 
 
-def _peer(document: Mapping[str, Any], folder: Path, *, http_allowed: bool) -> Peer:
-    current = _text(document, "current-context")
+def _peer(config: Config, folder: Path, *, http_allowed: bool) -> Peer:
+    current = config.current_context
     if not current:
         raise ValueError("current-context is not set")
-    context = _named(document, "contexts", "context", current)
-    cluster_name, user_name = _text(context, "cluster"), _text(context, "user")
-    cluster = _named(document, "clusters", "cluster", cluster_name)
-    user = _named(document, "users", "user", user_name) if user_name else {}
-    for name in REFUSED:
-        if user.get(name):
-            raise ValueError(f"user {user_name!r}: {name} is not supported here")
-    server = _text(cluster, "server")
+    context = _named(config.contexts, "context", current).context
+    cluster = _named(config.clusters, "cluster", context.cluster).cluster
+    user = _named(config.users, "user", context.user).user if context.user else User()
+    if unsupported := user.unsupported():
+        raise ValueError(f"user {context.user!r}: {unsupported} is not supported here")
+    server = cluster.server
     if not server:
-        raise ValueError(f"cluster {cluster_name!r}: server is not set")
-    token_file = _text(user, "tokenFile")
+        raise ValueError(f"cluster {context.cluster!r}: server is not set")
     return Peer(
         url=server if "://" in server else f"https://{server}",
-        ca=_pem(cluster, "certificate-authority", folder),
-        certificate=_pem(user, "client-certificate", folder),
-        key=_pem(user, "client-key", folder),
-        token=_text(user, "token"),
-        token_file=folder / token_file if token_file else None,
-        username=_text(user, "username"),
-        password=_text(user, "password"),
-        server_name=_text(cluster, "tls-server-name"),
-        insecure=_flag(cluster, "insecure-skip-tls-verify"),
-        proxy_url=_text(cluster, "proxy-url"),
+        ca=_pem("certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data, folder),
+        certificate=_pem("client-certificate", user.client_certificate, user.client_certificate_data, folder),
+        key=_pem("client-key", user.client_key, user.client_key_data, folder),
+        token=user.token,
+        token_file=folder / user.token_file if user.token_file else None,
+        username=user.username,
+        password=user.password,
+        server_name=cluster.tls_server_name,
+        insecure=cluster.insecure_skip_tls_verify,
+        proxy_url=cluster.proxy_url,
         http_allowed=http_allowed,
     )
 
 
-def _named(document: Mapping[str, Any], listed: str, field: str, name: str) -> Mapping[str, Any]:
-    """The first entry of that name, as clientcmd takes it."""
-    entries = document.get(listed) or []
-    if not isinstance(entries, list):
-        raise ValueError(f"{listed} must be a list")
-    for entry in entries:
-        if isinstance(entry, dict) and entry.get("name") == name:
-            found = entry.get(field) or {}
-            if not isinstance(found, dict):
-                raise ValueError(f"{field} {name!r} must be a mapping")
-            return found
-    raise ValueError(f"there is no {field} {name!r}")
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
 
 
-def _text(values: Mapping[str, Any], name: str) -> str:
-    value = values.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise ValueError(f"{name} must be a string")
-    return value
+N = TypeVar("N", bound=_Named)
 
 
-def _flag(values: Mapping[str, Any], name: str) -> bool:
-    value = values.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false")
-    return bool(value)
+def _named(entries: Iterable[N], kind: str, name: str) -> N:
+    """Return the first entry of that name, as clientcmd does."""
+    entry = next((entry for entry in entries if entry.name == name), None)
+    if entry is None:
+        raise ValueError(f"there is no {kind} {name!r}")
+    return entry
 
 
-def _pem(values: Mapping[str, Any], name: str, folder: Path) -> Pem:
-    file, data = _text(values, name), _text(values, f"{name}-data")
+def _pem(name: str, file: str, data: bytes, folder: Path) -> Pem:
     if file and data:
         raise ValueError(f"{name} and {name}-data are both given; one is enough")
-    if file:
-        return folder / file
-    if not data:
-        return None
-    try:
-        return base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError(f"{name}-data is not base64") from None
+    return folder / file if file else data or None

@@ -1,4 +1,4 @@
-"""Whose JWTs are believed, as the settings say it: the --oidc-* flags, or the file of --authentication-config."""
+"""Settings of external JWT issuers: the --oidc-* flags, or the file of --authentication-config."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kubechronicle.http.authentication.oidc import configuration
 from kubechronicle.http.authentication.oidc.authenticator import JwtPlan, check_peers
-from kubechronicle.http.authentication.oidc.configuration import AnonymousConfig, AuthenticationConfiguration
+from kubechronicle.http.authentication.oidc.configuration import AnonymousAuthConfig, AuthenticationConfiguration
 from kubechronicle.http.authentication.oidc.validation import compile_configuration
 from kubechronicle.http.authentication.oidc.web_keys import ALGORITHMS
 from kubechronicle.ops.errors import OperatorError
@@ -21,17 +21,17 @@ DEFAULT_USERNAME_CLAIM = "sub"
 
 @dataclass(frozen=True, slots=True)
 class JwtSettings:
-    """``anonymous``: what the file says of requests without a credential, None for nothing."""
+    """The issuers, and the file's rule for anonymous requests (None if it has none)."""
 
     plan: JwtPlan
-    anonymous: AnonymousConfig | None = None
+    anonymous: AnonymousAuthConfig | None = None
 
 
-def jwt_settings(settings: Settings, given: Sequence[str]) -> JwtSettings:
-    """``given``: the --oidc-* flags that are. OperatorError: what the settings say can't be used."""
-    disallowed = settings.service_account_issuer.names
+def jwt_settings(settings: Settings, oidc_fields: Sequence[str]) -> JwtSettings:
+    """Return the issuers. ``oidc_fields``: the --oidc-* settings that have a value. Raise OperatorError."""
+    disallowed = settings.service_account_issuer
     if settings.authentication_config is not None:
-        if given:
+        if oidc_fields:
             raise OperatorError("authentication-config file and oidc-* flags are mutually exclusive")
         return _of_file(settings.authentication_config, disallowed, anonymous_flag=settings.anonymous_auth is not None)
     if not settings.oidc_issuer_url or not settings.oidc_client_id:
@@ -39,7 +39,7 @@ def jwt_settings(settings: Settings, given: Sequence[str]) -> JwtSettings:
             "--oidc-issuer-url, --oidc-client-id: oidc-issuer-url and oidc-client-id must be specified together when "
             "any oidc-* flags are set"
         )
-    algorithms = settings.oidc_signing_algs.names if settings.oidc_signing_algs is not None else DEFAULT_ALGORITHMS
+    algorithms = settings.oidc_signing_algs if settings.oidc_signing_algs is not None else DEFAULT_ALGORITHMS
     for algorithm in algorithms:
         if algorithm not in ALGORITHMS:
             known = ", ".join(ALGORITHMS)
@@ -79,9 +79,9 @@ def _of_file(file: Path, disallowed: Iterable[str], *, anonymous_flag: bool) -> 
         content = file.read_bytes()
         config = configuration.parse(content)
     except (OSError, ValueError) as error:
-        why = _line(error)
+        problem = _one_line(error)
         raise OperatorError(
-            f'--{FILE_FLAG}: failed to load authentication configuration from file "{file}": {why}'
+            f'--{FILE_FLAG}: failed to load authentication configuration from file "{file}": {problem}'
         ) from None
     if config.anonymous is not None and anonymous_flag:
         raise OperatorError(
@@ -105,7 +105,7 @@ def _plan(
         mappers = compile_configuration(config, disallowed=tuple(disallowed))
         check_peers(mappers)
     except ValueError as error:
-        raise OperatorError(f"{flag}: invalid authentication configuration: {_line(error)}") from None
+        raise OperatorError(f"{flag}: invalid authentication configuration: {_one_line(error)}") from None
     return JwtPlan(
         mappers=mappers,
         algorithms=algorithms,
@@ -116,6 +116,6 @@ def _plan(
     )
 
 
-def _line(error: Exception) -> str:
-    """An error in one line: a compiler's has three."""
+def _one_line(error: Exception) -> str:
+    """Join the lines of an error: a CEL compiler's has three."""
     return " ".join(str(error).split())

@@ -14,9 +14,10 @@ from openid_provider import CLIENT_ID, OpenIdProvider
 from kubechronicle.http.authentication.oidc.authenticator import JwtAuthenticators, JwtPlan
 from kubechronicle.http.authentication.oidc.configuration import (
     AuthenticationConfiguration,
-    ClaimMapping,
+    ClaimMappings,
     Issuer,
     JWTAuthenticator,
+    PrefixedClaimOrExpression,
 )
 from kubechronicle.http.authentication.oidc.validation import compile_configuration
 
@@ -37,10 +38,17 @@ class Served:
         issuer = {name: parts.pop(name) for name in list(parts) if name in names}
         usual = {"url": self.provider.issuer, "audiences": (CLIENT_ID,), "certificate_authority": self.ca}
         mappings: dict[str, Any] = {
-            "username": ClaimMapping(claim="sub", prefix="oidc:"),
-            "groups": ClaimMapping(claim="groups", prefix="oidc:"),
+            "username": PrefixedClaimOrExpression(claim="sub", prefix="oidc:"),
+            "groups": PrefixedClaimOrExpression(claim="groups", prefix="oidc:"),
         }
-        return JWTAuthenticator(**{"issuer": Issuer(**{**usual, **issuer}), **mappings, **parts})
+        return authenticator(**{"issuer": Issuer(**{**usual, **issuer}), **mappings, **parts})
+
+
+def authenticator(**parts: Any) -> JWTAuthenticator:
+    """Return an authenticator with these fields; those of ClaimMappings may be among them."""
+    names = ClaimMappings.__dataclass_fields__
+    mappings = {name: parts.pop(name) for name in list(parts) if name in names}
+    return JWTAuthenticator(claim_mappings=ClaimMappings(**mappings), **parts)
 
 
 def jwt_plan(*configs: JWTAuthenticator, **options: Any) -> JwtPlan:

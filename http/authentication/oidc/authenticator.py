@@ -27,7 +27,7 @@ from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.http.authentication.chain import Identified
 from kubechronicle.http.authentication.oidc import configuration, tokens, validation
 from kubechronicle.http.authentication.oidc.claims import Mapper, Refused
-from kubechronicle.http.authentication.oidc.configuration import AnonymousConfig
+from kubechronicle.http.authentication.oidc.configuration import AnonymousAuthConfig
 from kubechronicle.http.authentication.oidc.distributed import Resolver
 from kubechronicle.http.authentication.oidc.metrics import JwtFigures, RefusalLog
 from kubechronicle.http.authentication.oidc.provider import MAX_ANSWER as MAX_PROVIDER_ANSWER
@@ -62,7 +62,7 @@ class JwtPlan:
     file: Path | None = None
     content: bytes = b""
     disallowed: tuple[str, ...] = ()
-    anonymous: AnonymousConfig | None = None
+    anonymous: AnonymousAuthConfig | None = None
 
 
 def check_peers(mappers: Collection[Mapper]) -> None:
@@ -101,7 +101,7 @@ class _InForce:
     """A configuration, and what has been found out under it."""
 
     issuers: dict[str, _Issuer]
-    remembered: OrderedDict[bytes, _Remembered] = field(default_factory=OrderedDict)
+    cached: OrderedDict[bytes, _Remembered] = field(default_factory=OrderedDict)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
@@ -191,11 +191,11 @@ class JwtAuthenticators:
         of the provider it was made."""
         in_force = self._in_force
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-        known = in_force.remembered.get(digest)
+        known = in_force.cached.get(digest)
         if known is not None:
             if self._clock() <= known.ends and known.provider.knows(known.key):
                 return known.identified
-            del in_force.remembered[digest]
+            del in_force.cached[digest]
         parsed = tokens.parse(token)
         issuer = in_force.issuers.get(parsed.issuer) if parsed is not None else None
         if parsed is None or issuer is None:
@@ -210,9 +210,9 @@ class JwtAuthenticators:
             self._refusals.refused(url, str(refused))
             raise Rejected(str(refused)) from None
         self.figures.authenticated(url, time.perf_counter() - began, success=True)
-        in_force.remembered[digest] = found
-        if len(in_force.remembered) > CACHE_SIZE:
-            in_force.remembered.popitem(last=False)
+        in_force.cached[digest] = found
+        if len(in_force.cached) > CACHE_SIZE:
+            in_force.cached.popitem(last=False)
         return found.identified
 
     def _judge(self, in_force: _InForce, issuer: _Issuer, token: Token, digest: bytes, began: float) -> _Remembered:
@@ -281,7 +281,7 @@ class JwtAuthenticators:
             )
             provider = Provider(config.url, client, discovery_url=config.discovery_url, figures=self.figures)
             resolver = None
-            if claim := mapper.config.groups.claim:
+            if claim := mapper.config.claim_mappings.groups.claim:
                 resolver = Resolver(claim, provider, client, config.audiences, self._plan.algorithms)
             issuers[config.url] = _Issuer(mapper, provider, client, resolver)
         return _InForce(issuers)

@@ -71,7 +71,7 @@ class Mapper:
             if not found:
                 raise Refused("oidc: empty username via CEL expression is not allowed")
             return found
-        mapping = self.config.username
+        mapping = self.config.claim_mappings.username
         name = _text(claims, mapping.claim, f"oidc: parse username claims {go_quote(mapping.claim)}")
         if mapping.claim == "email" and "email_verified" in claims:
             verified = claims["email_verified"]
@@ -83,7 +83,7 @@ class Mapper:
         return f"{mapping.prefix or ''}{name}"
 
     def _groups(self, claims: Mapping[str, Any], variables: Mapping[str, Any]) -> list[str]:
-        mapping = self.config.groups
+        mapping = self.config.claim_mappings.groups
         if mapping.claim and mapping.claim in claims:
             return [f"{mapping.prefix or ''}{group}" for group in _texts(claims, mapping.claim)]
         if self.groups is None:
@@ -95,7 +95,7 @@ class Mapper:
         return found
 
     def _uid(self, claims: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
-        if claim := self.config.uid.claim:
+        if claim := self.config.claim_mappings.uid.claim:
             return _text(claims, claim, f"oidc: parse uid claim {go_quote(claim)}")
         if self.uid is None:
             return ""

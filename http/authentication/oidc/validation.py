@@ -10,8 +10,8 @@ from typing import Any, Final
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from kubechronicle.api.builtin.validation_network import domain_prefixed_path
-from kubechronicle.api.cel.library import urls_of_go
+from kubechronicle.api.builtin.networking.validation import domain_prefixed_path
+from kubechronicle.api.cel.library import go_url_parser
 from kubechronicle.api.errors.field_errors import (
     Cause,
     Path,
@@ -26,12 +26,12 @@ from kubechronicle.http.authentication.oidc import expressions
 from kubechronicle.http.authentication.oidc.claims import Mapper
 from kubechronicle.http.authentication.oidc.configuration import (
     AuthenticationConfiguration,
-    ClaimMapping,
-    ClaimRule,
+    ClaimValidationRule,
     ExtraMapping,
     Issuer,
     JWTAuthenticator,
-    UserRule,
+    PrefixedClaimOrExpression,
+    UserValidationRule,
 )
 from kubechronicle.http.authentication.oidc.expressions import Expression, ExpressionError
 
@@ -123,8 +123,8 @@ def _url(text: str, disallowed: frozenset[str], field: Path) -> list[Cause]:
         detail = f"URL must not overlap with disallowed issuers: [{' '.join(sorted(disallowed))}]"
         causes.append(invalid_value(field, text, detail))
     try:
-        url = urls_of_go.parse_reference(text)
-    except urls_of_go.UrlError as error:
+        url = go_url_parser.parse_reference(text)
+    except go_url_parser.UrlError as error:
         return [*causes, invalid_value(field, text, str(error))]
     problems = (
         (url.scheme != "https", "URL scheme must be https"),
@@ -203,21 +203,21 @@ class _Judged:
         """The issuer as compiled. It may be used only if ``causes`` stay empty."""
         config, made = self._config, self._made
         self.causes += issuer_causes(config.issuer, self._disallowed, path.child("issuer"))
-        made.claim_rules = self._claim_rules(config.claim_rules, path.child("claimValidationRules"))
+        made.claim_rules = self._claim_rules(config.claim_validation_rules, path.child("claimValidationRules"))
         self._mappings(path.child("claimMappings"))
-        made.user_rules = self._user_rules(config.user_rules, path.child("userValidationRules"))
+        made.user_rules = self._user_rules(config.user_validation_rules, path.child("userValidationRules"))
         return Mapper(
             config=config,
             username=made.username,
             groups=made.groups,
             uid=made.uid,
             extra=made.extra,
-            required=tuple((rule.claim, rule.required_value) for rule in config.claim_rules if rule.claim),
+            required=tuple((rule.claim, rule.required_value) for rule in config.claim_validation_rules if rule.claim),
             claim_rules=made.claim_rules,
             user_rules=made.user_rules,
         )
 
-    def _claim_rules(self, rules: Sequence[ClaimRule], path: Path) -> tuple[Expression, ...]:
+    def _claim_rules(self, rules: Sequence[ClaimValidationRule], path: Path) -> tuple[Expression, ...]:
         claims: set[str] = set()
         texts: set[str] = set()
         found: list[Expression] = []
@@ -246,20 +246,20 @@ class _Judged:
         return tuple(found)
 
     def _mappings(self, path: Path) -> None:
-        config, made = self._config, self._made
-        made.username = self._prefixed(config.username, path.child("username"), needed=True)
-        made.groups = self._prefixed(config.groups, path.child("groups"), needed=False)
-        uid, field = config.uid, path.child("uid")
+        mappings, made = self._config.claim_mappings, self._made
+        made.username = self._prefixed(mappings.username, path.child("username"), needed=True)
+        made.groups = self._prefixed(mappings.groups, path.child("groups"), needed=False)
+        uid, field = mappings.uid, path.child("uid")
         if uid.claim and uid.expression:
             self.causes.append(invalid_value(field, "", _BOTH))
         elif uid.expression:
             made.uid = next(iter(self._compile(uid.expression, field.child("expression"))), None)
-        made.extra = self._extra(config.extra, path.child("extra"))
+        made.extra = self._extra(mappings.extra, path.child("extra"))
         username = made.username
         if username is not None and username.reads("claims.email") and not made.verifies_email():
             self.causes.append(invalid_value(path.child("username", "expression"), username.text, _EMAIL))
 
-    def _prefixed(self, mapping: ClaimMapping, path: Path, *, needed: bool) -> Expression | None:
+    def _prefixed(self, mapping: PrefixedClaimOrExpression, path: Path, *, needed: bool) -> Expression | None:
         before = len(self.causes)
         found: list[Expression] = []
         if mapping.claim and mapping.expression:
@@ -287,13 +287,13 @@ class _Judged:
                 self.causes.append(duplicate(field.child("key"), key))
                 continue
             keys.add(key)
-            if not mapping.expression:
+            if not mapping.value_expression:
                 self.causes.append(required(field.child("valueExpression")))
                 continue
-            found += [(key, each) for each in self._compile(mapping.expression, field.child("valueExpression"))]
+            found += [(key, each) for each in self._compile(mapping.value_expression, field.child("valueExpression"))]
         return tuple(found)
 
-    def _user_rules(self, rules: Sequence[UserRule], path: Path) -> tuple[Expression, ...]:
+    def _user_rules(self, rules: Sequence[UserValidationRule], path: Path) -> tuple[Expression, ...]:
         texts: set[str] = set()
         found: list[Expression] = []
         for position, rule in enumerate(rules):

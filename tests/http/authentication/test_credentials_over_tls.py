@@ -34,7 +34,7 @@ from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.x509 import UID, ClientCertificates
 from kubechronicle.http.messages import Request
 from kubechronicle.http.wire import tls
-from kubechronicle.ops.logging import set_up
+from kubechronicle.ops.klog import set_up
 
 REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 WHO = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'

@@ -33,7 +33,7 @@ from service_account_tokens import (
 from trio.testing import MockClock
 
 from kubechronicle.api.access import account_tokens
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.http.authentication import jws, legacy_tokens, service_accounts
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
 from kubechronicle.http.authentication.chain import AuthenticationChain

@@ -14,12 +14,14 @@ import yaml
 from in_process import ADMIN, JOE, InProcess, open_server
 from trio.testing import MockClock
 
+from kubechronicle.api.configuration.structuring import Duration
 from kubechronicle.http.authorization.abac import parse_policies
 from kubechronicle.http.authorization.configuration import (
     AuthorizerConfiguration,
     ConfigurationError,
     Configured,
     WebhookConfiguration,
+    WebhookConnectionInfo,
     load,
     of_modes,
 )
@@ -72,15 +74,14 @@ def test_every_version_says_the_same(version: str, kubeconfig: str) -> None:
             type="Webhook",
             name="outside.example.com",
             webhook=WebhookConfiguration(
-                authorized_ttl=300 * 10**9,
-                cache_authorized=True,
-                unauthorized_ttl=30 * 10**9,
-                cache_unauthorized=True,
-                timeout=3 * 10**9,
-                review_version="v1",
+                authorized_ttl=Duration(300 * 10**9),
+                cache_authorized_requests=True,
+                unauthorized_ttl=Duration(30 * 10**9),
+                cache_unauthorized_requests=True,
+                timeout=Duration(3 * 10**9),
+                subject_access_review_version="v1",
                 failure_policy="Deny",
-                connection_type="KubeConfigFile",
-                kubeconfig_file=kubeconfig,
+                connection_info=WebhookConnectionInfo(type="KubeConfigFile", kube_config_file=kubeconfig),
             ),
         ),
         AuthorizerConfiguration(type="RBAC", name="rbac"),
@@ -89,7 +90,7 @@ def test_every_version_says_the_same(version: str, kubeconfig: str) -> None:
 
 def test_modes_are_the_same_in_short() -> None:
     assert of_modes(("Node", "RBAC")) == load(text(NODE, RBAC))
-    assert of_modes(("Webhook",), WebhookConfiguration(timeout=1))[0].name == "default"
+    assert of_modes(("Webhook",), WebhookConfiguration(timeout=Duration(1)))[0].name == "default"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from in_process import ADMIN, JOE, MAPS, InProcess, configmap, open_server
 from webhooks import Webhook, kubeconfig
 
-from kubechronicle.http.authorization.configuration import DENY, WebhookConfiguration, load, of_modes
+from kubechronicle.api.configuration.structuring import Duration
+from kubechronicle.http.authorization.configuration import (
+    DENY,
+    WebhookConfiguration,
+    WebhookConnectionInfo,
+    load,
+    of_modes,
+)
 from kubechronicle.http.authorization.in_force import AuthorizationPlan
 from kubechronicle.http.messages import Request, Response
 
@@ -46,11 +53,12 @@ async def asking(
 ) -> AsyncIterator[InProcess]:
     """A server that asks ``app`` what RBAC does not allow. ``kept``: nanoseconds for which answers are remembered."""
     served = await wire(app)
+    file = kubeconfig(folder, served.server.port, served.authority.file)
     webhook = WebhookConfiguration(
-        kubeconfig_file=str(kubeconfig(folder, served.server.port, served.authority.file)),
-        review_version="v1",
-        authorized_ttl=kept,
-        unauthorized_ttl=kept,
+        connection_info=WebhookConnectionInfo(kube_config_file=str(file)),
+        subject_access_review_version="v1",
+        authorized_ttl=Duration(kept),
+        unauthorized_ttl=Duration(kept),
         failure_policy=policy,
     )
     plan = AuthorizationPlan(configured=of_modes(modes, webhook))

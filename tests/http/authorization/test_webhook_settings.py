@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 from webhooks import kubeconfig
 
+from kubechronicle.api.configuration.structuring import Duration
 from kubechronicle.http.authentication.webhook import TokenWebhook
-from kubechronicle.http.authorization.configuration import AuthorizerConfiguration, WebhookConfiguration
+from kubechronicle.http.authorization.configuration import (
+    AuthorizerConfiguration,
+    WebhookConfiguration,
+    WebhookConnectionInfo,
+)
 from kubechronicle.http.outgoing.peer import Peer
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.authentication import token_webhook
@@ -32,13 +37,12 @@ def load(flags: dict[str, str]) -> settings.Settings:
 def test_flags_make_an_authorizer(file: str) -> None:
     flags = {"authorization-mode": "Node,Webhook,RBAC", f"{AUTHORIZER}-config-file": file}
     expected = WebhookConfiguration(
-        authorized_ttl=300 * SECOND,
-        unauthorized_ttl=30 * SECOND,
-        timeout=30 * SECOND,
-        review_version="v1beta1",
+        authorized_ttl=Duration(300 * SECOND),
+        unauthorized_ttl=Duration(30 * SECOND),
+        timeout=Duration(30 * SECOND),
+        subject_access_review_version="v1beta1",
         failure_policy="NoOpinion",
-        connection_type="KubeConfigFile",
-        kubeconfig_file=file,
+        connection_info=WebhookConnectionInfo(type="KubeConfigFile", kube_config_file=file),
     )
     assert authorization_plan(load(flags)).configured == (
         AuthorizerConfiguration(type="Node", name="node"),
@@ -52,7 +56,8 @@ def test_flags_make_an_authorizer(file: str) -> None:
     }
     webhook = authorization_plan(load(flags)).configured[1].webhook
     assert webhook is not None
-    assert (webhook.review_version, webhook.authorized_ttl, webhook.unauthorized_ttl) == ("v1", 0, 90 * SECOND)
+    assert webhook.subject_access_review_version == "v1"
+    assert (webhook.authorized_ttl, webhook.unauthorized_ttl) == (0, 90 * SECOND)
 
 
 @pytest.mark.parametrize(

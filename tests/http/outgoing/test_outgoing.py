@@ -495,18 +495,18 @@ async def test_nobody_is_left_waiting_when_the_server_stops() -> None:
 
 def test_what_is_remembered_is_bounded_and_ends() -> None:
     now = 0.0
-    remembered: Remembered[int] = Remembered(2, lambda: now)
+    cached: Remembered[int] = Remembered(2, lambda: now)
     for number in range(3):
-        remembered.put(number, number, 10)
-    assert [remembered.get(number) for number in range(3)] == [None, 1, 2]
-    remembered.get(1)
-    remembered.put(3, 3, 5)
-    assert [remembered.get(number) for number in (1, 2, 3)] == [1, None, 3]
+        cached.put(number, number, 10)
+    assert [cached.get(number) for number in range(3)] == [None, 1, 2]
+    cached.get(1)
+    cached.put(3, 3, 5)
+    assert [cached.get(number) for number in (1, 2, 3)] == [1, None, 3]
     now = 5.0
-    assert [remembered.get(number) for number in (1, 3)] == [1, None]
-    remembered.put(1, 7, 0)
-    assert remembered.get(1) is None
-    assert len(remembered) == 0
+    assert [cached.get(number) for number in (1, 3)] == [1, None]
+    cached.put(1, 7, 0)
+    assert cached.get(1) is None
+    assert len(cached) == 0
 
 
 # -- kubeconfig files -------------------------------------------------------------------------------------------------
@@ -567,18 +567,18 @@ def test_a_kubeconfig_is_read(authority: Any) -> None:
     [
         ({"current-context": ""}, "current-context is not set"),
         ({"current-context": "x"}, "there is no context 'x'"),
-        ({"contexts": {}}, "there is no context 'here'"),
-        ({"contexts": {"a": 1}}, "contexts must be a list"),
+        ({"contexts": []}, "there is no context 'here'"),
+        ({"contexts": {"a": 1}}, "contexts: must be a list"),
         ({"clusters": None}, "there is no cluster 'there'"),
         ({"users": []}, "there is no user 'us'"),
-        ({"kind": "Pod"}, "is no kubeconfig"),
+        ({"kind": "Pod"}, 'kind: must be "Config", not "Pod"'),
         ({"cluster": {"server": ""}}, "server is not set"),
         ({"cluster": {"server": "http://a.example"}}, "must begin with https://"),
         ({"cluster": {"server": "https://"}}, "name a host"),
         ({"cluster": {"server": "https://a:99999"}}, "name a host"),
-        ({"cluster": {"server": 1}}, "server must be a string"),
+        ({"cluster": {"server": 1}}, "clusters[0].cluster.server: must be a string"),
         ({"cluster": {"certificate-authority": "nowhere.crt"}}, "cannot read the certificate authorities"),
-        ({"cluster": {"certificate-authority-data": "?"}}, "certificate-authority-data is not base64"),
+        ({"cluster": {"certificate-authority-data": "?"}}, "certificate-authority-data: is not base64"),
         ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "holds no certificate authorities"),
         ({"cluster": {"insecure-skip-tls-verify": "yes"}}, "must be true or false"),
         (

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from kubechronicle.http.authentication.oidc.configuration import AnonymousConfig, ClaimMapping
+from kubechronicle.http.authentication.oidc.configuration import (
+    AnonymousAuthCondition,
+    AnonymousAuthConfig,
+    PrefixedClaimOrExpression,
+)
 from kubechronicle.http.authentication.oidc.web_keys import ALGORITHMS
 from kubechronicle.ops import cli
 from kubechronicle.ops.errors import OperatorError
@@ -50,8 +54,8 @@ def test_the_flags() -> None:
     (mapper,) = found.plan.mappers
     assert mapper.config.issuer.url == "https://issuer.example.com"
     assert mapper.config.issuer.audiences == ("kubernetes",)
-    assert mapper.config.username == ClaimMapping(claim="email", prefix="")
-    assert mapper.config.groups == ClaimMapping(claim="roles", prefix="oidc:")
+    assert mapper.config.claim_mappings.username == PrefixedClaimOrExpression(claim="email", prefix="")
+    assert mapper.config.claim_mappings.groups == PrefixedClaimOrExpression(claim="roles", prefix="oidc:")
     assert mapper.required == (("hd", "example.com,example.org"), ("tenant", ""))
     assert found.plan.algorithms == {"ES256", "PS512"}
     assert (found.plan.file, found.anonymous) == (None, None)
@@ -59,8 +63,14 @@ def test_the_flags() -> None:
 
 def test_the_flags_left_out() -> None:
     (mapper,) = (found := jwt_settings(**REQUIRED)).plan.mappers
-    assert mapper.config.username == ClaimMapping(claim="sub", prefix="https://issuer.example.com#")
-    assert (mapper.config.groups, mapper.required, found.plan.algorithms) == (ClaimMapping(), (), {"RS256"})
+    assert mapper.config.claim_mappings.username == PrefixedClaimOrExpression(
+        claim="sub", prefix="https://issuer.example.com#"
+    )
+    assert (mapper.config.claim_mappings.groups, mapper.required, found.plan.algorithms) == (
+        PrefixedClaimOrExpression(),
+        (),
+        {"RS256"},
+    )
 
 
 def test_required_claims_in_a_config_file(tmp_path: Path) -> None:
@@ -125,7 +135,9 @@ def test_the_file_says_who_comes_without_a_credential(file: Path, tmp_path: Path
 
     said = {"enabled": True, "conditions": [{"path": "/livez"}]}
     flags = {"authentication-config": write(file, anonymous=said)}
-    assert jwt_settings(**flags).anonymous == AnonymousConfig(enabled=True, paths=("/livez",))
+    assert jwt_settings(**flags).anonymous == AnonymousAuthConfig(
+        enabled=True, conditions=(AnonymousAuthCondition(path="/livez"),)
+    )
     with pytest.raises(OperatorError, match="--anonymous-auth flag cannot be set when anonymous field is configured"):
         authentication.check(load({**flags, "anonymous-auth": "true"}))
     assert admits("/livez")

@@ -5,55 +5,69 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from openid_server import authenticator
 
 from kubechronicle.http.authentication.oidc import expressions
 from kubechronicle.http.authentication.oidc.claims import CREDENTIAL_ID, Refused
 from kubechronicle.http.authentication.oidc.configuration import (
     AuthenticationConfiguration,
-    ClaimMapping,
-    ClaimRule,
+    ClaimOrExpression,
+    ClaimValidationRule,
     ExtraMapping,
     Issuer,
-    JWTAuthenticator,
-    UserRule,
+    PrefixedClaimOrExpression,
+    UserValidationRule,
 )
 from kubechronicle.http.authentication.oidc.validation import compile_configuration
 from kubechronicle.http.authentication.user import User
 
+
+def of_claim(name: str, prefix: str = "") -> PrefixedClaimOrExpression:
+    return PrefixedClaimOrExpression(claim=name, prefix=prefix)
+
+
 ISSUER = Issuer(url="https://auth.example.com", audiences=("my-client",))
-PLAIN = ClaimMapping(claim="username", prefix="")
+PLAIN = of_claim("username")
 
 
-def expression(text: str) -> ClaimMapping:
-    return ClaimMapping(expression=text)
+def expression(text: str) -> PrefixedClaimOrExpression:
+    return PrefixedClaimOrExpression(expression=text)
 
 
 def user_of(claims: dict[str, Any], **parts: Any) -> User:
-    config = JWTAuthenticator(**{"issuer": ISSUER, "username": PLAIN, **parts})
+    config = authenticator(**{"issuer": ISSUER, "username": PLAIN, **parts})
     (mapper,) = compile_configuration(AuthenticationConfiguration(jwt=(config,)))
     return mapper.user_of({"iss": ISSUER.url, "aud": "my-client", "exp": 2_000_000_000, **claims})
 
 
 JANE = {"username": "jane"}
-GROUPS = ClaimMapping(claim="groups", prefix="")
+GROUPS = of_claim("groups")
 
 
 @pytest.mark.parametrize(
     ("claims", "mapping", "name"),
     [
         (JANE, PLAIN, "jane"),
-        (JANE, ClaimMapping(claim="username", prefix="oidc:"), "oidc:jane"),
-        ({"sub": "1"}, ClaimMapping(claim="sub", prefix="https://auth.example.com#"), "https://auth.example.com#1"),
+        (JANE, of_claim("username", "oidc:"), "oidc:jane"),
+        (
+            {"sub": "1"},
+            of_claim("sub", "https://auth.example.com#"),
+            "https://auth.example.com#1",
+        ),
         ({"username": ""}, PLAIN, ""),
-        ({"username": None}, ClaimMapping(claim="username", prefix="x"), "x"),
+        ({"username": None}, of_claim("username", "x"), "x"),
         ({"username": " "}, PLAIN, " "),
-        ({"https://example.com/name": "j"}, ClaimMapping(claim="https://example.com/name", prefix=""), "j"),
-        ({"email": "j@x", "email_verified": True}, ClaimMapping(claim="email", prefix=""), "j@x"),
-        ({"email": "j@x"}, ClaimMapping(claim="email", prefix=""), "j@x"),
+        (
+            {"https://example.com/name": "j"},
+            of_claim("https://example.com/name"),
+            "j",
+        ),
+        ({"email": "j@x", "email_verified": True}, of_claim("email"), "j@x"),
+        ({"email": "j@x"}, of_claim("email"), "j@x"),
         ({"email": "j@x", "email_verified": False, "username": "j"}, PLAIN, "j"),
     ],
 )
-def test_usernames(claims: dict[str, Any], mapping: ClaimMapping, name: str) -> None:
+def test_usernames(claims: dict[str, Any], mapping: PrefixedClaimOrExpression, name: str) -> None:
     assert user_of(claims, username=mapping) == User(name=name)
 
 
@@ -65,17 +79,25 @@ def test_usernames(claims: dict[str, Any], mapping: ClaimMapping, name: str) -> 
         ({"username": ["jane"]}, PLAIN, "cannot unmarshal array into Go value of type string"),
         ({"username": {"a": 1}}, PLAIN, "cannot unmarshal object into Go value of type string"),
         ({"username": True}, PLAIN, "cannot unmarshal bool into Go value of type string"),
-        ({"email": "j@x", "email_verified": False}, ClaimMapping(claim="email", prefix=""), "oidc: email not verified"),
-        ({"email": "j@x", "email_verified": None}, ClaimMapping(claim="email", prefix=""), "oidc: email not verified"),
+        (
+            {"email": "j@x", "email_verified": False},
+            of_claim("email"),
+            "oidc: email not verified",
+        ),
+        (
+            {"email": "j@x", "email_verified": None},
+            of_claim("email"),
+            "oidc: email not verified",
+        ),
         (
             {"email": "j@x", "email_verified": "true"},
-            ClaimMapping(claim="email", prefix=""),
+            of_claim("email"),
             "oidc: parse 'email_verified' claim: json: cannot unmarshal string into Go value of type bool",
         ),
-        ({"email_verified": True}, ClaimMapping(claim="email", prefix=""), "claim not present"),
+        ({"email_verified": True}, of_claim("email"), "claim not present"),
     ],
 )
-def test_usernames_refused(claims: dict[str, Any], mapping: ClaimMapping, why: str) -> None:
+def test_usernames_refused(claims: dict[str, Any], mapping: PrefixedClaimOrExpression, why: str) -> None:
     with pytest.raises(Refused) as caught:
         user_of(claims, username=mapping)
     assert why in str(caught.value)
@@ -98,7 +120,7 @@ def test_usernames_refused(claims: dict[str, Any], mapping: ClaimMapping, why: s
 )
 def test_groups(groups: Any, prefix: str, expected: tuple[str, ...]) -> None:
     claims = JANE if groups is ... else {**JANE, "groups": groups}
-    found = user_of(claims, groups=ClaimMapping(claim="groups", prefix=prefix))
+    found = user_of(claims, groups=of_claim("groups", prefix))
     assert found == User(name="jane", groups=expected)
 
 
@@ -111,7 +133,7 @@ def test_groups_refused(groups: Any, word: str) -> None:
 
 
 def test_uids() -> None:
-    uid = ClaimMapping(claim="uid")
+    uid = ClaimOrExpression(claim="uid")
     assert user_of({**JANE, "uid": "007"}, uid=uid).uid == "007"
     assert user_of({**JANE, "uid": None}, uid=uid).uid == ""
     for claims, why in ((JANE, "claim not present"), ({**JANE, "uid": 7}, "cannot unmarshal number")):
@@ -139,13 +161,13 @@ def test_a_token_s_own_id_is_told(jti: Any, extra: dict[str, Any]) -> None:
     ],
 )
 def test_required_claims(claims: dict[str, Any], why: str) -> None:
-    rules = (ClaimRule(claim="hd", required_value="example.com"), ClaimRule(claim="empty"))
-    assert user_of({**JANE, "hd": "example.com", "empty": ""}, claim_rules=rules).name == "jane"
+    rules = (ClaimValidationRule(claim="hd", required_value="example.com"), ClaimValidationRule(claim="empty"))
+    assert user_of({**JANE, "hd": "example.com", "empty": ""}, claim_validation_rules=rules).name == "jane"
     with pytest.raises(Refused) as caught:
-        user_of({**JANE, "empty": "", **claims}, claim_rules=rules)
+        user_of({**JANE, "empty": "", **claims}, claim_validation_rules=rules)
     assert why in str(caught.value)
     with pytest.raises(Refused, match="empty"):
-        user_of({**JANE, "hd": "example.com", "empty": "x"}, claim_rules=rules)
+        user_of({**JANE, "hd": "example.com", "empty": "x"}, claim_validation_rules=rules)
 
 
 TURTLE = {
@@ -260,7 +282,7 @@ def test_username_expressions_refused(claims: dict[str, Any], text: str, why: st
 def test_group_and_extra_expressions(value: Any, text: str, expected: tuple[str, ...]) -> None:
     claims = {**JANE, "x": value}
     assert user_of(claims, groups=expression(text)).groups == expected
-    extra = user_of(claims, extra=(ExtraMapping(key="example.org/x", expression=text),)).extra
+    extra = user_of(claims, extra=(ExtraMapping(key="example.org/x", value_expression=text),)).extra
     assert extra == ({"example.org/x": expected} if expected else {})
 
 
@@ -283,16 +305,16 @@ def test_group_and_extra_expressions_refused(value: Any, text: str) -> None:
     with pytest.raises(Refused, match="oidc: error evaluating group claim expression: expression must return a string"):
         user_of(claims, groups=expression(text))
     with pytest.raises(Refused, match="expression must return a string or a list of strings"):
-        user_of(claims, extra=(ExtraMapping(key="example.org/x", expression=text),))
+        user_of(claims, extra=(ExtraMapping(key="example.org/x", value_expression=text),))
 
 
 def test_uid_expressions() -> None:
-    assert user_of({**JANE, "u": "7"}, uid=expression("claims.u")).uid == "7"
-    assert user_of(JANE, uid=expression("''")).uid == ""
+    assert user_of({**JANE, "u": "7"}, uid=ClaimOrExpression(expression="claims.u")).uid == "7"
+    assert user_of(JANE, uid=ClaimOrExpression(expression="''")).uid == ""
     with pytest.raises(Refused, match="uid claim expression must return a string"):
-        user_of({**JANE, "u": 7}, uid=expression("claims.u"))
+        user_of({**JANE, "u": 7}, uid=ClaimOrExpression(expression="claims.u"))
     with pytest.raises(Refused, match=r"uid claim expression: expression 'claims.u' resulted in error"):
-        user_of(JANE, uid=expression("claims.u"))
+        user_of(JANE, uid=ClaimOrExpression(expression="claims.u"))
 
 
 @pytest.mark.parametrize(
@@ -325,12 +347,12 @@ def test_uid_expressions() -> None:
     ],
 )
 def test_claim_rules(claims: dict[str, Any], rule: str, holds: bool) -> None:
-    rules = (ClaimRule(expression="true"), ClaimRule(expression=rule, message="why it failed"))
+    rules = (ClaimValidationRule(expression="true"), ClaimValidationRule(expression=rule, message="why it failed"))
     if holds:
-        assert user_of({**JANE, **claims}, claim_rules=rules).name == "jane"
+        assert user_of({**JANE, **claims}, claim_validation_rules=rules).name == "jane"
         return
     with pytest.raises(Refused) as caught:
-        user_of({**JANE, **claims}, claim_rules=rules)
+        user_of({**JANE, **claims}, claim_validation_rules=rules)
     what = "oidc: error evaluating claim validation expression: validation expression"
     assert str(caught.value) == f"{what} '{rule}' failed: why it failed"
 
@@ -341,14 +363,14 @@ def test_claim_rules(claims: dict[str, Any], rule: str, holds: bool) -> None:
 )
 def test_a_rule_without_a_value_refuses(rule: str) -> None:
     with pytest.raises(Refused, match=r"oidc: error evaluating claim validation expression: expression '.*' resulted"):
-        user_of(JANE, claim_rules=(ClaimRule(expression=rule),))
+        user_of(JANE, claim_validation_rules=(ClaimValidationRule(expression=rule),))
 
 
 def test_a_rule_that_costs_too_much_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expressions, "BUDGET", 10_000)
     many = "claims.l.all(a, claims.l.all(b, claims.l.all(c, a + b + c != 'x')))"
     with pytest.raises(Refused, match="cost limit exceeded"):
-        user_of({**JANE, "l": ["a"] * 300}, claim_rules=(ClaimRule(expression=many),))
+        user_of({**JANE, "l": ["a"] * 300}, claim_validation_rules=(ClaimValidationRule(expression=many),))
 
 
 @pytest.mark.parametrize(
@@ -375,8 +397,11 @@ def test_user_rules(rule: str, holds: bool) -> None:
         "username": expression("'jane'"),
         "groups": expression("'team'"),
         "uid": expression("'007'"),
-        "extra": (ExtraMapping(key="example.org/foo", expression="'bar'"),),
-        "user_rules": (UserRule(expression="true"), UserRule(expression=rule, message="why it failed")),
+        "extra": (ExtraMapping(key="example.org/foo", value_expression="'bar'"),),
+        "user_validation_rules": (
+            UserValidationRule(expression="true"),
+            UserValidationRule(expression=rule, message="why it failed"),
+        ),
     }
     claims = {"jti": "ea28ed49"}
     if holds:
@@ -390,16 +415,26 @@ def test_user_rules(rule: str, holds: bool) -> None:
 
 def test_fields_that_are_not_set_can_be_asked_about() -> None:
     rules = ("user.username == ' '", "user.uid == ''", "!('bar' in user.groups)", "!('bar' in user.extra)")
-    found = user_of({"username": " "}, user_rules=tuple(UserRule(expression=rule) for rule in rules))
+    found = user_of(
+        {"username": " "}, user_validation_rules=tuple(UserValidationRule(expression=rule) for rule in rules)
+    )
     assert found == User(name=" ")
 
 
 def test_the_order_in_which_parts_are_judged() -> None:
     """kube-apiserver's: username, groups, uid, extra, required claims, rules about claims, rules about the user."""
     failing: list[tuple[str, Any, str]] = [
-        ("user_rules", (UserRule(expression="user.username == 'x'"),), "user info validation rule"),
-        ("claim_rules", (ClaimRule(expression="claims.nothing == 1"),), "claim validation expression"),
-        ("extra", (ExtraMapping(key="example.org/x", expression="claims.nothing"),), "no such key: nothing"),
+        (
+            "user_validation_rules",
+            (UserValidationRule(expression="user.username == 'x'"),),
+            "user info validation rule",
+        ),
+        (
+            "claim_validation_rules",
+            (ClaimValidationRule(expression="claims.nothing == 1"),),
+            "claim validation expression",
+        ),
+        ("extra", (ExtraMapping(key="example.org/x", value_expression="claims.nothing"),), "no such key: nothing"),
         ("uid", expression("claims.nothing"), "uid claim expression"),
         ("groups", expression("claims.nothing"), "group claim expression"),
         ("username", expression("claims.nothing"), "username claim expression"),
@@ -419,13 +454,13 @@ def test_a_service_account_s_token_in_full() -> None:
             '"system:serviceaccount:" + claims.kubernetes__dot__io.namespace + ":" + '
             "claims.kubernetes__dot__io.serviceaccount.name"
         ),
-        uid=expression("claims.kubernetes__dot__io.serviceaccount.uid"),
+        uid=ClaimOrExpression(expression="claims.kubernetes__dot__io.serviceaccount.uid"),
         groups=expression(
             '["system:serviceaccounts", "system:serviceaccounts:" + claims.kubernetes__dot__io.namespace]'
         ),
         extra=(
-            ExtraMapping(key="example.org/pod-name", expression="claims.kubernetes__dot__io.pod.name"),
-            ExtraMapping(key="example.org/credential-id", expression='"JTI=" + claims.jti'),
+            ExtraMapping(key="example.org/pod-name", value_expression="claims.kubernetes__dot__io.pod.name"),
+            ExtraMapping(key="example.org/credential-id", value_expression='"JTI=" + claims.jti'),
         ),
     )
     assert found == User(

@@ -14,9 +14,11 @@ from kubechronicle.api.configuration.files import ConfigFileError
 from kubechronicle.http.authentication.oidc import configuration
 from kubechronicle.http.authentication.oidc.authenticator import check_peers
 from kubechronicle.http.authentication.oidc.configuration import (
-    AnonymousConfig,
-    ClaimMapping,
-    ClaimRule,
+    AnonymousAuthCondition,
+    AnonymousAuthConfig,
+    ClaimOrExpression,
+    ClaimValidationRule,
+    PrefixedClaimOrExpression,
     of_flags,
     parse,
 )
@@ -100,12 +102,19 @@ def test_all_fields_of_all_versions(version: str) -> None:
     assert jwt.issuer.url == "https://example.com"
     assert jwt.issuer.discovery_url == "https://discovery.example.com/.well-known/openid-configuration"
     assert (jwt.issuer.audiences, jwt.issuer.audience_match_policy) == (("my-app", "my-other-app"), "MatchAny")
-    assert jwt.username == ClaimMapping(expression='claims.username + ":external-user"')
-    assert (jwt.groups, jwt.uid) == (ClaimMapping(claim="roles", prefix="oidc:"), ClaimMapping(claim="sub"))
-    assert [rule.claim or rule.expression for rule in jwt.claim_rules] == ['claims.hd == "example.com"', "tenant"]
-    assert [(each.key, each.expression) for each in jwt.extra] == [("example.com/tenant", "claims.tenant")]
-    assert jwt.user_rules[0].message == "reserved"
-    assert found.anonymous == AnonymousConfig(enabled=True, paths=("/livez", "/readyz"))
+    mappings = jwt.claim_mappings
+    assert mappings.username == PrefixedClaimOrExpression(expression='claims.username + ":external-user"')
+    assert mappings.groups == PrefixedClaimOrExpression(claim="roles", prefix="oidc:")
+    assert mappings.uid == ClaimOrExpression(claim="sub")
+    assert [rule.claim or rule.expression for rule in jwt.claim_validation_rules] == [
+        'claims.hd == "example.com"',
+        "tenant",
+    ]
+    assert [(each.key, each.value_expression) for each in mappings.extra] == [("example.com/tenant", "claims.tenant")]
+    assert jwt.user_validation_rules[0].message == "reserved"
+    conditions = (AnonymousAuthCondition(path="/livez"), AnonymousAuthCondition(path="/readyz"))
+    assert found.anonymous == AnonymousAuthConfig(enabled=True, conditions=conditions)
+    assert found.anonymous.paths == ("/livez", "/readyz")
     (mapper,) = compile_configuration(found)
     assert mapper.required == (("tenant", "blue"),)
 
@@ -115,7 +124,7 @@ def test_a_file_may_be_json_and_may_say_nothing() -> None:
     text = f'{{"apiVersion":"{GROUP}/v1","kind":"AuthenticationConfiguration","jwt":null}}'
     assert parse(text.encode()) == parse(HEAD.encode()) == parse((HEAD + "jwt: []\n").encode()) == empty
     assert compile_configuration(empty) == ()
-    assert parse((HEAD + "anonymous: {}\n").encode()).anonymous == AnonymousConfig(enabled=False)
+    assert parse((HEAD + "anonymous: {}\n").encode()).anonymous == AnonymousAuthConfig(enabled=False)
 
 
 @pytest.mark.parametrize(
@@ -545,7 +554,7 @@ def test_anonymous_requests() -> None:
     assert complaints(file_of(anonymous={"enabled": False}), **options) == (
         "anonymous: Forbidden: changed from initial configuration file"
     )
-    assert complaints(file_of(anonymous={"enabled": False}), anonymous=AnonymousConfig(enabled=False)) == ""
+    assert complaints(file_of(anonymous={"enabled": False}), anonymous=AnonymousAuthConfig(enabled=False)) == ""
 
 
 @pytest.mark.parametrize(
@@ -569,25 +578,31 @@ def _flags(**flags: Any) -> configuration.JWTAuthenticator:
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ({}, ClaimMapping(claim="sub", prefix="https://i#")),
-        ({"username_claim": "name"}, ClaimMapping(claim="name", prefix="https://i#")),
-        ({"username_claim": "email"}, ClaimMapping(claim="email", prefix="")),
-        ({"username_prefix": "-"}, ClaimMapping(claim="sub", prefix="")),
-        ({"username_prefix": "oidc:"}, ClaimMapping(claim="sub", prefix="oidc:")),
-        ({"username_claim": "email", "username_prefix": "-"}, ClaimMapping(claim="email", prefix="")),
-        ({"username_claim": "email", "username_prefix": "p"}, ClaimMapping(claim="email", prefix="p")),
+        ({}, PrefixedClaimOrExpression(claim="sub", prefix="https://i#")),
+        ({"username_claim": "name"}, PrefixedClaimOrExpression(claim="name", prefix="https://i#")),
+        ({"username_claim": "email"}, PrefixedClaimOrExpression(claim="email", prefix="")),
+        ({"username_prefix": "-"}, PrefixedClaimOrExpression(claim="sub", prefix="")),
+        ({"username_prefix": "oidc:"}, PrefixedClaimOrExpression(claim="sub", prefix="oidc:")),
+        ({"username_claim": "email", "username_prefix": "-"}, PrefixedClaimOrExpression(claim="email", prefix="")),
+        ({"username_claim": "email", "username_prefix": "p"}, PrefixedClaimOrExpression(claim="email", prefix="p")),
     ],
 )
-def test_the_prefix_of_user_names_by_flags(flags: dict[str, str], expected: ClaimMapping) -> None:
-    assert _flags(**flags).username == expected
+def test_the_prefix_of_user_names_by_flags(flags: dict[str, str], expected: PrefixedClaimOrExpression) -> None:
+    assert _flags(**flags).claim_mappings.username == expected
 
 
 def test_what_the_other_flags_stand_for() -> None:
     plain = _flags()
-    assert (plain.groups, plain.claim_rules, plain.issuer.audiences) == (ClaimMapping(), (), ("c",))
-    assert _flags(groups_claim="g").groups == ClaimMapping(claim="g", prefix="")
-    assert _flags(groups_claim="g", groups_prefix="p:").groups == ClaimMapping(claim="g", prefix="p:")
-    assert _flags(required_claims={"hd": "x", "k": ""}).claim_rules == (
-        ClaimRule(claim="hd", required_value="x"),
-        ClaimRule(claim="k"),
+    assert (plain.claim_mappings.groups, plain.claim_validation_rules, plain.issuer.audiences) == (
+        PrefixedClaimOrExpression(),
+        (),
+        ("c",),
+    )
+    assert _flags(groups_claim="g").claim_mappings.groups == PrefixedClaimOrExpression(claim="g", prefix="")
+    assert _flags(groups_claim="g", groups_prefix="p:").claim_mappings.groups == PrefixedClaimOrExpression(
+        claim="g", prefix="p:"
+    )
+    assert _flags(required_claims={"hd": "x", "k": ""}).claim_validation_rules == (
+        ClaimValidationRule(claim="hd", required_value="x"),
+        ClaimValidationRule(claim="k"),
     )

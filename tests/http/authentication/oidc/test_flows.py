@@ -14,7 +14,11 @@ from openid_provider import Key, OpenIdProvider
 from openid_server import PATIENCE, Served, StartProvider, StartServer, jwt_plan
 
 from kubechronicle.http.authentication.oidc import provider as provider_module
-from kubechronicle.http.authentication.oidc.configuration import ClaimMapping, ExtraMapping
+from kubechronicle.http.authentication.oidc.configuration import (
+    ClaimOrExpression,
+    ExtraMapping,
+    PrefixedClaimOrExpression,
+)
 from kubechronicle.http.messages import Request, Response
 
 KEYS, WELL_KNOWN = "/keys", "/.well-known/openid-configuration"
@@ -23,7 +27,10 @@ TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 async def test_whoever_shows_a_token_is_its_user(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
-    mapped = {"uid": ClaimMapping(claim="oid"), "extra": (ExtraMapping(key="example.org/t", expression="claims.tid"),)}
+    mapped = {
+        "uid": ClaimOrExpression(claim="oid"),
+        "extra": (ExtraMapping(key="example.org/t", value_expression="claims.tid"),),
+    }
     async with believing(jwt_plan(served.config(**mapped))) as server:
         token = served.provider.token(groups=["a", "b"], oid="7", tid="blue", jti="x")
         expected = {
@@ -319,7 +326,7 @@ async def test_an_issuer_may_have_a_path(
 async def test_each_issuer_vouches_for_its_own(provider: StartProvider, believing: StartServer) -> None:
     one, other = await provider(), await provider(keys=[Key("ES384")])
     several = {"audiences": ("x", "my-client"), "audience_match_policy": "MatchAny"}
-    named = other.config(username=ClaimMapping(claim="sub", prefix="other:"), **several)
+    named = other.config(username=PrefixedClaimOrExpression(claim="sub", prefix="other:"), **several)
     async with believing(jwt_plan(one.config(), named)) as server:
         assert (await server.user(one.provider.token()))["username"] == "oidc:jane"
         assert (await server.user(other.provider.token()))["username"] == "other:jane"
@@ -428,7 +435,7 @@ async def test_aggregated_groups_are_none(provider: StartProvider, believing: St
 
 async def test_nobody_asks_for_groups_that_no_mapping_wants(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
-    async with believing(jwt_plan(served.config(groups=ClaimMapping()))) as server:
+    async with believing(jwt_plan(served.config(groups=PrefixedClaimOrExpression()))) as server:
         assert (await server.user(served.provider.token(**_elsewhere(served))))["groups"] == ["system:authenticated"]
     assert "/groups" not in served.provider.asked
 
