@@ -21,7 +21,7 @@ import trio
 
 from kubechronicle.eventlog.errors import LogUnavailable
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.postgres.sole_appender import SoleAppender
+from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.tail import Tail
 
 
@@ -52,9 +52,9 @@ class ConsistentRead:
         Raises LogUnavailable if the log cannot be asked. Waits for the views without limit: set a deadline outside.
         Where there is nothing to ask and to wait for, no other task runs before it returns.
         """
-        if self._sole is not None and (told := self._sole.told()) is not None:
-            if self._tail.views.applied < told:
-                await self._tail.reach(told)
+        if self._sole is not None and (required := self._sole.required_revision()) is not None:
+            if self._tail.views.applied < required:
+                await self._tail.reach(required)
             return self._tail.views.applied
         if self._gathering is None:
             self._gathering = _Round()

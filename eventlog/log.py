@@ -93,7 +93,7 @@ class RevisionLog(Protocol):
     # Appending alone: sole.py
 
     @property
-    def told(self) -> int:
+    def newest_seen_revision(self) -> int:
         """The newest revision that any answer has told of so far, other than those of ``append`` and ``settle``."""
         ...
 

@@ -9,8 +9,8 @@ batch was sent and LogUnavailable otherwise, and is never reported as a refusal.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -31,10 +31,11 @@ from kubechronicle.eventlog.errors import (
 )
 from kubechronicle.eventlog.integrity import verify
 from kubechronicle.eventlog.log import Claim
-from kubechronicle.eventlog.postgres import rows, sql
+from kubechronicle.eventlog.postgres import change_sql, connection, density_sql, rows, sql
 from kubechronicle.eventlog.postgres.listener import Listener
+from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.eventlog.postgres.session import ConnectionLost, Pool, Row, Session, UniqueViolation, acquire
-from kubechronicle.eventlog.queries import changes, density
+from kubechronicle.eventlog.queries import density
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Operation, Record
 from kubechronicle.eventlog.retention import retention
@@ -56,7 +57,7 @@ class PostgresLog:
         self._appending: Session | None = None
         self._append_lock = trio.Lock()
         self._token, self._claims = str(uuid4()), False  # by which we are known as who appends alone, if we claim to
-        self.told = 0  # see RevisionLog
+        self.newest_seen_revision = 0  # see RevisionLog
         self._listener = Listener(self._append_session, self._append_lock, self._pool)
         self._short: tuple[str, ...] | None = None  # the resources of the class 'short'; never changes under a server
 
@@ -179,23 +180,25 @@ class PostgresLog:
         return [(rows.record(row, _AFTER_HEAD), _previous(row)) for row in found]
 
     async def changes(self, query: ChangeQuery, *, limit: int) -> list[tuple[Record, Record | None]]:
-        statement, arguments = changes.statement(query, limit, await self._short_resources())
+        statement, arguments = change_sql.statement(query, limit, await self._short_resources())
         _, found = await self._found(statement, *arguments)
         before = _AFTER_HEAD + _RECORD_WIDTH
         return [
             (
-                structs.replace(rows.record(row, _AFTER_HEAD), who=changes.who_of(row, before)),
-                rows.record(row, before + changes.WHO_WIDTH) if row[before + changes.WHO_WIDTH] is not None else None,
+                structs.replace(rows.record(row, _AFTER_HEAD), who=change_sql.who_of(row, before)),
+                rows.record(row, before + change_sql.WHO_WIDTH)
+                if row[before + change_sql.WHO_WIDTH] is not None
+                else None,
             )
             for row in found
         ]
 
     async def density(self, query: density.DensityQuery) -> list[density.Count]:
-        edges = [row[0] for row in await self._pool.fetch(density.EDGES, list(query.edges))]
+        edges = [row[0] for row in await self._pool.fetch(density_sql.EDGES, list(query.edges))]
         query = replace(query, changes=density.within(query.changes, edges))
         matching = query.changes.until - query.changes.after
         density.check_limit(matching, query)
-        statement, arguments = density.statement(query, edges, await self._short_resources())
+        statement, arguments = density_sql.statement(query, edges, await self._short_resources())
         return [density.Count(*row) for row in await self._pool.fetch(statement, *arguments)] if matching > 0 else []
 
     async def get_at(self, key: Key, *, revision: int) -> Record | None:
@@ -234,7 +237,7 @@ class PostgresLog:
             raise FutureMoment(moment, clock)
         if revision is None:
             raise BeforeHistory(await self._oldest())
-        self.told = max(self.told, revision)
+        self.newest_seen_revision = max(self.newest_seen_revision, revision)
         return Moment(revision, moment)
 
     async def moment_of(self, revision: int) -> Moment:
@@ -309,7 +312,7 @@ class PostgresLog:
 
     def _head(self, row: Row) -> Head:
         head = rows.head(row)
-        self.told = max(self.told, head.revision)
+        self.newest_seen_revision = max(self.newest_seen_revision, head.revision)
         return head
 
     async def _short_resources(self, session: Session | None = None) -> tuple[str, ...]:
@@ -354,3 +357,45 @@ def _previous(row: Row) -> Record | None:
     if row[_AFTER_HEAD + _RECORD_WIDTH] is None:
         raise LogCorrupt(f"revision {row[_AFTER_HEAD]} replaced {row[_AFTER_HEAD + 7]}, which is not in the log")
     return rows.record(row, _AFTER_HEAD + _RECORD_WIDTH)
+
+
+@asynccontextmanager
+async def open_postgres_log(url: str, *, instance: str) -> AsyncIterator[PostgresLog]:
+    """The log in the database at ``url``, which must have been migrated. ``instance`` names this server among others on
+    the same database (shown in pg_stat_activity). SetupError: the operator must mend something; LogUnavailable: nobody
+    answers there at the moment."""
+
+    async def connect() -> Session:
+        return await connection.connect(url, application=f"kubechronicle {instance}"[:63])
+
+    session = await connect()
+    try:
+        await check_schema(session)
+    finally:
+        await session.close()
+    log = PostgresLog(connect)
+    async with _unwrapped():
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(log.run_listener)
+                try:
+                    yield log
+                finally:
+                    nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await log.aclose()
+
+
+@asynccontextmanager
+async def _unwrapped() -> AsyncIterator[None]:
+    """Errors leave as they were raised, not wrapped in the groups of the nurseries inside."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        single: BaseException = group
+        while isinstance(single, BaseExceptionGroup) and len(single.exceptions) == 1:
+            single = single.exceptions[0]
+        if single is group:
+            raise
+        raise single from single.__cause__

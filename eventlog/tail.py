@@ -57,7 +57,7 @@ class Tail:
         task_status.started()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)
-            nursery.start_soon(self.views.pump.run)
+            nursery.start_soon(self.views.dispatcher.run)
             await self._follow()
 
     # For the appender and readers

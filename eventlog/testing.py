@@ -17,7 +17,7 @@ import trio
 from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Refused, Transaction, Who
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.views import Describe, Views

@@ -36,7 +36,7 @@ from kubechronicle.eventlog.integrity.erasures import Erasure, Tombstone, What
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.session import Row, Session
-from kubechronicle.eventlog.postgres.sole_appender import room
+from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.eventlog.postgres.sql import APPEND
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.eventlog.retention import archives
@@ -200,7 +200,7 @@ class Eraser:
         """Do what was planned. StillThere: the object was made again meanwhile; LogCorrupt: a row to be erased was
         edited; ArchiveError: the database is done, and an archive can't be written."""
         done = Done(erasure=None, tables=[])
-        async with room(self._session):
+        async with shared_appends(self._session):
             await self._erase_from_database(done, signed)
         for file in self._files:
             left = _Left(file.steps)

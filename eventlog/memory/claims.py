@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import trio
 
 from kubechronicle.eventlog.errors import NotSoleAppender
 from kubechronicle.eventlog.log import Claim
 from kubechronicle.eventlog.memory.faults import Seams
-
-if TYPE_CHECKING:
-    from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 
 
 class MemoryClaims(Seams):
@@ -21,7 +17,7 @@ class MemoryClaims(Seams):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told = 0
+        self.newest_seen_revision = 0
         self.guests = 0  # who append beside
         self._connection = 0
         self._shaken = trio.Event()
@@ -34,7 +30,7 @@ class MemoryClaims(Seams):
             return None
         self.store.sole = self
         head, connection = self.store.head(), self._connection
-        self.told = max(self.told, head.revision)
+        self.newest_seen_revision = max(self.newest_seen_revision, head.revision)
         return Claim(head, lambda: self._connection == connection)
 
     async def wait_claim_shaken(self) -> None:

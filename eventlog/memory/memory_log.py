@@ -15,247 +15,29 @@ Invariant: the store changes only in ``MemoryStore``'s functions without await, 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from itertools import islice
-from uuid import UUID
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
 
 import trio
-from msgspec import structs
 
 from kubechronicle.eventlog.errors import (
-    BeforeHistory,
-    Compacted,
-    FutureMoment,
-    FutureRevision,
-    LogUnavailable,
     OutcomeUnknown,
 )
 from kubechronicle.eventlog.memory.claims import MemoryClaims
-from kubechronicle.eventlog.memory.faults import Fault as Fault
-from kubechronicle.eventlog.memory.faults import Gate as Gate
+from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.density import Count, DensityQuery, counted
 from kubechronicle.eventlog.records import (
     Batch,
     BatchResult,
-    Change,
     Head,
     Key,
     Moment,
-    Operation,
     Record,
-    Refused,
-    Transaction,
-    Who,
 )
 
 LOAD_CHUNK = 500  # records per chunk of load(): small, so that tests see several chunks
-
-
-class MemoryStore:
-    """The database: what has been committed, shared by all MemoryLogs on it."""
-
-    def __init__(self, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self.revision = 0
-        self.compacted = 0
-        self.compacted_of: dict[str, int] = {}
-        self.who: dict[int, Who] = {}  # by revision; the rows themselves are kept without
-        self._now = now
-        self._committed_at = datetime.min.replace(tzinfo=UTC)
-        self._rows: list[Record] = []  # in revision order, without what was compacted
-        self._history: dict[Key, list[Record]] = {}  # the same rows by key
-        self._dropped_of: dict[str, int] = {}  # by resource: the newest revision whose row is gone
-        self._results: dict[UUID, BatchResult] = {}
-        self._fenced: set[UUID] = set()
-        self._stragglers: dict[UUID, Batch] = {}
-        self._listeners: list[MemoryLog] = []
-        self.sole: object = None  # the MemoryLog that alone may append
-
-    # Writing
-
-    def commit(self, batch: Batch, *, notify: Sequence[MemoryLog] | None = None) -> BatchResult:
-        """Check and commit as one transaction. A batch id commits once: the same again answers the same result."""
-        if batch.id in self._fenced:
-            raise LogUnavailable(f"batch {batch.id} was given up")
-        if batch.id in self._results:
-            return self._results[batch.id]
-        first = self.revision + 1
-        self._committed_at = max(self._committed_at, self._now())
-        outcomes = tuple(self._commit_transaction(transaction) for transaction in batch.transactions)
-        result = BatchResult(outcomes=outcomes, first=first, head=self.revision)
-        self._results[batch.id] = result
-        if self.revision >= first:
-            self.notify(self._listeners if notify is None else notify)
-        return result
-
-    def _commit_transaction(self, transaction: Transaction) -> tuple[Record, ...] | Refused:
-        for change in transaction.changes:
-            current = self.current(change.key)
-            actual = current.revision if current else 0
-            if actual != change.expected:
-                return Refused(key=change.key, expected=change.expected, actual=actual)
-        return tuple(self._commit_change(change, transaction.who) for change in transaction.changes)
-
-    def _commit_change(self, change: Change, who: Who) -> Record:
-        current = self.current(change.key)
-        self.revision += 1
-        row = Record(
-            revision=self.revision,
-            key=change.key,
-            uid=change.uid,
-            create_revision=current.create_revision if current else self.revision,
-            version=current.version + 1 if current else 1,
-            previous_revision=current.revision if current else 0,
-            operation=change.operation,
-            body=change.body,
-            committed_at=self._committed_at,
-        )
-        self._rows.append(row)
-        self._history.setdefault(change.key, []).append(row)
-        self.who[self.revision] = who
-        return structs.replace(row, who=who, decoded=change.decoded)
-
-    def settle(self, batch: Batch) -> BatchResult | None:
-        result = self._results.get(batch.id)
-        if result is None:
-            self._fenced.add(batch.id)
-        return result
-
-    def strand(self, batch: Batch) -> None:
-        """The batch was sent over a connection that broke; it may still arrive."""
-        self._stragglers[batch.id] = batch
-
-    def deliver_straggler(self, batch_id: UUID) -> bool:
-        """Let a stranded batch arrive now; False if it was fenced in the meantime and so did not commit."""
-        batch = self._stragglers.pop(batch_id)
-        if batch.id in self._fenced:
-            return False
-        self.commit(batch)
-        return True
-
-    @property
-    def stragglers(self) -> tuple[UUID, ...]:
-        return tuple(self._stragglers)
-
-    def compact(self, revision: int, *, resource: str = "") -> None:
-        """Drop history at or below the revision, of all resources or of one, but for the state as of that revision."""
-        if resource:
-            self.compacted_of[resource] = max(revision, self.compacted_of.get(resource, 0))
-        else:
-            self.compacted = max(revision, self.compacted)
-        gone: set[int] = set()
-        for key, rows in list(self._history.items()):
-            if resource in ("", key.resource):
-                kept = _survivors(rows, revision)
-                gone.update({row.revision for row in rows} - {row.revision for row in kept})
-                self._history[key] = kept
-        for row in self._rows:
-            if row.revision in gone:
-                dropped = self._dropped_of.get(row.key.resource, 0)
-                self._dropped_of[row.key.resource] = max(dropped, row.revision)
-        self._rows = [row for row in self._rows if row.revision not in gone]
-        self.notify(self._listeners)
-
-    # Reading
-
-    def head(self) -> Head:
-        own = {resource: mark for resource, mark in self.compacted_of.items() if mark > self.compacted}
-        return Head(revision=self.revision, compacted=self.compacted, compacted_of=own)
-
-    def current(self, key: Key) -> Record | None:
-        rows = self._history.get(key)
-        return rows[-1] if rows and rows[-1].operation is not Operation.DELETE else None
-
-    def at(self, key: Key, revision: int) -> Record | None:
-        rows = [row for row in self._history.get(key, ()) if row.revision <= revision]
-        return rows[-1] if rows and rows[-1].operation is not Operation.DELETE else None
-
-    def live(self) -> list[Record]:
-        found = (self.current(key) for key in self._history)
-        return [row for row in found if row is not None]
-
-    def keys(self, resource: str) -> list[Key]:
-        return sorted(key for key in self._history if key.resource == resource)
-
-    def rows(self, *, after: int) -> Iterator[Record]:
-        return (row for row in self._rows if row.revision > after)
-
-    def changes(self, query: ChangeQuery, limit: int) -> list[tuple[Record, Record | None]]:
-        """Those that match, each with the record it replaced."""
-        ordered = reversed(self._rows) if query.newest_first else iter(self._rows)
-        rows = filter(query.matches, (structs.replace(row, who=self.who[row.revision]) for row in ordered))
-        return [
-            (row, self.at(row.key, row.previous_revision) if row.previous_revision else None)
-            for row in islice(rows, limit)
-        ]
-
-    def check_complete(self, after: int) -> None:
-        """Compacted if any row above ``after`` is gone, of whichever resource."""
-        oldest_whole = max([self.compacted, *self._dropped_of.values()])
-        if after < oldest_whole:
-            raise Compacted(after, oldest_whole)
-
-    def check_retained(self, resource: str, revision: int) -> None:
-        compacted = self.head().compacted_for(resource)
-        if revision < compacted:
-            raise Compacted(revision, compacted)
-
-    def state_at(self, resource: str, revision: int, namespace: str, after: tuple[str, str] | None) -> list[Record]:
-        """The resource's objects at the revision, of a namespace ("": of all), after a key."""
-        self.check_state_at(resource, revision)
-        keys = [key for key in self.keys(resource) if namespace in ("", key.namespace)]
-        rows = [self.at(key, revision) for key in keys if after is None or key[1:] > after]
-        return [row for row in rows if row is not None]
-
-    def check_state_at(self, resource: str, revision: int) -> None:
-        if revision > self.revision:
-            raise FutureRevision(revision, self.revision)
-        self.check_retained(resource, revision)
-
-    def revision_at(self, when: datetime | timedelta) -> Moment:
-        now = self._now()
-        moment = when if isinstance(when, datetime) else now - when
-        if moment > now:
-            raise FutureMoment(moment, now)
-        before = bisect_right(self._rows, moment, key=lambda row: row.committed_at)
-        revision = self._rows[before - 1].revision if before else 0
-        if revision < max(self.compacted, 1):
-            raise BeforeHistory(self.oldest())
-        return Moment(revision, moment)
-
-    def moment_of(self, revision: int) -> Moment:
-        if revision > self.revision:
-            raise FutureRevision(revision, self.revision)
-        if revision < max(self.compacted, 1):
-            raise BeforeHistory(self.oldest())
-        rows = self._rows[bisect_left(self._rows, revision, key=lambda row: row.revision) :]
-        return Moment(revision, rows[0].committed_at if rows else self._committed_at)
-
-    def oldest(self) -> Moment | None:
-        return self.moment_of(max(self.compacted, 1)) if self.revision else None
-
-    # Notifications
-
-    def listen(self, log: MemoryLog) -> None:
-        self._listeners.append(log)
-
-    def notify(self, logs: Sequence[MemoryLog]) -> None:
-        for log in logs:
-            log.notified.set()
-
-    def others(self, log: MemoryLog) -> list[MemoryLog]:
-        return [other for other in self._listeners if other is not log]
-
-
-def _survivors(rows: list[Record], revision: int) -> list[Record]:
-    """The rows above the revision, and the one that tells the state at it."""
-    newer = [row for row in rows if row.revision > revision]
-    older = [row for row in rows if row.revision <= revision]
-    if older and older[-1].operation is not Operation.DELETE:
-        return [older[-1], *newer]
-    return newer
 
 
 class MemoryLog(MemoryClaims):
@@ -277,7 +59,7 @@ class MemoryLog(MemoryClaims):
     async def head(self) -> Head:
         await self._enter("head")
         head = self.store.head()
-        self.told = max(self.told, head.revision)
+        self.newest_seen_revision = max(self.newest_seen_revision, head.revision)
         await self._reach("head.read")
         return head
 
@@ -355,7 +137,7 @@ class MemoryLog(MemoryClaims):
     async def revision_at(self, when: datetime | timedelta) -> Moment:
         await self._enter("revision_at")
         moment = self.store.revision_at(when)
-        self.told = max(self.told, moment.revision)
+        self.newest_seen_revision = max(self.newest_seen_revision, moment.revision)
         return moment
 
     async def moment_of(self, revision: int) -> Moment:

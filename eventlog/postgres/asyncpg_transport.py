@@ -13,13 +13,11 @@ import asyncio
 import socket
 import ssl
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import trio
-
-if TYPE_CHECKING:
-    from kubechronicle.eventlog.postgres.asyncpg_on_trio import ConnectionLoop
 
 RECEIVE, RECEIVE_MUCH = 16 * 1024, 256 * 1024
 """Bytes taken from the socket at once; the larger one after a read that filled its buffer. (A large buffer costs a
@@ -40,10 +38,20 @@ KEEPALIVE = (
 )
 
 
+class TransportLoop(Protocol):
+    """The parts of ConnectionLoop that a transport uses."""
+
+    transports: list[SocketTransport]
+
+    def call(self, function: Callable[..., object], *arguments: Any) -> object: ...
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None: ...
+
+
 class SocketTransport(asyncio.Transport):
     """A socket, plain or with TLS. What it cannot send at once waits until somebody waits for the answer."""
 
-    def __init__(self, loop: ConnectionLoop, opened: socket.socket, protocol: asyncio.Protocol) -> None:
+    def __init__(self, loop: TransportLoop, opened: socket.socket, protocol: asyncio.Protocol) -> None:
         super().__init__()
         self.unsent: deque[memoryview] = deque()  # bounded: asyncpg writes one message, then waits for its answer
         self._loop = loop

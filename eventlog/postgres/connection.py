@@ -24,11 +24,8 @@ import trio
 
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, NotSoleAppender, SetupError
 from kubechronicle.eventlog.postgres.asyncpg_on_trio import ConnectionLoop
-from kubechronicle.eventlog.postgres.migrate import check_schema, migrate_session
+from kubechronicle.eventlog.postgres.migrate import migrate_session
 from kubechronicle.eventlog.postgres.session import ConnectionLost, Row, Session, UniqueViolation
-from kubechronicle.eventlog.postgres_log import PostgresLog
-
-__all__ = ["PostgresLog", "migrate", "open_postgres_log", "open_session"]
 
 T = TypeVar("T")
 
@@ -236,7 +233,7 @@ def _answer(task: asyncio.Task[T]) -> T:
         raise _translated(error) from error
 
 
-async def _connect(url: str, *, application: str) -> AsyncpgSession:
+async def connect(url: str, *, application: str) -> AsyncpgSession:
     loop = ConnectionLoop()  # type: ignore[abstract]  # what asyncpg does not use is left out
 
     async def opened() -> asyncpg.Connection[Any]:
@@ -267,55 +264,13 @@ async def _connect(url: str, *, application: str) -> AsyncpgSession:
 
 
 @asynccontextmanager
-async def _unwrapped() -> AsyncIterator[None]:
-    """Errors leave as they were raised, not wrapped in the groups of the nurseries inside."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        single: BaseException = group
-        while isinstance(single, BaseExceptionGroup) and len(single.exceptions) == 1:
-            single = single.exceptions[0]
-        if single is group:
-            raise
-        raise single from single.__cause__
-
-
-@asynccontextmanager
 async def open_session(url: str, *, application: str = "kubechronicle") -> AsyncIterator[Session]:
     """One connection for maintenance. SetupError, LogUnavailable."""
-    session = await _connect(url, application=application)
+    session = await connect(url, application=application)
     try:
         yield session
     finally:
         await session.close()
-
-
-@asynccontextmanager
-async def open_postgres_log(url: str, *, instance: str) -> AsyncIterator[PostgresLog]:
-    """The log in the database at ``url``, which must have been migrated. ``instance`` names this server among others on
-    the same database (shown in pg_stat_activity). SetupError: the operator must mend something; LogUnavailable: nobody
-    answers there at the moment."""
-
-    async def connect() -> Session:
-        return await _connect(url, application=f"kubechronicle {instance}"[:63])
-
-    session = await connect()
-    try:
-        await check_schema(session)
-    finally:
-        await session.close()
-    log = PostgresLog(connect)
-    async with _unwrapped():
-        try:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(log.run_listener)
-                try:
-                    yield log
-                finally:
-                    nursery.cancel_scope.cancel()
-        finally:
-            with trio.CancelScope(shield=True):
-                await log.aclose()
 
 
 async def migrate(url: str) -> list[str]:

@@ -28,7 +28,7 @@ CHECK_SECONDS = 15.0  # how often the listening connection is asked whether it i
 BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # between attempts to connect; the last one repeats
 
 NOTIFY = "select pg_notify($1, $2)"
-MAKE_ROOM = "room"  # what somebody says who is to append beside a server that appends alone (sole.py)
+RELEASE_CLAIM = "room"  # what somebody says who is to append beside a server that appends alone (sole.py)
 
 
 class Listener:
@@ -135,7 +135,7 @@ class Listener:
         proof = self._proofs.get(payload)
         if proof is not None:
             proof.set()
-        elif payload == MAKE_ROOM:
+        elif payload == RELEASE_CLAIM:
             self._shaken.set()
         elif sender != self._own_pid and not payload.startswith("proof"):
             self.notifications += 1

@@ -14,13 +14,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from msgspec import structs
 
 from kubechronicle.eventlog.errors import TooMany
-from kubechronicle.eventlog.postgres.sql import log_table
-from kubechronicle.eventlog.queries.changes import ChangeQuery, conditions_of, table_of
+from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.records import Record, Who
 
 By = Literal["resource", "user_name", "namespace", "operation"]
@@ -28,12 +27,6 @@ BY: Final[tuple[By, ...]] = ("resource", "user_name", "namespace", "operation")
 
 # Rows one question may count: about a second of a Postgres process.
 MAX_COUNTED: Final = 2_000_000
-
-# $1 the edges, ascending.
-EDGES: Final = (
-    "select kubechronicle.first_revision_since(edge) from unnest($1::timestamptz[]) with ordinality as u (edge, place)"
-    " order by place"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,63 +100,3 @@ def folded(counts: Iterable[Count], most: int) -> list[Count]:
 def within(query: ChangeQuery, edges: Sequence[int]) -> ChangeQuery:
     """Only what lies between the first and the last edge, given as revisions."""
     return replace(query, after=max(query.after, edges[0] - 1), until=min(query.until, edges[-1] - 1))
-
-
-# Without "offset 0" Postgres expects as many groups as there are rows, and sorts them all.
-_PART: Final = (
-    "select bucket, value, {}count(*) as changes from (select {} from {} where {} offset 0) found group by 1, 2"
-)
-
-
-def statement(query: DensityQuery, edges: Sequence[int], short: Sequence[str]) -> tuple[str, list[Any]]:
-    """The SELECT of bucket, value (null: the others) and number; ``edges`` as revisions. It costs one index range, of
-    the index that has the columns if there is one."""
-    changes, table = query.changes, table_of(query.changes, short)
-    extra: list[tuple[str, str, list[str]]] = []  # sign, table and resources of what is counted besides
-    if not changes.resources and set(short) & set(changes.not_resources):
-        # Of what is kept for a short time there is much, in tables of its own: look only for what counts of it.
-        table, left = log_table("long"), tuple(sorted(set(changes.not_resources) - set(short)))
-        extra.append(("", log_table("short"), sorted(set(short) - set(changes.not_resources))))
-        changes = replace(changes, not_resources=left)
-    if query.by in ("user_name", "namespace") and changes.not_resources and _is_whole(changes):
-        # The index by user does not know of resources: count all, and take away those of the few that don't count.
-        extra.append(("-", table, list(changes.not_resources)))
-        changes = replace(changes, not_resources=())
-    bucket = f"{_bucket(list(edges[1:-1]), 0)} as bucket, {query.by}::text as value"
-    conditions, arguments = conditions_of(changes)
-    # The range as numbers: plans are made without regard to arguments, and how much is counted decides which is best.
-    conditions[:2] = [f"revision > {int(changes.after)}::bigint", f"revision <= {int(changes.until)}::bigint"]
-    parts = [_PART.format("", bucket, table, " and ".join(conditions))]
-    for sign, other, resources in extra:
-        arguments.append(resources)
-        these = [*conditions, f"resource = any (${len(arguments)}::text[])"]
-        parts.append(_PART.format(sign, bucket, other, " and ".join(these)))
-    arguments.append(query.most)
-    text = f"""
-with counted as (
-    select bucket, value, sum(changes) as changes from ({" union all ".join(parts)}) parts
-    group by 1, 2 having sum(changes) > 0
-), named as (
-    select value from counted group by value order by sum(changes) desc, value collate "C" limit ${len(arguments)}
-)
-select c.bucket, n.value, sum(c.changes)::bigint as changes
-from counted c left join named n on n.value = c.value where $1::bigint <= $2::bigint
-group by 1, n.value order by 1, n.value collate "C" nulls last
-"""
-    return text, arguments
-
-
-def _is_whole(changes: ChangeQuery) -> bool:
-    """Whether a range of revisions is asked about without a condition, but for resources that don't count."""
-    return changes == ChangeQuery(
-        after=changes.after, until=changes.until, newest_first=changes.newest_first, not_resources=changes.not_resources
-    )
-
-
-def _bucket(edges: Sequence[int], first: int) -> str:
-    """The expression for a revision's bucket: bisection, written out. Nothing else Postgres has is as fast, by far."""
-    if not edges:
-        return str(first)
-    middle = len(edges) // 2
-    low, high = _bucket(edges[:middle], first), _bucket(edges[middle + 1 :], first + middle + 1)
-    return f"case when revision < {int(edges[middle])}::bigint then {low} else {high} end"

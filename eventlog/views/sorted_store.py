@@ -1,9 +1,9 @@
 """The objects of one resource in order: by namespace, then by name, both bytewise.
 
 No events, no revisions here. Python compares strings by code point, which is the order of their UTF-8 bytes and so the
-order of etcd's keys. Each namespace is a shelf with its names and entries in two parallel sorted lists: replacing an
-entry is a binary search, adding one moves a part of two pointer lists (about 10 µs among 100,000 names), and what a
-LIST returns is a tuple made from them in one copy and kept until the next change.
+order of etcd's keys. Each namespace has its names and entries in two parallel sorted lists. Replacing an entry is a
+binary search; adding one moves a part of two pointer lists (about 10 µs among 100,000 names). LIST returns a tuple made
+from them in one copy and cached until the next change.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from operator import attrgetter
 
 from kubechronicle.eventlog.entries import Entry
 
-MANY = 8
-"""Changes are many if there is one for fewer entries than this: finding one costs more than passing so many over."""
+MERGE_FACTOR = 8
+"""Entries per change below which ``merge`` sorts: finding one position costs more than copying so many entries."""
 
 
 def sort_key(entry: Entry) -> tuple[str, str]:
-    """(namespace, name)."""
+    """Return (namespace, name)."""
     return entry.key[1:]
 
 
-class Shelf:
-    """One namespace."""
+class NamespaceEntries:
+    """The entries of one namespace."""
 
     __slots__ = ("_tuple", "by_name", "entries", "names")
 
     def __init__(self, entries: list[Entry]) -> None:
-        """``entries``: in order, and owned by the shelf from now on."""
+        """``entries``: in order; the new object owns the list."""
         self.entries = entries
         self.names = [entry.key.name for entry in entries]
         self.by_name = dict(zip(self.names, entries, strict=True))
@@ -59,76 +59,76 @@ class Shelf:
 
 
 class SortedStore:
-    """All namespaces of one resource; cluster-scoped objects are on the one shelf of the empty namespace."""
+    """All namespaces of one resource; cluster-scoped objects are in the empty namespace."""
 
-    __slots__ = ("_namespaces", "_shelves", "_tuple", "count")
+    __slots__ = ("_by_namespace", "_namespaces", "_tuple", "count")
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         """``entries``: in any order, each key once."""
         ordered = sorted(entries, key=attrgetter("key"))  # of one resource, so this is the order by namespace and name
         by_namespace = groupby(ordered, key=lambda entry: entry.key.namespace)
         self.count = len(ordered)
-        self._shelves = {namespace: Shelf(list(group)) for namespace, group in by_namespace}
-        self._namespaces = list(self._shelves)
+        self._by_namespace = {namespace: NamespaceEntries(list(group)) for namespace, group in by_namespace}
+        self._namespaces = list(self._by_namespace)
         self._tuple: tuple[Entry, ...] | None = None
 
     def get(self, namespace: str, name: str) -> Entry | None:
-        shelf = self._shelves.get(namespace)
-        return shelf.by_name.get(name) if shelf is not None else None
+        members = self._by_namespace.get(namespace)
+        return members.by_name.get(name) if members is not None else None
 
     def put(self, entry: Entry) -> None:
-        shelf = self._shelves.get(entry.key.namespace)
-        if shelf is None:
-            self._shelves[entry.key.namespace] = Shelf([entry])
+        members = self._by_namespace.get(entry.key.namespace)
+        if members is None:
+            self._by_namespace[entry.key.namespace] = NamespaceEntries([entry])
             insort(self._namespaces, entry.key.namespace)
             self.count += 1
         else:
-            before = len(shelf.names)
-            shelf.put(entry)
-            self.count += len(shelf.names) - before
+            before = len(members.names)
+            members.put(entry)
+            self.count += len(members.names) - before
         self._tuple = None
 
     def remove(self, namespace: str, name: str) -> None:
-        """The key must be there."""
-        shelf = self._shelves[namespace]
-        shelf.remove(name)
+        """Remove an existing key."""
+        members = self._by_namespace[namespace]
+        members.remove(name)
         self.count -= 1
-        if not shelf.names:
-            del self._shelves[namespace]
+        if not members.names:
+            del self._by_namespace[namespace]
             del self._namespaces[bisect_left(self._namespaces, namespace)]
         self._tuple = None
 
     def all(self, namespace: str = "") -> tuple[Entry, ...]:
-        """Of one namespace, or of all if it is empty."""
+        """Return the entries of a namespace, or of all ("")."""
         if namespace or len(self._namespaces) == 1:
-            shelf = self._shelves.get(namespace or self._namespaces[0])
-            return shelf.all() if shelf is not None else ()
+            members = self._by_namespace.get(namespace or self._namespaces[0])
+            return members.all() if members is not None else ()
         if self._tuple is None:
-            self._tuple = tuple(chain.from_iterable(self._shelves[each].entries for each in self._namespaces))
+            self._tuple = tuple(chain.from_iterable(self._by_namespace[each].entries for each in self._namespaces))
         return self._tuple
 
     def size(self, namespace: str) -> int:
         if not namespace:
             return self.count
-        shelf = self._shelves.get(namespace)
-        return len(shelf.names) if shelf is not None else 0
+        members = self._by_namespace.get(namespace)
+        return len(members.names) if members is not None else 0
 
     def page(self, namespace: str, after: tuple[str, str] | None, limit: int) -> list[Entry]:
-        """At most ``limit`` entries following the key ``after``."""
+        """Return at most ``limit`` entries of a namespace, or of all (""), that follow the key ``after``."""
         start = (namespace, "") if after is None else max(after, (namespace, ""))
         first = bisect_left(self._namespaces, start[0])
-        found: list[Entry] = []
+        page: list[Entry] = []
         for each in self._namespaces[first:]:
-            if len(found) >= limit or (namespace and each != namespace):
+            if len(page) >= limit or (namespace and each != namespace):
                 break
-            shelf = self._shelves[each]
-            index = bisect_right(shelf.names, start[1]) if each == start[0] else 0
-            found += shelf.entries[index : index + limit - len(found)]
-        return found
+            members = self._by_namespace[each]
+            index = bisect_right(members.names, start[1]) if each == start[0] else 0
+            page += members.entries[index : index + limit - len(page)]
+        return page
 
 
-class Shelving:
-    """The same objects by the value of one of their fields; those that have none are left out."""
+class FieldIndex:
+    """An index of the objects by the value of one field, without the objects that lack the field."""
 
     __slots__ = ("_by_value", "_field")
 
@@ -142,43 +142,44 @@ class Shelving:
             self._by_value.setdefault(value, {})[sort_key(entry)] = entry
 
     def remove(self, entry: Entry) -> None:
-        """Nothing if it is not there."""
+        """Remove the entry if it is in the index."""
         value = entry.fields.get(self._field, "")
-        there = self._by_value.get(value)
-        if there is not None and there.pop(sort_key(entry), None) is not None and not there:
+        by_key = self._by_value.get(value)
+        if by_key is not None and by_key.pop(sort_key(entry), None) is not None and not by_key:
             del self._by_value[value]
 
-    def having(self, value: str) -> list[Entry]:
-        there = self._by_value.get(value, {})
-        return [there[key] for key in sorted(there)]
+    def entries(self, value: str) -> list[Entry]:
+        """Return the entries with the value, in order."""
+        by_key = self._by_value.get(value, {})
+        return [by_key[key] for key in sorted(by_key)]
 
 
 def page_of(entries: Sequence[Entry], after: tuple[str, str] | None, limit: int) -> Sequence[Entry]:
-    """A page of entries that are in order, such as a snapshot."""
+    """Return a page of sorted entries, such as a snapshot."""
     start = bisect_right(entries, after, key=sort_key) if after is not None else 0
     return entries[start : start + limit]
 
 
-def merge(entries: Sequence[Entry], then: dict[tuple[str, str], Entry | None]) -> tuple[Entry, ...]:
-    """The entries (in order) with these keys as they were ``then``, again in order.
+def merge(entries: Sequence[Entry], past: dict[tuple[str, str], Entry | None]) -> tuple[Entry, ...]:
+    """Return the sorted ``entries`` with the keys of ``past`` as they were there (None: absent), again sorted.
 
-    With few changes, what lies between the changed keys is copied in runs: 10 changes among 100,000 entries take
-    a millisecond or two, sorting all again would take 90. With many, sorting is the faster: it finds two sorted runs.
+    With few changes, the runs between the changed keys are copied: 10 changes among 100,000 entries take a millisecond
+    or two, where a sort would take 90. With many changes, sorting is faster: it finds two sorted runs.
     """
-    if len(then) * MANY > len(entries):
-        kept = [entry for entry in entries if entry.key[1:] not in then]
-        kept += sorted((entry for entry in then.values() if entry is not None), key=sort_key)
+    if len(past) * MERGE_FACTOR > len(entries):
+        kept = [entry for entry in entries if entry.key[1:] not in past]
+        kept += sorted((entry for entry in past.values() if entry is not None), key=sort_key)
         kept.sort(key=sort_key)
         return tuple(kept)
-    found: list[Entry] = []
+    merged: list[Entry] = []
     done = 0
-    for key in sorted(then):
+    for key in sorted(past):
         index = bisect_left(entries, key, done, key=sort_key)
-        found += entries[done:index]
-        entry = then[key]
+        merged += entries[done:index]
+        entry = past[key]
         if entry is not None:
-            found.append(entry)
-        there = index < len(entries) and entries[index].key[1:] == key
-        done = index + 1 if there else index
-    found += entries[done:]
-    return tuple(found)
+            merged.append(entry)
+        present = index < len(entries) and entries[index].key[1:] == key
+        done = index + 1 if present else index
+    merged += entries[done:]
+    return tuple(merged)

@@ -1,11 +1,10 @@
-"""The views: for each resource, its objects as of the applied revision, and what happened to them lately.
+"""The views: for each resource, its objects as of the applied revision, and its recent events.
 
-No I/O and no waiting here but for what cursors and readers sleep on (waking.py). The tail is the only caller of
-``load``, ``apply`` and ``forget``; everybody else reads. All of it is plain functions between two checkpoints, so a
-reader sees every record of a batch applied, or none.
+No I/O here, and no waiting but ``wait_applied``. Only the tail calls ``load``, ``apply`` and ``forget``; all other code
+reads. Each of the three runs without a checkpoint, so a reader sees every record of a batch applied, or none.
 
-Invariant: the views are exactly the records 1..``applied`` folded in order, and for each view the events above its
-``held_since`` lead from the state there to the state now:
+Invariant: the views are exactly the records 1..``applied`` applied in order. In each view the events above its
+``held_since`` lead from the state at that revision to the present state:
 
     applied 7   pods: a@3 b@7    held_since 4, events: 5 DELETE c, 6 CREATE b, 7 UPDATE b
     snapshot(4): undo 5..7       a@3 c@2
@@ -22,44 +21,46 @@ from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, Event, Plai
 from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.integrity import erasures
 from kubechronicle.eventlog.records import Head, Operation, Record
-from kubechronicle.eventlog.views.sorted_store import Shelving, SortedStore, merge, page_of
+from kubechronicle.eventlog.views.progress import Progress
+from kubechronicle.eventlog.views.sorted_store import FieldIndex, SortedStore, merge, page_of
 from kubechronicle.eventlog.views.window import Window
-from kubechronicle.eventlog.watching.cursors import ReadHistory, WatchCursor
-from kubechronicle.eventlog.watching.dispatcher import Pump
-from kubechronicle.eventlog.watching.watcher_groups import Progress, Waiting
+from kubechronicle.eventlog.watching.cursors import WatchCursor
+from kubechronicle.eventlog.watching.dispatcher import Dispatcher
+from kubechronicle.eventlog.watching.sources import ReadHistory
+from kubechronicle.eventlog.watching.watcher_groups import WatcherGroups
 
 __all__ = ["NOTHING", "Describe", "Entry", "Event", "View", "ViewStatistics", "Views", "entry_of", "page_of", "seal"]
 
 SNAPSHOTS_KEPT = 4
-"""Per view, the latest past states asked for: the pages of one LIST ask for the same revision again and again. They
-hold pointers only; the entries are held by the recent events anyway."""
+"""Past states cached per view: the pages of one LIST read the same revision again and again. A snapshot holds pointers
+only; its entries are held by the recent events anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewStatistics:
-    """Of one view: objects, events in memory and their bytes, cursors asleep."""
+    """Numbers about one view. ``events`` and ``event_bytes``: of the recent events in memory."""
 
     objects: int
     events: int
     event_bytes: int
     held_since: int
-    sleeping: int
+    waiting_watchers: int
 
 
 class View:
     """One resource at the applied revision. See the head of this file."""
 
-    __slots__ = ("_by_field", "_describe", "_progress", "_shelves", "_snapshots", "resource", "waiting", "window")
+    __slots__ = ("_by_field", "_describe", "_progress", "_snapshots", "_store", "resource", "watchers", "window")
 
-    def __init__(self, resource: str, *, describe: Describe, progress: Progress, pump: Pump) -> None:
+    def __init__(self, resource: str, *, describe: Describe, progress: Progress, dispatcher: Dispatcher) -> None:
         self.resource = resource
         self.window = Window()
-        self.waiting = Waiting(pump)
+        self.watchers = WatcherGroups(dispatcher)
         self._describe = describe
         self._progress = progress
-        self._shelves = SortedStore()
+        self._store = SortedStore()
         self._snapshots: dict[int, tuple[Entry, ...]] = {}
-        self._by_field: dict[str, Shelving] = {}  # of each field asked for
+        self._by_field: dict[str, FieldIndex] = {}  # built when first queried
 
     # Reading
 
@@ -69,56 +70,59 @@ class View:
 
     @property
     def held_since(self) -> int:
-        """History in memory reaches back to this revision."""
+        """The revision to which history in memory reaches back."""
         return self.window.held_since
 
     @property
     def events(self) -> Sequence[Event]:
-        """Recent events in revision order: all those above ``held_since``. Shared; not to be changed."""
+        """Recent events in revision order: all those above ``held_since``. Shared; do not change the list."""
         return self.window.events
 
     def get(self, namespace: str, name: str) -> Entry | None:
-        return self._shelves.get(namespace, name)
+        return self._store.get(namespace, name)
 
     def entries(self, namespace: str = "") -> Sequence[Entry]:
-        """Of one namespace, or of all, ordered by (namespace, name) bytewise. Stays as it is when the view moves on."""
-        return self._shelves.all(namespace) if self._shelves.count else ()
+        """Return the entries of a namespace, or of all, ordered by (namespace, name) bytewise. Later changes of the
+        view do not change the result."""
+        return self._store.all(namespace) if self._store.count else ()
 
     def page(self, namespace: str, after: tuple[str, str] | None, limit: int) -> Sequence[Entry]:
-        """At most ``limit`` of the entries of a namespace (or of all) that follow the key ``after``."""
-        return self._shelves.page(namespace, after, limit)
+        """Return at most ``limit`` entries of a namespace (or of all) that follow the key ``after``."""
+        return self._store.page(namespace, after, limit)
 
-    def having(self, field: str, value: str) -> Sequence[Entry]:
-        """The entries of all namespaces with this value (not empty) of a selectable field, in order. Thousands of nodes
-        ask for their own few of very many pods, and all at once after a restart: the first who asks of a field pays for
-        an index."""
+    def with_field(self, field: str, value: str) -> Sequence[Entry]:
+        """Return the entries of all namespaces with this value (not empty) of a selectable field, in order.
+
+        The first query of a field builds an index: after a restart, thousands of nodes at once query their own few of
+        very many pods.
+        """
         index = self._by_field.get(field)
         if index is None:
-            index = self._by_field[field] = Shelving(field)
+            index = self._by_field[field] = FieldIndex(field)
             for entry in self.entries():
                 index.put(entry)
-        return index.having(value)
+        return index.entries(value)
 
     def count(self, namespace: str = "") -> int:
-        return self._shelves.size(namespace)
+        return self._store.size(namespace)
 
     def snapshot(self, revision: int) -> Sequence[Entry] | None:
-        """All entries as they were at the revision, in order; None if memory does not reach back that far (ask the
-        log). The revision must not be above ``applied``."""
+        """Return all entries as of the revision, in order; None if memory does not reach back that far (query the log).
+        The revision must not be above ``applied``."""
         if revision < self.held_since:
             return None
         if self.unchanged_since(revision):
             return self.entries()
-        found = self._snapshots.get(revision)
-        if found is None:
-            found = merge(self.entries(), self.window.past(revision))
+        snapshot = self._snapshots.get(revision)
+        if snapshot is None:
+            snapshot = merge(self.entries(), self.window.undo_to(revision))
             while len(self._snapshots) >= SNAPSHOTS_KEPT:
                 del self._snapshots[next(iter(self._snapshots))]
-            self._snapshots[revision] = found
-        return found
+            self._snapshots[revision] = snapshot
+        return snapshot
 
     def unchanged_since(self, revision: int) -> bool:
-        """Whether what is now was so at the revision, which must not be below ``held_since``."""
+        """Return whether the view has not changed since the revision, which must not be below ``held_since``."""
         return self.window.after(revision) == len(self.window.events)
 
     def statistics(self) -> ViewStatistics:
@@ -127,15 +131,15 @@ class View:
             events=len(self.window.events),
             event_bytes=self.window.bytes,
             held_since=self.held_since,
-            sleeping=len(self.waiting),
+            waiting_watchers=len(self.watchers),
         )
 
     # Writing: Views only
 
     def apply(self, record: Record) -> Event:
-        """Fold one record in. LogCorrupt if it does not follow from the state."""
+        """Apply one record. LogCorrupt if it does not follow from the state."""
         _, namespace, name = record.key
-        previous = self._shelves.get(namespace, name)
+        previous = self._store.get(namespace, name)
         if (previous.revision if previous is not None else 0) != record.previous_revision:
             raise LogCorrupt(
                 f"revision {record.revision} says that {record.key} was last changed at {record.previous_revision}, "
@@ -143,9 +147,9 @@ class View:
             )
         entry = entry_of(record, self._describe)
         if record.operation is not Operation.DELETE:
-            self._shelves.put(entry)
+            self._store.put(entry)
         elif previous is not None:
-            self._shelves.remove(namespace, name)
+            self._store.remove(namespace, name)
         for index in self._by_field.values():
             if previous is not None:
                 index.remove(previous)
@@ -156,7 +160,7 @@ class View:
         return event
 
     def replace(self, entries: list[Entry], revision: int) -> None:
-        self._shelves = SortedStore(entries)
+        self._store = SortedStore(entries)
         self._snapshots.clear()
         self._by_field.clear()
         self.window.reset(revision)
@@ -168,17 +172,19 @@ class View:
 
 
 class Views:
-    """All views; ``views["pods"]`` is made when first asked for, empty if there are no such objects.
+    """All views; ``views["pods"]`` is made at its first use, empty if there are no such objects.
 
-    ``read_history`` is the log's ``read_resource``, for cursors whose history has scrolled out; the tail sets it, and
-    runs the ``pump``. ``plain`` spares loading and reading history what it can.
+    ``read_history``: the log's ``read_resource``, for cursors whose history has scrolled out; the tail sets it.
+    ``dispatcher``: delivers events to waiting watchers; the tail runs it.
+    ``plain``: see ``entry_of``; it saves parsing where records are loaded or read from history.
+    ``erasures``: erasures of history so far. Events read before an erasure must not be sent after it.
     """
 
     def __init__(self, describe: Describe, plain: Plain | None = None) -> None:
         self.read_history: ReadHistory | None = None
-        self.pump = Pump()
-        self.erasures = 0  # how often history was erased: what was read before is not to be told after
-        self._copies: list[Callable[[], None]] = []
+        self.dispatcher = Dispatcher()
+        self.erasures = 0
+        self._erasure_callbacks: list[Callable[[], None]] = []
         self._describe = describe
         self._plain = plain
         self._progress = Progress()
@@ -189,7 +195,7 @@ class Views:
     def __getitem__(self, resource: str) -> View:
         view = self._views.get(resource)
         if view is None:
-            view = View(resource, describe=self._describe, progress=self._progress, pump=self.pump)
+            view = View(resource, describe=self._describe, progress=self._progress, dispatcher=self.dispatcher)
             view.window.reset(self._loaded)
             self._views[resource] = view
         return view
@@ -199,15 +205,18 @@ class Views:
 
     @property
     def applied(self) -> int:
-        """The revision up to which everything is in the views."""
+        """Everything up to this revision is in the views."""
         return self._progress.applied
 
     def compacted_for(self, resource: str) -> int:
-        """Below this revision the resource's history may be gone, as far as is known here ("": of any resource)."""
+        """Return the revision below which the resource's history may be gone, as far as is known here.
+
+        ``resource`` "": that of the resources without a retention of their own.
+        """
         return self._head.compacted_for(resource)
 
     async def wait_applied(self, revision: int) -> None:
-        """Until ``applied`` has reached the revision; see ConsistentRead for one with a deadline."""
+        """Return when ``applied`` has reached the revision; ConsistentRead has a variant with a deadline."""
         await self._progress.wait(revision)
 
     def watch(
@@ -219,55 +228,57 @@ class Views:
         name: str = "",
         field: tuple[str, str] | None = None,
     ) -> WatchCursor:
-        """A cursor over the changes of a resource with revision > ``after``. Empty namespace or name: any.
+        """Return a cursor over the changes of a resource with revision > ``after``. Empty namespace or name: any.
 
-        ``field``: (selectable field, value): changes where the value was or is in the object. Whether that is an
-        ADDED or a DELETED to the watcher is for the caller to tell from ``event.previous`` and ``event.entry``.
+        ``field``: (selectable field, value); selects changes of objects that had or have the value. The caller compares
+        ``event.previous`` and ``event.entry`` to choose between ADDED, MODIFIED and DELETED.
         """
         return WatchCursor(self[resource], self, after=after, namespace=namespace, name=name, field=field)
 
     def on_erased(self, forget: Callable[[], None]) -> None:
-        """Have ``forget`` called whenever history may have been erased: for who keeps copies of what was."""
-        self._copies.append(forget)
+        """Call ``forget`` whenever history may have been erased: for caches of past states."""
+        self._erasure_callbacks.append(forget)
 
     def describe_record(self, record: Record) -> Entry:
-        """The entry for a record that was read from the log."""
+        """Return the entry for a record that was read from the log."""
         return entry_of(record, self._describe, self._plain)
 
     # Writing: the tail only
 
     def load(self, entries: dict[str, list[Entry]], head: Head) -> None:
-        """Begin anew with these objects, by resource, in any order: the state at ``head``. Cursors stay valid: what
-        they have not seen yet they read from the log, or learn that it has been compacted."""
+        """Replace all objects by these, by resource, in any order: the state at ``head``.
+
+        Cursors stay valid. They read the events they have not seen from the log, or raise Compacted.
+        """
         before = self.applied
         for resource in entries.keys() | self._views.keys():
             self[resource].replace(entries.get(resource, []), head.revision)
         self._loaded = head.revision
-        self._note_erasure()  # maybe, among what was missed
+        self._note_erasure()  # the missed changes may include one
         self._progress.advance(head.revision)
         for view in self:
-            view.waiting.wake_all(before)
+            view.watchers.wake_all(before)
 
     def apply(self, records: Sequence[Record]) -> None:
-        """Fold these records in and wake whom they concern, each once. They must follow ``applied`` without a gap:
-        LogCorrupt otherwise."""
+        """Apply these records, then wake or serve the watchers they concern, each once. LogCorrupt if they do not
+        follow ``applied`` without a gap."""
         if not records:
             return
-        happened: defaultdict[View, list[Event]] = defaultdict(list)
+        events_by_view: defaultdict[View, list[Event]] = defaultdict(list)
         for revision, record in enumerate(records, self.applied + 1):
             if record.revision != revision:
                 raise LogCorrupt(f"revision {revision} is missing: the log goes on with {record.revision}")
             view = self[record.key.resource]
-            happened[view].append(view.apply(record))
+            events_by_view[view].append(view.apply(record))
         self._progress.advance(records[-1].revision)
-        for view, events in happened.items():
+        for view, events in events_by_view.items():
             if view.resource == erasures.RESOURCE:
                 self._forget_erased(events)
-            view.waiting.wake(events)
+            view.watchers.notify(events)
 
     def _forget_erased(self, events: Sequence[Event]) -> None:
-        """Contents were erased from the log. What became of it there is to be read there: of these resources nothing is
-        left in memory but what is now."""
+        """Drop the history of the erased resources from memory: contents were erased from the log, and only the log can
+        say what is left."""
         for event in events:
             for resource in erasures.parse(event.entry.json).resources:
                 self[resource].forget(self.applied)
@@ -275,11 +286,11 @@ class Views:
 
     def _note_erasure(self) -> None:
         self.erasures += 1
-        for forget in self._copies:
+        for forget in self._erasure_callbacks:
             forget()
 
     def forget(self, head: Head) -> None:
-        """History at or below the head's compacted revisions is gone, from memory as well: else the same question got
+        """Drop history at or below the head's compacted revisions from memory as well. Otherwise the same request got
         an answer from one replica and 410 from another."""
         marks = (head.compacted, *head.compacted_of.values())
         if max(marks) >= max(self._head.compacted, *self._head.compacted_of.values(), 0):

@@ -1,6 +1,7 @@
 """The recent events of one resource: one list shared by all of its watchers, bounded by count, by bytes and by age.
 
-No waiting and no log here. A watcher holds a revision, not a place in the list, so old events may go at any time:
+No waiting and no log here. A watcher holds a revision, not an index of the list, so old events may be dropped
+at any time:
 
     events of revisions  11 14 15 19      held_since 9: all later changes of the resource are here
     a cursor at 14 continues with 15; at 10 with 11; at 9 with 11; at 7 it must read the log
@@ -21,18 +22,18 @@ RECENT_EVENTS = 10_000
 continues from memory."""
 
 RECENT_BYTES = 32 * 1024 * 1024
-"""Per resource, of object JSON: large objects (a ConfigMap may have 1 MiB) scroll out before they fill the memory. The
-forms encoded for watchers (``Event.cache``) come on top: as much again for each representation that is watched."""
+"""Per resource, of object JSON: large objects (a ConfigMap may have 1 MiB) are dropped before they fill the memory. The
+encodings for watchers (``Event.cache``) come on top: as much again for each watched representation."""
 
 EVENT_OVERHEAD = 1024
-"""Bytes charged to each event beside its JSON: the records, labels and fields around it."""
+"""Bytes added for each event to those of its JSON: its structs, labels and fields."""
 
 RECENT_AGE = timedelta(minutes=5)
-"""Who comes back later reads the log. Without it the memory of a cluster where nothing happens but heartbeats grows for
-hours, until the other bounds hold it."""
+"""Watchers that return later read the log. Without this bound, memory grows for hours in a cluster with nothing but
+heartbeats, until the other bounds apply."""
 
 SLACK = 16
-"""Old events go in lots of 1/SLACK of the bound, so that the list is moved once per lot and not once per event."""
+"""Old events are dropped in chunks of 1/SLACK of the bound, so that the list moves once per chunk, not per event."""
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -40,24 +41,24 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 class Window:
     """See the head of this file."""
 
-    __slots__ = ("_ageing", "_bytes", "_revisions", "events", "held_since")
+    __slots__ = ("_bytes", "_expiry", "_revisions", "events", "held_since")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.held_since = 0
         self._revisions: list[int] = []
         self._bytes = 0
-        self._ageing = _NEVER  # when there is a lot to go for its age
+        self._expiry = _NEVER  # commit time after which a chunk of events is too old
 
     @property
     def bytes(self) -> int:
         return self._bytes
 
     def add(self, event: Event) -> None:
-        if event.committed_at > self._ageing:
+        if event.committed_at > self._expiry:
             self._forget_before(event.committed_at - RECENT_AGE)
         if not self.events:
-            self._ageing = event.committed_at + RECENT_AGE + RECENT_AGE / SLACK
+            self._expiry = event.committed_at + RECENT_AGE + RECENT_AGE / SLACK
         self.events.append(event)
         self._revisions.append(event.revision)
         self._bytes += _cost(event)
@@ -65,31 +66,31 @@ class Window:
             self._trim()
 
     def after(self, revision: int) -> int:
-        """Index of the first event with a revision above this one."""
+        """Return the index of the first event above the revision."""
         revisions = self._revisions
         if not revisions or revisions[-1] <= revision:  # the common case of a watcher that keeps up
             return len(revisions)
         return bisect_right(revisions, revision)
 
     def forget(self, revision: int) -> None:
-        """Drop what happened up to the revision."""
+        """Drop the events up to the revision."""
         if revision > self.held_since:
             self._drop(self.after(revision))
             self.held_since = revision
 
     def reset(self, revision: int) -> None:
-        """Drop everything: history in memory begins at the revision."""
+        """Drop all events: history in memory begins at the revision."""
         self._drop(len(self.events))
         self.held_since = revision
 
-    def past(self, revision: int) -> dict[tuple[str, str], Entry | None]:
-        """What to undo to get from now to the revision (at or above ``held_since``): for every key changed since, the
-        entry it had then (None: absent)."""
-        then: dict[tuple[str, str], Entry | None] = {}
+    def undo_to(self, revision: int) -> dict[tuple[str, str], Entry | None]:
+        """Return, for each key changed since the revision, the entry as of the revision (None: absent). The revision
+        must be at or above ``held_since``."""
+        past: dict[tuple[str, str], Entry | None] = {}
         for event in self.events[self.after(revision) :]:
             _, namespace, name = event.entry.key
-            then.setdefault((namespace, name), event.previous)
-        return then
+            past.setdefault((namespace, name), event.previous)
+        return past
 
     def _trim(self) -> None:
         keep_bytes = RECENT_BYTES - RECENT_BYTES // SLACK
@@ -111,7 +112,7 @@ class Window:
         del self.events[:count]
         del self._revisions[:count]
         if self.events:
-            self._ageing = self.events[0].committed_at + RECENT_AGE + RECENT_AGE / SLACK
+            self._expiry = self.events[0].committed_at + RECENT_AGE + RECENT_AGE / SLACK
 
 
 def _cost(event: Event) -> int:

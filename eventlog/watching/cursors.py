@@ -1,56 +1,45 @@
-"""WatchCursor: one watcher's place in the history of a resource.
+"""WatchCursor: one watcher's position in the history of a resource.
 
-No queue and no task: a cursor is a revision and a scope. It takes what follows from the shared recent events, from the
-log where those have scrolled out, and sleeps when there is nothing (waking.py). A slow client costs nothing but the
-distance it has to read. One whose reader can take events at any time sleeps on while they are delivered (delivery.py).
+No queue and no task: a cursor is a revision and a scope. It reads the shared recent events, or the log where those have
+scrolled out, and waits when there are none (watcher_groups.py). A slow client costs only the distance it has to read. A
+cursor whose reader can take events at any time keeps waiting while the dispatcher delivers them (dispatcher.py).
 
     memory holds 40..90, applied 95       cursor at 12: log 13..40 in chunks; then memory 41..90; then revision = 95
 
-Invariant: every event in scope with revision <= ``revision`` has been delivered, once, in order; none above has.
+Invariant: every event in scope with revision <= ``revision`` has been returned or delivered, once, in order; no later
+event has.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import trio
 
 from kubechronicle.eventlog.entries import ERASED, Event
 from kubechronicle.eventlog.errors import LogUnavailable
-from kubechronicle.eventlog.records import Operation, Record
-from kubechronicle.eventlog.watching.dispatcher import SHARED, Batch, Shared
+from kubechronicle.eventlog.records import Operation
+from kubechronicle.eventlog.watching.dispatcher import MAX_SHARED_BATCHES, Batch, SharedBatches
+from kubechronicle.eventlog.watching.sources import HistorySource, WatchedView
 from kubechronicle.eventlog.watching.watcher_groups import EVERYTHING, Interest
 
-if TYPE_CHECKING:
-    from kubechronicle.eventlog.views.views import View, Views
-
 CURSOR_BATCH = 500
-"""Events handed out at once: bounds what a watcher encodes before it writes to its connection."""
+"""Events returned at once: bounds the bytes that a watcher encodes before it writes to its connection."""
 
 HISTORY_CHUNK = 500
 """Records read from the log at once: usually a few megabytes, and a query of milliseconds."""
 
+HISTORY_RANGE = 200_000
+"""Revisions searched at once. Where few of them are in scope, such as in a small namespace, a search takes 0.1 s."""
 
 Take: TypeAlias = "Callable[[Batch], bool]"
-"""Takes events that follow those handed out before. Whole or not at all; False: not now."""
-
-
-class ReadHistory(Protocol):
-    """``RevisionLog.read_resource``."""
-
-    async def __call__(
-        self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
-    ) -> list[tuple[Record, Record | None]]: ...
-
-
-HISTORY_RANGE = 200_000
-"""Revisions looked through at once: where few of them are in scope, such as in a small namespace, it takes 0.1 s."""
+"""Takes the batch that follows the events returned before, whole or not at all. False: it cannot take it now."""
 
 
 class Cursor(Protocol):
-    """What a watch reads from; see WatchCursor."""
+    """The source of a watch: a WatchCursor or a Replay."""
 
     @property
     def revision(self) -> int: ...
@@ -64,7 +53,6 @@ class WatchCursor:
     """Made by ``Views.watch``. One task uses it at a time; there is nothing to close."""
 
     __slots__ = (
-        "_asleep",
         "_ended",
         "_field",
         "_name",
@@ -74,11 +62,19 @@ class WatchCursor:
         "_take",
         "_view",
         "_views",
+        "_waiting",
         "interest",
     )
 
     def __init__(
-        self, view: View, views: Views, *, after: int, namespace: str, name: str, field: tuple[str, str] | None
+        self,
+        view: WatchedView,
+        views: HistorySource,
+        *,
+        after: int,
+        namespace: str,
+        name: str,
+        field: tuple[str, str] | None,
     ) -> None:
         self.interest: Interest = _interest(namespace, name, field)
         self._view = view
@@ -88,24 +84,24 @@ class WatchCursor:
         self._name = name
         self._field = field
         self._scope = (namespace, name, field) if namespace or name or field else None
-        self._asleep = False
+        self._waiting = False
         self._ended = False
         self._take: Take | None = None
 
     @property
     def revision(self) -> int:
-        """Everything in scope up to and including this revision has been delivered (for bookmarks)."""
-        if not self._asleep:
+        """Every event in scope up to and including this revision has been returned or delivered (for bookmarks)."""
+        if not self._waiting:
             return self._revision
-        quiet_until = self._view.waiting.quiet_until(self)
-        return max(self._revision, self._view.applied if quiet_until is None else quiet_until)
+        delivered_until = self._view.watchers.delivered_until(self)
+        return max(self._revision, self._view.applied if delivered_until is None else delivered_until)
 
     async def next_batch(self, deadline: float | None = None) -> list[Event]:
-        """The next events of this scope, at least one, at most CURSOR_BATCH; [] when ``deadline`` (trio's clock) comes
-        first. Yields to other tasks only where it has to wait: events at hand are handed out at once.
+        """Return the next events of this scope, 1 to CURSOR_BATCH; [] at the ``deadline`` (Trio's clock).
 
-        Raises Compacted if the history that follows ``revision`` is gone, LogUnavailable if it cannot be read now (the
-        cursor may be asked again). Cancelled, it loses and repeats nothing.
+        Yields to other tasks only if it has to wait; events in memory are returned at once. Raises Compacted if the
+        history that follows ``revision`` is gone, and LogUnavailable if it cannot be read now (the caller may retry).
+        Cancelling it neither loses nor repeats events.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         while True:
@@ -119,26 +115,28 @@ class WatchCursor:
             if events:
                 return events
             if self._ended:
-                await trio.lowlevel.checkpoint()  # whoever asks again and again must not keep all others from running
+                await trio.lowlevel.checkpoint()  # a caller that loops must not keep other tasks from running
                 return []
             if self._revision >= self._view.applied:
                 with trio.move_on_at(math.inf if deadline is None else deadline) as waited:
-                    await self._sleep()
+                    await self._wait()
                 if waited.cancelled_caught:
                     return []
 
     def deliver_to(self, take: Take) -> None:
-        """While ``next_batch`` waits, events may be given to ``take`` instead: they count as handed out if it takes
-        them. It is called by another task, must not wait, and what it raises is as if it had not taken them."""
+        """Let events be passed to ``take`` while ``next_batch`` waits; events that it takes count as returned.
+
+        The dispatcher's task calls ``take``, which must not wait. An exception counts as False.
+        """
         self._take = take
 
     def end(self) -> None:
-        """From now on ``next_batch`` answers [] where it would wait, and does so at once if it waits now."""
+        """Let ``next_batch`` return [] from now on where it would wait; end a wait that is under way."""
         self._ended = True
-        self._view.waiting.wake_one(self, self._view.applied)
+        self._view.watchers.wake_one(self, self._view.applied)
 
     def concerns(self, event: Event) -> bool:
-        """Whether the event is in this cursor's scope."""
+        """Return whether the event is in this cursor's scope."""
         _, namespace, name = event.entry.key
         if (self._name and name != self._name) or (self._namespace and namespace != self._namespace):
             return False
@@ -150,18 +148,18 @@ class WatchCursor:
             return True
         if previous is None:
             return event.entry.labels is ERASED
-        # What was erased may have had that value, and then the watcher has to learn that it is over.
+        # The erased object may have had that value; then the watcher must learn that it has left the scope.
         erased = event.entry.labels is ERASED or previous.labels is ERASED
         return erased or previous.fields.get(path, "") == value
 
     def _collect(self) -> list[Event]:
-        """Events from memory; moves ``_revision`` over what was looked at."""
-        found = self._following()
-        self._revision = found.until
-        return found
+        """Return the next events in memory, and move ``_revision`` past them."""
+        batch = self._next_in_memory()
+        self._revision = batch.until
+        return batch
 
-    def _following(self) -> Batch:
-        """Events from memory that follow ``_revision``."""
+    def _next_in_memory(self) -> Batch:
+        """Return the events in memory that follow ``_revision``."""
         events, start = self._view.window.events, self._view.window.after(self._revision)
         if self._scope is None:
             found = events[start : start + CURSOR_BATCH]
@@ -177,7 +175,7 @@ class WatchCursor:
         return Batch(found, max(self._revision, self._view.applied))
 
     async def _read_history(self) -> list[Event]:
-        """A chunk from the log; moves ``_revision`` over it."""
+        """Return the events of a chunk of the log, and move ``_revision`` past it."""
         found, self._revision = await read_events(
             self._views,
             self._view.resource,
@@ -188,53 +186,54 @@ class WatchCursor:
         )
         return [event for event in found if self.concerns(event)]
 
-    async def _sleep(self) -> None:
-        self._asleep = True
+    async def _wait(self) -> None:
+        self._waiting = True
         if self._take is None:
-            await self._view.waiting.park(self)
+            await self._view.watchers.wait(self)
         else:
-            await self._view.waiting.park_served(self)
+            await self._view.watchers.wait_with_delivery(self)
 
-    # Called by Waiting and Pump
+    # Called by WatcherGroups and Dispatcher
 
     def wake(self, revision: int) -> None:
         self._revision = max(self._revision, revision)
-        self._asleep = False
+        self._waiting = False
 
-    def interrupt(self, quiet_until: int | None) -> None:
-        self.wake(self._view.applied if quiet_until is None else quiet_until)
+    def interrupt(self, delivered_until: int | None) -> None:
+        self.wake(self._view.applied if delivered_until is None else delivered_until)
 
-    def deliver(self, revision: int, shared: Shared) -> bool:
+    def deliver(self, revision: int, shared: SharedBatches) -> bool:
         before = self._revision = max(self._revision, revision)
         view = self._view
         if before < view.window.held_since or self._take is None:
             return False
-        place = (before, view.applied, self._scope)
-        batch = shared.get(place)
+        position = (before, view.applied, self._scope)
+        batch = shared.get(position)
         if batch is None:
-            if len(shared) >= SHARED:
+            if len(shared) >= MAX_SHARED_BATCHES:
                 shared.clear()
-            batch = shared[place] = self._following()
+            batch = shared[position] = self._next_in_memory()
         self._revision = batch.until
         if not batch:
             return True
         try:
             if self._take(batch):
                 return True
-        except Exception:  # the cursor's own task meets it again, and answers for it
+        except Exception:  # the watcher's own task takes the same batch, meets the error again, and handles it
             pass
         self._revision = before
         return False
 
 
 async def read_events(
-    views: Views, resource: str, *, after: int, until: int, namespace: str, name: str
+    views: HistorySource, resource: str, *, after: int, until: int, namespace: str, name: str
 ) -> tuple[list[Event], int]:
-    """The next chunk of events from the log, perhaps none, and the revision up to which they are all. Compacted,
-    LogUnavailable.
+    """Read the next chunk of events from the log. Compacted, LogUnavailable.
 
-    A change whose contents were erased is left out, as there is nothing to tell; but for a deletion, which tells what
-    is left: so whoever has held the object drops it."""
+    Returns the events, perhaps none, and the revision up to which they are complete. A change whose contents were
+    erased is left out. A deletion is kept, with the rest of its object, so that a client that holds the object drops
+    it.
+    """
     read = views.read_history
     if read is None:
         raise LogUnavailable("the views are not connected to a log yet")
@@ -256,7 +255,7 @@ async def read_events(
 
 
 def _interest(namespace: str, name: str, field: tuple[str, str] | None) -> Interest:
-    """What to sleep under: a name is more selective than a field's value, and that than a namespace."""
+    """Return the most selective property of the scope: the name, then a field's value, then the namespace."""
     if name:
         return ("name", namespace, name)
     if field is not None and field[1]:

@@ -1,15 +1,15 @@
-"""Delivery: sleeping watchers are told of events without being woken.
+"""The dispatcher: delivers events to waiting watchers without waking their tasks.
 
-Waking a task for each watcher costs more than the event: it is scheduled, asks its cursor, goes through every layer up
-to its connection, and parks again. One task, the pump, does this for all of them, from lot to lot and from recipient
-to recipient, and lets other tasks run after each SLICE of time. A recipient that cannot be served at once (its history
-has scrolled out, its connection is busy, there is more than fits one write) is woken and goes on by itself.
+Waking a task for each watcher costs more than the event. The task is scheduled, asks its cursor, passes every layer up
+to its connection, and parks again. One task, the dispatcher, does this for all watchers. It goes from watcher group to
+watcher group and from watcher to watcher, and lets other tasks run after each TIME_SLICE. A watcher is woken instead,
+and continues by itself, if its history has scrolled out, its connection is busy, or there is more than fits one write.
 
-    event 7    lot ("all",): marked 6, queued     pump: each recipient takes what follows 6
-    event 8    meanwhile: marked 7, queued again  those served later take 7 and 8 at once, and find nothing then
+    event 7    group ("all",): pending after 6, queued       each watcher takes the events that follow 6
+    event 8    meanwhile: pending after 7, queued again      watchers served later take 7 and 8 now, and nothing then
 
-Invariant: ``quiet_until`` of a lot is a revision up to which nothing happened that its recipients have not been told,
-unless their own place is further on.
+Invariant: every event of a group's interest up to ``delivered_until`` has been delivered to the watchers of the group.
+A watcher may be further on.
 """
 
 from __future__ import annotations
@@ -23,101 +23,110 @@ import trio
 
 from kubechronicle.eventlog.entries import Event
 
-SLICE = 0.0005
-"""Seconds of serving, after which other tasks get their turn. A request takes a dozen turns. It goes first, as it were:
-what is delivered later is delivered with more events to a write, and so for less."""
+TIME_SLICE = 0.0005
+"""Seconds of delivery after which other tasks run. A request needs a dozen turns. Requests run before event delivery:
+events that wait are sent in larger, cheaper batches."""
 
-
-SHARED = 32
-"""Batches kept during a round: few are asked for, but while it lasts more may happen."""
+MAX_SHARED_BATCHES = 32
+"""Batches kept during one round. Few are needed, but the view may advance many times while the round lasts."""
 
 
 class Batch(list[Event]):
-    """Events that follow a place in the history of a resource. ``until``: the place they lead to; ``told``: what they
-    were made into for one recipient, for the others."""
+    """Events that follow a position in the history of a resource.
 
-    __slots__ = ("told", "until")
+    ``until``: the revision after which the next batch begins.
+    ``encodings``: the batch as written to one watcher, by representation, for the other watchers.
+    """
+
+    __slots__ = ("encodings", "until")
 
     def __init__(self, events: Iterable[Event], until: int) -> None:
         super().__init__(events)
         self.until = until
-        self.told: dict[object, object] = {}
+        self.encodings: dict[object, object] = {}
 
 
-Shared: TypeAlias = dict[object, Batch]
-"""Of one round: most recipients of a lot are at the same place, and are told the same."""
+SharedBatches: TypeAlias = dict[object, Batch]
+"""Batches of one round, by position and scope. Most watchers of a group need the same batch."""
 
 
-class Recipient(Protocol):
-    """Who takes deliveries in its sleep: a watch cursor with an outlet."""
+class DeliveryWatcher(Protocol):
+    """A watcher that takes events while it waits: a watch cursor with a ``deliver_to``."""
 
-    def deliver(self, revision: int, shared: Shared) -> bool:
-        """Take what there is; nothing up to the revision concerned it. False: its task must go on from there. Raises
-        nothing."""
+    def deliver(self, revision: int, shared: SharedBatches) -> bool:
+        """Take the events after the revision; everything up to it has been delivered. False: the watcher's task must
+        continue from there. Raises nothing."""
         ...
 
     def wake(self, revision: int) -> None: ...
 
 
-class Lot:
-    """Recipients that sleep under one interest."""
+class WatcherGroup:
+    """The watchers that wait for events of one interest.
 
-    __slots__ = ("asleep", "marked", "serving")
+    ``waiting``: the parked task of each watcher.
+    ``pending_after``: events after this revision are to be delivered, so the group is queued; None: no such events.
+    ``delivering_after``: the same for the round under way; None: no round.
+    """
+
+    __slots__ = ("delivering_after", "pending_after", "waiting")
 
     def __init__(self) -> None:
-        self.asleep: dict[Recipient, trio.lowlevel.Task] = {}
-        self.marked: int | None = None  # something happened after this revision: the lot lies in the pump's queue
-        self.serving: int | None = None  # the same, of the round that has begun
+        self.waiting: dict[DeliveryWatcher, trio.lowlevel.Task] = {}
+        self.pending_after: int | None = None
+        self.delivering_after: int | None = None
 
     @property
-    def quiet_until(self) -> int | None:
-        """See the head of this file; None: nothing is on its way."""
-        return self.marked if self.serving is None else self.serving
+    def delivered_until(self) -> int | None:
+        """Every event up to this revision has been delivered to the group. None: every event there is."""
+        return self.pending_after if self.delivering_after is None else self.delivering_after
 
-    def wake(self, recipient: Recipient, revision: int) -> None:
-        """Its sleep is over; nothing up to the revision concerned it."""
-        task = self.asleep.pop(recipient)
-        recipient.wake(revision)
+    def wake(self, watcher: DeliveryWatcher, revision: int) -> None:
+        """End the watcher's wait; everything up to the revision has been delivered to it."""
+        task = self.waiting.pop(watcher)
+        watcher.wake(revision)
         trio.lowlevel.reschedule(task)
 
 
-class Pump:
-    """Serves lots in the order in which they were marked. ``run`` must be running for recipients to hear of anything;
-    stopped in the middle of a round, it begins that round again: who was served finds nothing."""
+class Dispatcher:
+    """Delivers to watcher groups in the order in which they were queued. Nothing is delivered unless ``run`` runs.
+
+    A round that is stopped half-way is run again from its beginning; watchers already served then find no events.
+    """
 
     def __init__(self) -> None:
-        self._queue: deque[Lot] = deque()
-        self._news = trio.Event()
-        self._slice_began = 0.0
+        self._queue: deque[WatcherGroup] = deque()
+        self._queued = trio.Event()
+        self._slice_start = 0.0
 
-    def mark(self, lot: Lot, revision: int) -> None:
-        """Something after the revision concerns those in the lot."""
-        if lot.marked is None:
-            lot.marked = revision
-            self._queue.append(lot)
-            self._news.set()
+    def enqueue(self, group: WatcherGroup, revision: int) -> None:
+        """Queue the group: there is an event of its interest after the revision."""
+        if group.pending_after is None:
+            group.pending_after = revision
+            self._queue.append(group)
+            self._queued.set()
 
     async def run(self) -> None:
         while True:
             if not self._queue:
-                self._news = trio.Event()
-                await self._news.wait()
-                self._slice_began = time.perf_counter()
-            await self._serve(self._queue[0])
+                self._queued = trio.Event()
+                await self._queued.wait()
+                self._slice_start = time.perf_counter()
+            await self._deliver(self._queue[0])
             self._queue.popleft()
 
-    async def _serve(self, lot: Lot) -> None:
-        if lot.serving is None:
-            lot.serving, lot.marked = lot.marked, None
-        revision = lot.serving
+    async def _deliver(self, group: WatcherGroup) -> None:
+        if group.delivering_after is None:
+            group.delivering_after, group.pending_after = group.pending_after, None
+        revision = group.delivering_after
         if revision is not None:
-            asleep, now = lot.asleep, time.perf_counter
-            shared: Shared = {}
-            for recipient in list(asleep):
-                # Asked again each time: others leave meanwhile, even the one that is being served (its client is gone).
-                if recipient in asleep and not recipient.deliver(revision, shared) and recipient in asleep:
-                    lot.wake(recipient, revision)
-                if now() - self._slice_began >= SLICE:
+            waiting, now = group.waiting, time.perf_counter
+            shared: SharedBatches = {}
+            for watcher in list(waiting):
+                # Checked twice: watchers leave meanwhile, even the one that is being served (its client is gone).
+                if watcher in waiting and not watcher.deliver(revision, shared) and watcher in waiting:
+                    group.wake(watcher, revision)
+                if now() - self._slice_start >= TIME_SLICE:
                     await trio.lowlevel.checkpoint()
-                    self._slice_began = now()
-        lot.serving = None
+                    self._slice_start = now()
+        group.delivering_after = None

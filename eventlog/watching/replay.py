@@ -1,13 +1,14 @@
-"""Replay: a cursor that tells the past at a pace of its own, and ends where it is asked to.
+"""Replay: a cursor that returns past events at a chosen speed, up to a chosen revision.
 
-    since 12:00, speed 60     what happened at 12:30 is told 30 s after the replay began
-    until 4711                ReplayOver once everything up to revision 4711 has been told
-    neither                   a WatchCursor would do the same
+    since 12:00, speed 60     an event of 12:30 is returned 30 s after the replay began
+    until 4711                ReplayOver once every event up to revision 4711 has been returned
+    neither                   as a WatchCursor
 
-With an end everything is read from the log: what is bounded need not know what the views hold. Without one, a cursor
-over the views reads the past and goes on with the present.
+A replay with an end reads everything from the log, and does not depend on the events in memory. One without an end uses
+a WatchCursor, which reads the past and continues with the present.
 
-Invariant: as a WatchCursor's: every event in scope up to ``revision`` has been told, once, in order; none above has.
+Invariant, as of WatchCursor: every event in scope up to ``revision`` has been returned, once, in order; no later event
+has.
 """
 
 from __future__ import annotations
@@ -15,25 +16,45 @@ from __future__ import annotations
 import math
 from collections import deque
 from datetime import datetime
+from typing import Protocol
 
 import trio
 
 from kubechronicle.eventlog.entries import Event
-from kubechronicle.eventlog.views.views import Views
-from kubechronicle.eventlog.watching.cursors import read_events
+from kubechronicle.eventlog.watching.cursors import WatchCursor, read_events
+from kubechronicle.eventlog.watching.sources import HistorySource
 
 
 class ReplayOver(Exception):
-    """Everything up to the replay's end has been told."""
+    """Every event up to the replay's end has been returned."""
+
+
+class WatchableViews(HistorySource, Protocol):
+    """The views that a replay reads."""
+
+    def watch(
+        self,
+        resource: str,
+        *,
+        after: int,
+        namespace: str = "",
+        name: str = "",
+        field: tuple[str, str] | None = None,
+    ) -> WatchCursor: ...
 
 
 class Replay:
-    """``after``: tell what follows this revision; ``since``: its time. ``until``: the last revision, None for no end;
-    ``speed``: times as fast as it happened, None for as fast as it is read. The scope is as in ``Views.watch``."""
+    """See the head of this file. The scope is as in ``Views.watch``.
+
+    ``after``: the revision before the first one to return.
+    ``since``: the time of that revision.
+    ``until``: the last revision; None: no end.
+    ``speed``: 60 replays an hour in a minute; None: as fast as the log is read.
+    """
 
     def __init__(
         self,
-        views: Views,
+        views: WatchableViews,
         resource: str,
         *,
         after: int,
@@ -53,26 +74,27 @@ class Replay:
         self._read = after  # with an end: how far the log has been read
         self._since, self._until, self._speed = since, until, speed
         self._began = trio.current_time()
-        self._waiting: deque[Event] = deque()
+        self._not_due: deque[Event] = deque()
         self._ended = trio.Event()
 
     @property
     def revision(self) -> int:
-        """Everything in scope up to and including this revision has been told."""
-        if self._waiting:
-            return self._waiting[0].revision - 1
+        """Every event in scope up to and including this revision has been returned."""
+        if self._not_due:
+            return self._not_due[0].revision - 1
         return self._cursor.revision if self._until is None else self._read
 
     async def next_batch(self, deadline: float | None = None) -> list[Event]:
-        """The next events, at least one; [] when ``deadline`` (trio's clock) comes first, or at once after ``end``.
+        """Return the next events, at least one; [] at the ``deadline`` (Trio's clock), or at once after ``end``.
 
-        Raises ReplayOver, and what WatchCursor.next_batch raises. Cancelled, it loses and repeats nothing."""
+        Raises ReplayOver, and the errors of WatchCursor.next_batch. Cancelling it neither loses nor repeats events.
+        """
         latest = math.inf if deadline is None else deadline
         self._forget_erased()
-        if not self._waiting:
-            self._waiting.extend(await self._more(latest))
-        while self._waiting:
-            due = self._due_at(self._waiting[0])
+        if not self._not_due:
+            self._not_due.extend(await self._more(latest))
+        while self._not_due:
+            due = self._due_at(self._not_due[0])
             now = trio.current_time()
             if due <= now:
                 await trio.lowlevel.checkpoint_if_cancelled()
@@ -82,17 +104,17 @@ class Replay:
             if self._ended.is_set() or trio.current_time() >= latest:
                 break
             self._forget_erased()
-            if not self._waiting:
-                self._waiting.extend(await self._more(latest))
+            if not self._not_due:
+                self._not_due.extend(await self._more(latest))
         return []
 
     def _forget_erased(self) -> None:
-        """If anything was erased since: read again what waits to be told."""
+        """Read the events that are not due yet again if anything was erased since."""
         if self._erasures != self._views.erasures:
             self._erasures = self._views.erasures
-            if self._waiting:
-                self._read = self._waiting[0].revision - 1
-                self._waiting.clear()
+            if self._not_due:
+                self._read = self._not_due[0].revision - 1
+                self._not_due.clear()
                 self._cursor = self._views.watch(
                     self._resource, after=self._read, namespace=self._namespace, name=self._name, field=self._field
                 )
@@ -122,13 +144,13 @@ class Replay:
         return []
 
     def _take(self, now: float) -> list[Event]:
-        found = []
-        while self._waiting and self._due_at(self._waiting[0]) <= now:
-            found.append(self._waiting.popleft())
-        return found
+        due = []
+        while self._not_due and self._due_at(self._not_due[0]) <= now:
+            due.append(self._not_due.popleft())
+        return due
 
     def _due_at(self, event: Event) -> float:
-        """On trio's clock."""
+        """Return when the event is due, on Trio's clock."""
         if self._speed is None:
             return -math.inf
         return self._began + (event.committed_at - self._since).total_seconds() / self._speed

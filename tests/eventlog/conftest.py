@@ -74,7 +74,7 @@ def database(postgres: postgres_fixture.PostgresServer, template: str) -> Iterat
 @pytest.fixture
 async def replicas(database: str) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
     """``await replicas()`` opens one more PostgresLog on the test's database."""
-    from kubechronicle.eventlog.postgres.connection import open_postgres_log
+    from kubechronicle.eventlog.postgres_log import open_postgres_log
 
     async with trio.open_nursery() as nursery:
 

@@ -24,7 +24,9 @@ from kubechronicle.eventlog.errors import (
     QueueFull,
     RefusedError,
 )
-from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog, MemoryStore
+from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Refused, Transaction
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.testing import commit, describe_simply, open_stack, put, transaction

@@ -23,8 +23,10 @@ from kubechronicle.api.selectors.field_selectors import parse_field_selector, pa
 from kubechronicle.eventlog.entries import Entry, seal
 from kubechronicle.eventlog.errors import BeforeHistory, Compacted
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.memory.memory_log import MemoryLog, MemoryStore
-from kubechronicle.eventlog.postgres.connection import open_postgres_log, open_session
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
+from kubechronicle.eventlog.postgres.connection import open_session
+from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Key, Operation, Record
 from kubechronicle.eventlog.testing import Stack, open_stack, put, transaction
 from kubechronicle.eventlog.watching.replay import ReplayOver

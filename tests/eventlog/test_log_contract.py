@@ -336,7 +336,8 @@ class LogContract:
 class TestMemoryLog(LogContract):
     @pytest.fixture
     async def logs(self) -> Opener:
-        from kubechronicle.eventlog.memory.memory_log import MemoryLog, MemoryStore
+        from kubechronicle.eventlog.memory.memory_log import MemoryLog
+        from kubechronicle.eventlog.memory.store import MemoryStore
 
         store = MemoryStore()
 

@@ -30,7 +30,9 @@ from trio.testing import wait_all_tasks_blocked
 from kubechronicle.eventlog import tail
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, RefusedError
 from kubechronicle.eventlog.memory import memory_log
-from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog, MemoryStore
+from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key, Operation, Record
 from kubechronicle.eventlog.testing import Stack, delete, open_stack, put, transaction
 from kubechronicle.eventlog.views import window

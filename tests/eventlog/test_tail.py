@@ -12,7 +12,9 @@ from trio.testing import wait_all_tasks_blocked
 from kubechronicle.eventlog import tail
 from kubechronicle.eventlog.errors import FutureRevision, LogCorrupt, LogUnavailable
 from kubechronicle.eventlog.memory import memory_log
-from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog, MemoryStore
+from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.testing import commit, delete, describe_simply, open_stack, put, transaction

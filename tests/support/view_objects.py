@@ -1,4 +1,4 @@
-"""Objects in views, as the log would bring them there, and in a dictionary for whoever looks at them one by one."""
+"""Objects in views, applied as records, and in a dictionary for lookups by key."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ Object = dict[str, Any]
 
 
 class ViewObjects:
+    """``views`` and ``objects`` hold the same objects."""
+
     def __init__(self) -> None:
         self.views = Views(describe)
         self.objects: dict[Key, Object] = {}
@@ -23,7 +25,7 @@ class ViewObjects:
         self._next = count(1)
 
     def put(self, resource: str, namespace: str, name: str, obj: Object) -> None:
-        """Create or replace; ``obj`` needs no metadata of its own but what is more than name and namespace."""
+        """Create or replace an object. Name and namespace are added to the metadata of ``obj``."""
         metadata = {**obj.get("metadata", {}), "name": name, **({"namespace": namespace} if namespace else {})}
         key = Key(resource, namespace, name)
         operation = Operation.UPDATE if key in self.objects else Operation.CREATE
@@ -33,7 +35,7 @@ class ViewObjects:
         self._apply(key, Operation.DELETE, self.objects[key])
 
     def forget_history(self) -> None:
-        """Let all that happened scroll out of memory."""
+        """Drop all recent events from memory."""
         for view in self.views:
             view.window.reset(self.views.applied)
 

@@ -27,7 +27,8 @@ from kubechronicle.eventlog.entries import seal
 from kubechronicle.eventlog.erasure.eraser import Eraser
 from kubechronicle.eventlog.erasure.plan import Signed, Wanted
 from kubechronicle.eventlog.integrity.verify import verify
-from kubechronicle.eventlog.postgres.connection import open_postgres_log, open_session
+from kubechronicle.eventlog.postgres.connection import open_session
+from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.eventlog.retention import archives
 from kubechronicle.eventlog.testing import Stack, open_stack

@@ -26,8 +26,9 @@ from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknown, SetupE
 from kubechronicle.eventlog.postgres import asyncpg_transport
 from kubechronicle.eventlog.postgres import connection as driver
 from kubechronicle.eventlog.postgres.asyncpg_on_trio import ConnectionLoop
-from kubechronicle.eventlog.postgres.connection import open_postgres_log, open_session
+from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.session import ConnectionLost
+from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Batch
 
 SSL = "select ssl, client_dn from pg_stat_ssl where pid = pg_backend_pid()"

@@ -13,7 +13,7 @@ from log_changes import batch, create, open_session_of, put, update
 from postgres_fixture import PostgresServer
 
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknown
-from kubechronicle.eventlog.postgres.connection import open_postgres_log
+from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Batch, Key
 
 Opener = Callable[[], Awaitable[Any]]
@@ -333,7 +333,7 @@ async def test_a_full_database_does_not_cost_the_connection_that_appends(
         if opened and not room:
             refused.set()
             raise LogUnavailable("sorry, too many clients already")
-        opened.append(await postgres._connect(database, application="test"))
+        opened.append(await postgres.connect(database, application="test"))
         return opened[-1]
 
     log = PostgresLog(connect)

@@ -15,7 +15,8 @@ from msgspec import structs
 from postgres_fixture import PostgresServer
 
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, OutcomeUnknown, SetupError
-from kubechronicle.eventlog.postgres.connection import open_postgres_log, open_session
+from kubechronicle.eventlog.postgres.connection import open_session
+from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Key, Record, Refused, Who
 
 Opener = Callable[[], Awaitable[Any]]

@@ -11,7 +11,8 @@ import pytest
 import trio
 
 from kubechronicle.eventlog.errors import BeforeHistory, Compacted, FutureMoment, FutureRevision
-from kubechronicle.eventlog.memory.memory_log import MemoryLog, MemoryStore
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.postgres import rows, sql
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.records import Batch, Change, Key, Moment, Operation, Record, Transaction, Who

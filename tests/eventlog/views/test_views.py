@@ -1,4 +1,4 @@
-"""Views, shelves and the window of recent events: pure, no log."""
+"""Views, the sorted store and the window of recent events: pure, no log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubechronicle.eventlog.errors import LogCorrupt
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Head, Key, Operation, Record
 from kubechronicle.eventlog.testing import commit, delete, describe_simply, put
 from kubechronicle.eventlog.views import sorted_store, window
@@ -26,7 +26,7 @@ def pod(name: str, namespace: str = "a") -> Key:
 
 
 class World:
-    """A store and the views of it, fed by hand."""
+    """A store, and views to which the test applies its records."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -59,7 +59,7 @@ def test_seal_puts_the_revision_first_in_metadata_only_once() -> None:
     assert orjson.loads(sealed)["spec"]["template"]["metadata"] == {"name": "b"}
 
 
-def test_an_entry_is_what_was_written_at_its_revision() -> None:
+def test_an_entry_holds_the_object_as_of_its_revision() -> None:
     world = World()
     world.put(pod("x"), text="one")
     world.put(pod("x"), text="two")
@@ -97,7 +97,7 @@ def test_entries_are_ordered_as_etcd_orders_keys() -> None:
     assert (view.count(), view.count("a"), view.count("c")) == (7, 5, 0)
 
 
-def test_what_a_reader_got_stays_and_is_shared_until_the_next_change() -> None:
+def test_a_list_is_shared_until_the_next_change_and_never_changes() -> None:
     world = World()
     world.put(pod("x"))
     before = world.views["pods"].entries()
@@ -113,7 +113,7 @@ def test_what_a_reader_got_stays_and_is_shared_until_the_next_change() -> None:
     st.one_of(st.none(), st.tuples(st.sampled_from(["", "a", "b", "c"]), st.sampled_from(["", "p", "r", "t", "z"]))),
     st.integers(0, 6),
 )
-def test_shelves_are_a_sorted_dictionary(
+def test_the_sorted_store_equals_a_sorted_dictionary(
     changes: list[tuple[str, str, bool]], namespace: str, after: tuple[str, str] | None, limit: int
 ) -> None:
     mine, model = SortedStore(), {}
@@ -135,24 +135,24 @@ def test_shelves_are_a_sorted_dictionary(
     assert list(SortedStore(model.values()).page(namespace, after, limit)) == following
 
 
-@pytest.mark.parametrize("many", [0, 8, 1_000_000])
+@pytest.mark.parametrize("factor", [0, 8, 1_000_000])
 @given(st.dictionaries(PLACES, st.integers(), max_size=40), st.dictionaries(PLACES, st.booleans(), max_size=10))
-def test_merging_is_replacing_in_a_sorted_dictionary(
-    many: int, now: dict[tuple[str, str], int], changed: dict[tuple[str, str], bool]
+def test_merging_equals_replacing_in_a_sorted_dictionary(
+    factor: int, now: dict[tuple[str, str], int], changed: dict[tuple[str, str], bool]
 ) -> None:
     def entry(key: tuple[str, str], revision: int) -> Entry:
         return Entry(Key("r", *key), "u", revision, 1, 1, b"", {}, {})
 
     entries = [entry(key, now[key]) for key in sorted(now)]
-    then = {key: entry(key, -1) if present else None for key, present in changed.items()}
+    past = {key: entry(key, -1) if present else None for key, present in changed.items()}
     model = now | {key: -1 for key, present in changed.items() if present}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorted_store, "MANY", many)
-        merged = [(each.key[1:], each.revision) for each in merge(entries, then)]
+        patch.setattr(sorted_store, "MERGE_FACTOR", factor)
+        merged = [(each.key[1:], each.revision) for each in merge(entries, past)]
     assert merged == sorted((key, revision) for key, revision in model.items() if changed.get(key, True))
 
 
-def test_every_past_state_in_memory_is_the_state_then() -> None:
+def test_every_snapshot_equals_the_state_recorded_at_its_revision() -> None:
     world, chance = World(), random.Random(5)
     past: dict[int, Sequence[Entry]] = {0: ()}
     keys = [pod(name, namespace) for namespace in "ab" for name in "xyz"]
@@ -169,7 +169,7 @@ def test_every_past_state_in_memory_is_the_state_then() -> None:
         assert [(each.key, each.revision) for each in snapshot] == [(each.key, each.revision) for each in state]
 
 
-def test_old_events_go_by_count_and_the_past_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_bounded_by_count_and_snapshots_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "RECENT_EVENTS", 32)
     world = World()
     for number in range(200):
@@ -181,7 +181,7 @@ def test_old_events_go_by_count_and_the_past_with_them(monkeypatch: pytest.Monke
     assert [entry.revision for entry in view.snapshot(view.held_since) or ()] == [view.held_since]
 
 
-def test_old_events_go_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "RECENT_BYTES", 100_000)
     world = World()
     for number in range(50):
@@ -206,7 +206,7 @@ def test_compacted_history_leaves_memory_by_resource() -> None:
     assert [event.revision for event in world.views["leases"].events] == [12, 14, 16, 18, 20]
 
 
-def test_a_hole_in_the_log_is_never_ignored() -> None:
+def test_a_gap_in_the_log_is_corruption() -> None:
     world = World()
     commit(world.store, put(pod("x"), expected=0))
     (second,) = commit(world.store, put(pod("y"), expected=0))
@@ -214,7 +214,7 @@ def test_a_hole_in_the_log_is_never_ignored() -> None:
         world.views.apply([second])
 
 
-def test_a_record_that_does_not_follow_its_key_is_never_ignored() -> None:
+def test_a_record_that_does_not_follow_its_key_is_corruption() -> None:
     world, other = World(), MemoryStore()
     world.put(pod("x"))
     commit(other, put(pod("z"), expected=0))
@@ -223,7 +223,7 @@ def test_a_record_that_does_not_follow_its_key_is_never_ignored() -> None:
         world.views.apply([second])
 
 
-def test_loading_is_the_same_as_applying() -> None:
+def test_loading_equals_applying() -> None:
     world = World()
     for number in range(30):
         world.put(pod(str(number % 7), "ab"[number % 2]), text=str(number))
@@ -241,14 +241,14 @@ def test_loading_is_the_same_as_applying() -> None:
         assert loaded[resource].snapshot(loaded.applied) is not None
 
 
-def test_the_entries_with_a_value_are_those_a_search_finds() -> None:
+def test_the_field_index_equals_a_search() -> None:
     choice, world = random.Random(7), World()
     view = world.views["pods"]
 
     def compare() -> None:
         for node in "abcd":
-            wanted = [entry for entry in view.entries() if entry.fields.get("spec.nodeName") == node]
-            assert list(view.having("spec.nodeName", node)) == wanted
+            expected = [entry for entry in view.entries() if entry.fields.get("spec.nodeName") == node]
+            assert list(view.with_field("spec.nodeName", node)) == expected
 
     for turn in range(400):
         key = pod(f"p{choice.randrange(40)}", choice.choice("xyz"))
@@ -256,7 +256,7 @@ def test_the_entries_with_a_value_are_those_a_search_finds() -> None:
             world.delete(key)
         else:
             world.put(key, node=choice.choice(("", "a", "b", "c")))
-        if turn > 100:  # made by the first who asks, and followed from there
+        if turn > 100:  # the first query builds the index, later changes update it
             compare()
     world.load(world.views)
     compare()

@@ -1,4 +1,4 @@
-"""What a view holds of the past: so many events, so many bytes, and not for ever."""
+"""The bounds of the window of recent events: count, bytes and age."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def event(revision: int, *, after: timedelta) -> Event:
 
 
 @pytest.mark.parametrize("step", [timedelta(seconds=1), timedelta(seconds=47), timedelta(hours=1)])
-def test_what_is_old_goes_with_the_next_event(step: timedelta) -> None:
+def test_an_added_event_drops_events_that_are_too_old(step: timedelta) -> None:
     window = Window()
     for revision in range(10, 1010):
         window.add(event(revision, after=step * revision))
         oldest = window.events[0]
         assert window.events[-1].committed_at - oldest.committed_at <= RECENT_AGE * (1 + 1 / SLACK)
-        # Nothing is missing above what is told to be held, and nothing is held below it.
+        # Every event above held_since is in the window, and none below it.
         assert [one.revision for one in window.events] == list(range(max(10, window.held_since + 1), revision + 1))
     assert window.held_since > 0
     assert window.bytes == sum(len(one.entry.json) + 1024 for one in window.events)

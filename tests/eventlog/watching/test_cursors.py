@@ -1,4 +1,4 @@
-"""Watch cursors: scopes, waking, scrolled-out history, bookmarks' revisions, cancelling."""
+"""Watch cursors: scopes, waking, scrolled-out history, revisions of bookmarks, cancelling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
-from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog, MemoryStore
+from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.testing import Stack, commit, delete, open_stack, put
 from kubechronicle.eventlog.views import window
@@ -18,7 +20,7 @@ from kubechronicle.eventlog.watching.cursors import WatchCursor
 
 
 class Writer:
-    """Changes committed by another replica, without their revisions having to be told."""
+    """Commits changes as another replica, and looks up the expected revisions itself."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
@@ -35,12 +37,12 @@ class Writer:
         return commit(self.store, delete(key, expected=current.revision))[0].revision
 
 
-def told(events: list[Event]) -> list[tuple[int, str, str]]:
+def summaries(events: list[Event]) -> list[tuple[int, str, str]]:
     return [(event.revision, event.operation.name, event.entry.key.name) for event in events]
 
 
 async def drain(cursor: WatchCursor) -> list[Event]:
-    """Everything that can be had; the clock jumps."""
+    """Return all events available; needs a clock that jumps."""
     found: list[Event] = []
     while batch := await cursor.next_batch(deadline=trio.current_time() + 1):
         found += batch
@@ -51,7 +53,7 @@ async def caught_up(stack: Stack, store: MemoryStore) -> None:
     await stack.tail.reach(store.revision)
 
 
-async def test_a_cursor_delivers_what_follows_and_nothing_twice(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_cursor_returns_every_later_event_once(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     writer = Writer(log.store)
     async with open_stack(log) as stack:
@@ -61,9 +63,9 @@ async def test_a_cursor_delivers_what_follows_and_nothing_twice(autojump_clock: 
         writer.put("y")
         writer.delete("x")
         await caught_up(stack, log.store)
-        assert told(await drain(cursor)) == [(1, "CREATE", "x"), (3, "CREATE", "y"), (4, "DELETE", "x")]
+        assert summaries(await drain(cursor)) == [(1, "CREATE", "x"), (3, "CREATE", "y"), (4, "DELETE", "x")]
         assert await drain(cursor) == []
-        assert told(await drain(stack.views.watch("pods", after=3))) == [(4, "DELETE", "x")]
+        assert summaries(await drain(stack.views.watch("pods", after=3))) == [(4, "DELETE", "x")]
 
 
 @pytest.mark.parametrize(
@@ -81,8 +83,8 @@ async def test_a_cursor_delivers_what_follows_and_nothing_twice(autojump_clock: 
         ({"namespace": "c"}, []),
     ],
 )
-@pytest.mark.parametrize("source", ["asleep", "memory", "log"])
-async def test_scopes_are_the_same_from_sleep_from_memory_and_from_the_log(
+@pytest.mark.parametrize("source", ["waiting", "memory", "log"])
+async def test_a_scope_selects_the_same_events_waiting_from_memory_and_from_the_log(
     autojump_clock: trio.testing.MockClock, scope: dict[str, str], names: list[str], source: str
 ) -> None:
     log = MemoryLog()
@@ -96,7 +98,7 @@ async def test_scopes_are_the_same_from_sleep_from_memory_and_from_the_log(
                 found.extend(batch)
 
         async with trio.open_nursery() as nursery:
-            if source == "asleep":
+            if source == "waiting":
                 nursery.start_soon(follow)
                 await wait_all_tasks_blocked()
             writer.put("x", namespace="a")
@@ -107,7 +109,7 @@ async def test_scopes_are_the_same_from_sleep_from_memory_and_from_the_log(
             await caught_up(stack, log.store)
             if source == "log":
                 stack.views["pods"].window.forget(5)
-            if source != "asleep":
+            if source != "waiting":
                 nursery.start_soon(follow)
         assert [event.entry.key.name for event in found] == names
         assert cursor.revision == 5
@@ -117,7 +119,7 @@ async def test_scopes_are_the_same_from_sleep_from_memory_and_from_the_log(
             assert (event.previous.revision if event.previous else 0) == (4 if event.revision == 5 else 0)
 
 
-async def test_history_is_read_in_chunks_and_goes_on_in_memory(
+async def test_history_is_read_in_chunks_and_continued_from_memory(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cursors, "HISTORY_CHUNK", 4)
@@ -172,13 +174,13 @@ async def test_compacted_history_is_gone() -> None:
             writer.put("x")
         await caught_up(stack, log.store)
         log.store.compact(4)
-        await wait_all_tasks_blocked()  # the tail learns of it
+        await wait_all_tasks_blocked()  # the tail reads the new marks
         with pytest.raises(Compacted):
             await stack.views.watch("pods", after=3).next_batch()
         assert len(await stack.views.watch("pods", after=4).next_batch()) == 2
 
 
-async def test_a_log_that_cannot_be_read_now_can_be_asked_again() -> None:
+async def test_a_cursor_can_be_retried_after_the_log_was_unavailable() -> None:
     log = MemoryLog()
     writer = Writer(log.store)
     async with open_stack(log) as stack:
@@ -189,10 +191,10 @@ async def test_a_log_that_cannot_be_read_now_can_be_asked_again() -> None:
         log.fail_next("read_resource", Fault.UNAVAILABLE)
         with pytest.raises(LogUnavailable):
             await cursor.next_batch()
-        assert told(await cursor.next_batch()) == [(1, "CREATE", "x")]
+        assert summaries(await cursor.next_batch()) == [(1, "CREATE", "x")]
 
 
-async def test_a_sleeping_cursor_stays_in_memory_however_much_scrolls_out(
+async def test_a_waiting_cursor_never_reads_the_log_when_events_scroll_out(
     monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
 ) -> None:
     monkeypatch.setattr(window, "RECENT_EVENTS", 8)
@@ -210,12 +212,12 @@ async def test_a_sleeping_cursor_stays_in_memory_however_much_scrolls_out(
         for number in range(100):
             writer.put("x", node=f"m{number}")
             await caught_up(stack, log.store)
-        assert cursor.revision == 100  # what a bookmark may say
+        assert cursor.revision == 100  # the revision for a bookmark
         assert found == []
         writer.put("x", node="n1")
         await caught_up(stack, log.store)
         await wait_all_tasks_blocked()
-        assert told(found) == [(101, "UPDATE", "x")]
+        assert summaries(found) == [(101, "UPDATE", "x")]
         assert log.calls["read_resource"] == 0
 
 
@@ -236,10 +238,10 @@ async def test_only_the_cursors_concerned_are_woken() -> None:
         stack.nursery.start_soon(follow, "a", stack.views.watch("pods", after=0, namespace="a"))
         stack.nursery.start_soon(follow, "b/x", stack.views.watch("pods", after=0, namespace="b", name="x"))
         await wait_all_tasks_blocked()
-        assert len(view.waiting) == 7
+        assert len(view.watchers) == 7
         writer.put("x", namespace="b", node="n3")
         await caught_up(stack, log.store)
-        assert len(view.waiting) == 5
+        assert len(view.watchers) == 5
         await wait_all_tasks_blocked()
         assert sorted(woken) == ["b/x", "n3"]
 
@@ -261,7 +263,7 @@ async def test_a_pod_that_leaves_a_node_wakes_that_nodes_cursor() -> None:
         writer.put("x", node="n2")
         await caught_up(stack, log.store)
         await wait_all_tasks_blocked()
-        assert told(found) == [(2, "UPDATE", "x")]
+        assert summaries(found) == [(2, "UPDATE", "x")]
 
 
 async def test_many_changes_of_one_batch_wake_a_cursor_once() -> None:
@@ -298,7 +300,7 @@ async def test_a_deadline_ends_the_wait_and_the_revision_moves_on(autojump_clock
         assert await cursor.next_batch(deadline=trio.current_time() + 5) == []
         assert trio.current_time() == 5
         assert cursor.revision == 1
-        assert len(stack.views["pods"].waiting) == 0
+        assert len(stack.views["pods"].watchers) == 0
 
 
 async def test_an_event_applied_between_the_deadline_and_the_waking_is_not_lost() -> None:
@@ -309,14 +311,14 @@ async def test_an_event_applied_between_the_deadline_and_the_waking_is_not_lost(
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(cursor.next_batch)
                 await wait_all_tasks_blocked()
-                scope.cancel()  # the cursor is taken out of its sleep now, and runs later
+                scope.cancel()  # the wait of the cursor ends now; its task runs later
                 record = commit(log.store, put(Key("pods", "a", "x"), expected=0))
                 stack.views.apply(record)
         assert cursor.revision == 0
-        assert told(await cursor.next_batch()) == [(1, "CREATE", "x")]
+        assert summaries(await cursor.next_batch()) == [(1, "CREATE", "x")]
 
 
-async def test_a_cursor_ahead_of_the_views_gets_nothing_below_its_revision() -> None:
+async def test_a_cursor_ahead_of_the_views_returns_no_event_below_its_revision() -> None:
     log = MemoryLog()
     writer = Writer(log.store)
     async with open_stack(log) as stack:
@@ -335,31 +337,31 @@ async def test_a_cursor_ahead_of_the_views_gets_nothing_below_its_revision() -> 
         assert [event.revision for event in found] == [3]
 
 
-async def test_ending_one_cursor_leaves_the_others_asleep() -> None:
-    """A draining server ends its clients' watches, not the cursors of its own loops: one that returned at once
-    whenever it was asked would keep its loop spinning, and the server from stopping."""
+async def test_ending_one_cursor_leaves_the_others_waiting() -> None:
+    """A draining server ends its clients' watches, not the cursors of its own loops. An ended cursor returns at once,
+    so its loop would spin and keep the server from stopping."""
     async with open_stack(MemoryLog(MemoryStore())) as stack:
         ended, kept = stack.views.watch("pods", after=0), stack.views.watch("pods", after=0)
-        answers: dict[str, list[Event]] = {}
+        batches: dict[str, list[Event]] = {}
 
-        async def ask(name: str, cursor: WatchCursor) -> None:
-            answers[name] = await cursor.next_batch()
+        async def read(name: str, cursor: WatchCursor) -> None:
+            batches[name] = await cursor.next_batch()
 
-        stack.nursery.start_soon(ask, "ended", ended)
-        stack.nursery.start_soon(ask, "kept", kept)
+        stack.nursery.start_soon(read, "ended", ended)
+        stack.nursery.start_soon(read, "kept", kept)
         await wait_all_tasks_blocked()
         ended.end()
         await wait_all_tasks_blocked()
-        assert answers == {"ended": []}
+        assert batches == {"ended": []}
         assert await ended.next_batch() == []
         commit(stack.log.store, put(Key("pods", "a", "p"), expected=0))
         await wait_all_tasks_blocked()
-        assert [event.revision for event in answers["kept"]] == [1]
+        assert [event.revision for event in batches["kept"]] == [1]
         assert [event.revision for event in await ended.next_batch()] == [1]
 
 
-async def test_history_is_looked_through_in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many revisions concern others, no single look at the log goes through them all."""
+async def test_history_is_searched_in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No single query searches all revisions, even if most concern other namespaces."""
     monkeypatch.setattr(cursors, "HISTORY_RANGE", 10)
     store = MemoryStore()
     commit(store, put(Key("pods", "a", "x"), expected=0))

@@ -1,4 +1,4 @@
-"""Delivery to sleeping cursors: a model under random scheduling, refusals, cancelling, and a pump stopped half-way."""
+"""Delivery to waiting cursors: a model with random scheduling, rejection and cancellation; a stopped dispatcher."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from kubechronicle.eventlog.entries import Event
-from kubechronicle.eventlog.memory.memory_log import MemoryLog, MemoryStore
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.testing import commit, delete, open_stack, put
 from kubechronicle.eventlog.views import window
 from kubechronicle.eventlog.watching import dispatcher
 from kubechronicle.eventlog.watching.cursors import WatchCursor, read_events
-from kubechronicle.eventlog.watching.dispatcher import Lot, Pump, Shared
+from kubechronicle.eventlog.watching.dispatcher import Dispatcher, SharedBatches, WatcherGroup
 
 SCOPES: tuple[dict[str, Any], ...] = (
     {},
@@ -32,16 +33,16 @@ SCOPES: tuple[dict[str, Any], ...] = (
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tasks get their turn after each recipient."""
-    monkeypatch.setattr(dispatcher, "SLICE", 0)
+    """Let other tasks run after each watcher."""
+    monkeypatch.setattr(dispatcher, "TIME_SLICE", 0)
 
 
 class Reader:
-    """A cursor's task, and what it was told by either way."""
+    """The task of a cursor, and the events it received in either way."""
 
     def __init__(self, cursor: WatchCursor, chance: random.Random | None = None) -> None:
         self.cursor = cursor
-        self.told: list[Event] = []
+        self.received: list[Event] = []
         self.delivered = 0
         self.woken = 0
         self.scope = trio.CancelScope()
@@ -50,14 +51,14 @@ class Reader:
 
     def take(self, events: list[Event]) -> bool:
         if self._chance is not None:
-            what = self._chance.random()
-            if what < 0.1:
+            outcome = self._chance.random()
+            if outcome < 0.1:
                 return False
-            if what < 0.15:
+            if outcome < 0.15:
                 raise RuntimeError("cannot be encoded")
-            if what < 0.2:
-                self.scope.cancel()  # its client turns out to be gone, or its time is over
-        self.told += events
+            if outcome < 0.2:
+                self.scope.cancel()  # its client is gone, or its deadline has passed
+        self.received += events
         self.delivered += 1
         return True
 
@@ -70,16 +71,16 @@ class Reader:
                         deadline = trio.current_time() + self._chance.random() * 0.001
                     events = await self.cursor.next_batch(deadline)
                     self.woken += 1
-                    self.told += events
+                    self.received += events
             self.scope = trio.CancelScope()
             await trio.lowlevel.checkpoint()
 
     def revisions(self) -> list[int]:
-        return [event.revision for event in self.told]
+        return [event.revision for event in self.received]
 
 
-def happen(store: MemoryStore, chance: random.Random) -> None:
-    """A random transaction of another replica."""
+def commit_randomly(store: MemoryStore, chance: random.Random) -> None:
+    """Commit a random transaction as another replica."""
     changes = []
     for name in chance.sample("xyz", chance.randint(1, 3)):
         key = Key("pods", chance.choice("ab"), name)
@@ -93,19 +94,17 @@ def happen(store: MemoryStore, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_all_in_order_and_nothing_twice_whatever_happens(
-    seed: int, eager: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_every_event_is_received_once_in_order(seed: int, eager: None, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     if seed % 3 == 0:
-        monkeypatch.setattr(window, "RECENT_EVENTS", 16)  # those who were not served in time read the log
+        monkeypatch.setattr(window, "RECENT_EVENTS", 16)  # watchers served too late read the log
     log = MemoryLog()
     async with open_stack(log) as stack:
         readers = [Reader(stack.views.watch("pods", after=0, **scope), chance) for scope in SCOPES * 3]
         for reader in readers:
             stack.nursery.start_soon(reader.run)
         for _ in range(60):
-            happen(log.store, chance)
+            commit_randomly(log.store, chance)
             stack.nursery.start_soon(stack.tail.reach, log.store.revision)
             for _ in range(chance.choice((0, 0, 1, 3, 30))):
                 await trio.lowlevel.checkpoint()
@@ -117,13 +116,13 @@ async def test_all_in_order_and_nothing_twice_whatever_happens(
         with trio.fail_after(60):
             for reader in readers:
                 expected = [event.revision for event in everything if reader.cursor.concerns(event)]
-                while len(reader.told) < len(expected):
+                while len(reader.received) < len(expected):
                     await trio.lowlevel.checkpoint()
                 assert reader.revisions() == expected
         assert sum(reader.delivered for reader in readers)
 
 
-async def test_a_cursor_that_can_be_delivered_to_sleeps_on() -> None:
+async def test_a_cursor_that_takes_deliveries_keeps_waiting() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         reader = Reader(stack.views.watch("pods", after=0, field=("spec.nodeName", "n1")))
@@ -131,14 +130,14 @@ async def test_a_cursor_that_can_be_delivered_to_sleeps_on() -> None:
         stack.nursery.start_soon(reader.run)
         stack.nursery.start_soon(elsewhere.run)
         await wait_all_tasks_blocked()
-        assert stack.views["pods"].statistics().sleeping == 2
+        assert stack.views["pods"].statistics().waiting_watchers == 2
         for number in range(5):
             commit(log.store, *(put(Key("pods", "a", f"p{number}{each}"), node="n1", expected=0) for each in "ab"))
             await stack.tail.reach(log.store.revision)
             await wait_all_tasks_blocked()
         assert reader.revisions() == list(range(1, 11))
         assert (reader.delivered, reader.woken) == (5, 0)  # one batch is one delivery
-        assert (elsewhere.delivered, elsewhere.told) == (0, [])
+        assert (elsewhere.delivered, elsewhere.received) == (0, [])
         assert (reader.cursor.revision, elsewhere.cursor.revision) == (10, 10)
         for each in (reader, elsewhere):
             each.cursor.end()
@@ -146,8 +145,8 @@ async def test_a_cursor_that_can_be_delivered_to_sleeps_on() -> None:
             await trio.lowlevel.checkpoint()
 
 
-async def test_what_is_on_its_way_does_not_count_as_told(eager: None) -> None:
-    """A deadline between an event and its delivery: the cursor goes on with that event."""
+async def test_undelivered_events_do_not_count_as_received(eager: None) -> None:
+    """A cursor whose deadline passes between an event and its delivery continues with that event."""
     log = MemoryLog()
     async with open_stack(log) as stack:
         readers = [Reader(stack.views.watch("pods", after=0)) for _ in range(3)]
@@ -166,12 +165,12 @@ async def test_what_is_on_its_way_does_not_count_as_told(eager: None) -> None:
         assert [reader.revisions() for reader in readers] == [[1], [1], [1]]
 
 
-class Recipient:
+class ScriptedWatcher:
     def __init__(self, rounds: Iterator[bool]) -> None:
         self.served: list[int] = []
         self._rounds = rounds
 
-    def deliver(self, revision: int, shared: Shared) -> bool:
+    def deliver(self, revision: int, shared: SharedBatches) -> bool:
         self.served.append(revision)
         return next(self._rounds, True)
 
@@ -179,41 +178,41 @@ class Recipient:
 
 
 @pytest.mark.parametrize("steps", range(1, 9))
-async def test_a_pump_stopped_in_a_round_begins_it_again(eager: None, steps: int) -> None:
-    pump, lot = Pump(), Lot()
-    recipients = [Recipient(iter(())) for _ in range(4)]
-    for recipient in recipients:
-        lot.asleep[recipient] = trio.lowlevel.current_task()
-    pump.mark(lot, 6)
+async def test_a_dispatcher_stopped_in_a_round_repeats_it(eager: None, steps: int) -> None:
+    queue, group = Dispatcher(), WatcherGroup()
+    watchers = [ScriptedWatcher(iter(())) for _ in range(4)]
+    for watcher in watchers:
+        group.waiting[watcher] = trio.lowlevel.current_task()
+    queue.enqueue(group, 6)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(pump.run)
+        nursery.start_soon(queue.run)
         for _ in range(steps):
             await trio.lowlevel.checkpoint()
-        pump.mark(lot, 8)
-        assert lot.quiet_until in (6, 8)
+        queue.enqueue(group, 8)
+        assert group.delivered_until in (6, 8)
         nursery.cancel_scope.cancel()
-    assert lot.quiet_until is not None
+    assert group.delivered_until is not None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(pump.run)
+        nursery.start_soon(queue.run)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    assert lot.quiet_until is None
-    for recipient in recipients:
-        assert recipient.served == sorted(recipient.served)
-        assert set(recipient.served) >= {6}
+    assert group.delivered_until is None
+    for watcher in watchers:
+        assert watcher.served == sorted(watcher.served)
+        assert set(watcher.served) >= {6}
 
 
 async def test_other_tasks_run_during_a_round(eager: None) -> None:
-    """However many are to be served, a request waits for a slice, not for the round."""
-    pump, lot = Pump(), Lot()
-    recipients = [Recipient(iter(())) for _ in range(1000)]
-    for recipient in recipients:
-        lot.asleep[recipient] = trio.lowlevel.current_task()
+    """A request waits for one time slice, not for the round, however many watchers the group has."""
+    queue, group = Dispatcher(), WatcherGroup()
+    watchers = [ScriptedWatcher(iter(())) for _ in range(1000)]
+    for watcher in watchers:
+        group.waiting[watcher] = trio.lowlevel.current_task()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(pump.run)
+        nursery.start_soon(queue.run)
         await wait_all_tasks_blocked()
-        pump.mark(lot, 1)
+        queue.enqueue(group, 1)
         for _ in range(10):
             await trio.lowlevel.checkpoint()
-        assert sum(len(recipient.served) for recipient in recipients) <= 10
+        assert sum(len(watcher.served) for watcher in watchers) <= 10
         nursery.cancel_scope.cancel()

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from kubechronicle.eventlog.integrity import erasures
 from kubechronicle.eventlog.integrity.erasures import Erasure
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Transaction, Who
 
 

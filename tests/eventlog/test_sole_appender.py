@@ -18,11 +18,14 @@ from trio.testing import wait_all_tasks_blocked
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, NotSoleAppender, SetupError
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog, MemoryStore
-from kubechronicle.eventlog.postgres import sole_appender
+from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
+from kubechronicle.eventlog.postgres import shared_appends as shared_appends_module
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
-from kubechronicle.eventlog.postgres.sole_appender import SoleAppender, room
+from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.eventlog.records import Batch, Key
+from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.testing import Stack, commit, open_stack, put, transaction
 
 Opener = Callable[[], Awaitable[Any]]
@@ -33,13 +36,13 @@ class Alone:
     """A stack that claims to append alone."""
 
     def __init__(self, stack: Stack, log: RevisionLog) -> None:
-        self.stack, self.reign = stack, PostmasterEpoch()
-        self.sole = SoleAppender(log, stack.tail, self.reign)
+        self.stack, self.postmaster_epoch = stack, PostmasterEpoch()
+        self.sole = SoleAppender(log, stack.tail, self.postmaster_epoch)
         self.reads = ConsistentRead(log, stack.tail, self.sole)
 
     async def claimed(self) -> None:
         with trio.fail_after(30):
-            while self.sole.told() is None:  # noqa: ASYNC110 - nobody waits for it in the server
+            while self.sole.required_revision() is None:  # noqa: ASYNC110 - nobody waits for it in the server
                 await trio.sleep(0.01)
 
     async def append(self, name: str) -> int:
@@ -114,7 +117,7 @@ async def test_the_claim_counts_when_what_came_before_is_applied(autojump_clock:
             stack.nursery.start_soon(alone.sole.run)
             await gate.wait_arrived()
             assert log.store.sole is log
-            assert alone.sole.told() is None
+            assert alone.sole.required_revision() is None
         await alone.claimed()
         assert await alone.reads.wait() == 1
         assert log.calls["claim"] == 1
@@ -140,14 +143,14 @@ async def test_lost_it_is_asked_again_and_claimed_anew(autojump_clock: trio.test
 async def test_it_counts_under_one_reign(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     async with open_alone(log) as alone:
-        alone.reign.begin()
-        assert alone.sole.told() is None
+        alone.postmaster_epoch.begin()
+        assert alone.sole.required_revision() is None
         with log.hold("claim") as gate:
             log.shake()
             await gate.wait_arrived()
-            alone.reign.begin()  # it may have been made under the one before
+            alone.postmaster_epoch.begin()  # it may have been made under the one before
         await wait_all_tasks_blocked()
-        assert alone.sole.told() is None
+        assert alone.sole.required_revision() is None
         await alone.claimed()
 
 
@@ -229,7 +232,7 @@ def test_no_read_misses_what_was_acknowledged(steps: list[str]) -> None:
                     log.shake()
                 elif step == "another postmaster":
                     log.disconnect()
-                    alone.reign.begin()
+                    alone.postmaster_epoch.begin()
                     log.store.sole = None
                     log.shake()
                 elif step == "one by hand":
@@ -317,8 +320,8 @@ async def test_postgres_appends_beside(replicas: Opener) -> None:
     ours, theirs = await replicas(), await replicas()
     async with open_alone(ours) as alone, theirs._maintenance() as session:
         await alone.append("x")
-        async with room(session):
-            assert alone.sole.told() is None
+        async with shared_appends(session):
+            assert alone.sole.required_revision() is None
             assert await ours.claim() is None
             assert (await theirs.append(one("y"))).head == 2
             assert await alone.reads.wait() == 2
@@ -332,9 +335,9 @@ async def test_postgres_appends_beside(replicas: Opener) -> None:
 async def test_nobody_makes_room(replicas: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = await replicas(), await replicas()
     assert await ours.claim() is not None
-    monkeypatch.setattr(sole_appender, "ROOM_PATIENCE", 0.1)
+    monkeypatch.setattr(shared_appends_module, "PATIENCE", 0.1)
     async with theirs._maintenance() as session:
         with pytest.raises(LogUnavailable, match="does not let others append"):
-            async with room(session):
+            async with shared_appends(session):
                 pass
         assert (await ours.append(one("x"))).head == 1

@@ -1,0 +1,98 @@
+"""The statement that finds the changes a ChangeQuery matches (queries/changes.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import orjson
+
+from kubechronicle.eventlog.postgres.sql import HEAD_COLUMNS, RECORD_COLUMNS, log_table
+from kubechronicle.eventlog.queries.changes import TEXTS, ChangeQuery
+from kubechronicle.eventlog.records import Who
+
+WHO_COLUMNS: Final = (
+    "user_name, user_uid, user_groups, user_extra, impersonator, verb, request_uri, user_agent, source_address,"
+    " field_manager, audit_id"
+)
+WHO_WIDTH: Final = 11
+
+
+def statement(query: ChangeQuery, limit: int, short: Iterable[str]) -> tuple[str, list[Any]]:
+    """The SELECT of at most ``limit`` changes with what each replaced, and its arguments. Its rows are HEAD_COLUMNS,
+    the record, WHO_COLUMNS, and the record before; one row whose other columns are null if nothing was found.
+
+    It costs one index range: that of the key, of the resource, of the namespace or of the user, as far as the query
+    names them, else the newest (or oldest) rows there are."""
+    conditions, arguments = conditions_of(query)
+    arguments.append(limit)
+    order = "desc" if query.newest_first else "asc"
+    found = f"""
+select {HEAD_COLUMNS}, r.*, p.* from kubechronicle.head h left join lateral (
+    select {RECORD_COLUMNS}, {WHO_COLUMNS} from {table_of(query, short)}
+    where {" and ".join(conditions)} order by revision {order} limit ${len(arguments)}) r on true
+left join lateral (
+    select {RECORD_COLUMNS} from kubechronicle.log where revision = r.previous_revision
+    union all
+    select {RECORD_COLUMNS} from kubechronicle.kept where revision = r.previous_revision limit 1) p
+    on r.previous_revision > 0
+order by r.revision {order}
+"""
+    return found, arguments
+
+
+def table_of(query: ChangeQuery, short: Iterable[str]) -> str:
+    """The log, or the part of it that has all resources asked for."""
+    classes = {resource in set(short) for resource in query.resources}
+    return "kubechronicle.log" if len(classes) != 1 else log_table("short" if True in classes else "long")
+
+
+def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
+    """What must hold of a row of the log, and the arguments that are named there."""
+    arguments: list[Any] = [query.after, query.until]
+    conditions = ["revision > $1::bigint", "revision <= $2::bigint"]
+
+    def add(condition: str, value: Any) -> None:
+        arguments.append(value)
+        conditions.append(condition.replace("?", f"${len(arguments)}"))
+
+    if len(query.resources) == 1:
+        add("resource = ?", query.resources[0])
+    elif query.resources:
+        add("resource = any (?::text[])", list(query.resources))
+    if query.not_resources:
+        add("resource <> all (?::text[])", list(query.not_resources))
+    if query.namespace:
+        add("namespace = ?", query.namespace)
+    elif query.namespaced is not None:
+        add("namespace <> ?" if query.namespaced else "namespace = ?", "")
+    if query.name:
+        add("name = ?", query.name)
+    if query.operations:
+        add("operation = any (?::smallint[])", [int(operation) for operation in query.operations])
+    for column, text in query.texts:
+        if column not in TEXTS:
+            raise ValueError(f"{column} is no column texts are asked of")
+        if text.prefix:
+            add(f"starts_with({column}, ?) = {str(text.equal).lower()}", text.value)
+        else:
+            add(f"{column} {'=' if text.equal else '<>'} ?", text.value)
+    return conditions, arguments
+
+
+def who_of(row: Any, at: int) -> Who:
+    """From the WHO_COLUMNS of a row, beginning at column ``at``."""
+    user, uid, groups, extra, impersonator, verb, uri, agent, address, manager, audit_id = row[at : at + 11]
+    return Who(
+        user=user,
+        uid=uid,
+        groups=tuple(groups),
+        extra={key: tuple(values) for key, values in orjson.loads(extra).items()} if extra else {},
+        impersonator=impersonator,
+        verb=verb,
+        request_uri=uri,
+        user_agent=agent,
+        source_address=address,
+        field_manager=manager,
+        audit_id=audit_id,
+    )

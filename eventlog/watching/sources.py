@@ -1,0 +1,62 @@
+"""The parts of the views and of the log that a cursor reads. The views above this folder satisfy these protocols."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kubechronicle.eventlog.entries import Entry, Event
+from kubechronicle.eventlog.records import Record
+from kubechronicle.eventlog.watching.watcher_groups import WatcherGroups
+
+
+class ReadHistory(Protocol):
+    """``RevisionLog.read_resource``."""
+
+    async def __call__(
+        self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
+    ) -> list[tuple[Record, Record | None]]: ...
+
+
+class RecentEvents(Protocol):
+    """The events of one resource in memory, in revision order: all those above ``held_since`` (views/window.py)."""
+
+    @property
+    def events(self) -> list[Event]: ...
+
+    @property
+    def held_since(self) -> int: ...
+
+    def after(self, revision: int) -> int:
+        """Return the index of the first event above the revision."""
+        ...
+
+
+class WatchedView(Protocol):
+    """The view of one resource."""
+
+    @property
+    def resource(self) -> str: ...
+
+    @property
+    def applied(self) -> int: ...
+
+    @property
+    def held_since(self) -> int: ...
+
+    @property
+    def window(self) -> RecentEvents: ...
+
+    @property
+    def watchers(self) -> WatcherGroups: ...
+
+
+class HistorySource(Protocol):
+    """``read_history``: None until the views are connected to a log. ``erasures``: erasures seen so far."""
+
+    @property
+    def read_history(self) -> ReadHistory | None: ...
+
+    @property
+    def erasures(self) -> int: ...
+
+    def describe_record(self, record: Record) -> Entry: ...
