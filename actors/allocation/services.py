@@ -13,7 +13,7 @@ from kubechronicle.actors.allocation.metrics import AllocationMetrics
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import Ports
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.api.builtin.core.service.strategy import keep_given, pair_addresses
+from kubechronicle.api.builtin.core.service.strategy import keep_allocated, pair_addresses
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.values.objects import Object
@@ -47,7 +47,7 @@ class ServiceAllocator:
             self._ports.allocate_new(pending, spec)
         elif attributes.old is not None and not _is_stale(obj["metadata"], attributes.old):
             held = attributes.old.object()["spec"]
-            keep_given(spec, held)
+            keep_allocated(spec, held)
             pair_addresses(spec, held)
             settle_families(name, spec, held, self._families)
             self._addresses.allocate_changes(pending, spec, held)

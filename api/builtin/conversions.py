@@ -11,7 +11,7 @@ from typing import Final
 from kubechronicle.api.builtin.autoscaling import conversions as autoscaling
 from kubechronicle.api.builtin.autoscaling import conversions_beta as autoscaling_beta
 from kubechronicle.api.builtin.batch import conversions as batch
-from kubechronicle.api.builtin.common.converters import Converter
+from kubechronicle.api.builtin.common.version_conversion import Converter
 from kubechronicle.api.builtin.discovery import conversions as discovery
 from kubechronicle.api.builtin.events import conversions as events
 from kubechronicle.api.builtin.policy import conversions as policy

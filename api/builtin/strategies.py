@@ -16,7 +16,7 @@ from kubechronicle.api.builtin.apps import strategy as apps
 from kubechronicle.api.builtin.autoscaling import strategy as autoscaling
 from kubechronicle.api.builtin.batch import strategy as batch
 from kubechronicle.api.builtin.certificates import strategy as certificates
-from kubechronicle.api.builtin.common.status import STATUS
+from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.builtin.coordination import strategy as coordination
 from kubechronicle.api.builtin.core import strategy as core
 from kubechronicle.api.builtin.discovery import strategy as discovery

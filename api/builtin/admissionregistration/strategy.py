@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.builtin.admissionregistration import validation_policies, validation_webhooks
-from kubechronicle.api.builtin.common.status import only_status
+from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.strategy.strategy import Strategy, Validate
 
 _WEBHOOKS: Final = Strategy(

@@ -158,9 +158,9 @@ def _url(url: str, field: str) -> list[Cause]:
         causes.append(invalid_value(field, host, f"host must be specified{form}"))
     if at:
         causes.append(invalid_value(field, user, "user information is not permitted in the URL"))
-    for text, what in ((parts.fragment, "fragments"), (parts.query, "query parameters")):
+    for text, part in ((parts.fragment, "fragments"), (parts.query, "query parameters")):
         if text:
-            causes.append(invalid_value(field, text, f"{what} are not permitted in the URL"))
+            causes.append(invalid_value(field, text, f"{part} are not permitted in the URL"))
     return causes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kubechronicle.api.builtin.common.status import STATUS
+from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.strategy.strategy import Strategy
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.apiregistration import validation
-from kubechronicle.api.builtin.common.status import only_status
+from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.strategy.strategy import Strategy
 
 Object = dict[str, Any]
 
 
-def new_api_service(new: Object) -> None:
+def prepare_new_api_service(new: Object) -> None:
     """An API without a service is this server's own, and always there."""
     new["status"] = {}
     if (new.get("spec") or {}).get("service") is None:
@@ -36,7 +36,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         subresources=only_status(validation.api_service_status),
         kube_finalizers=False,
         names="segment",
-        prepare_create=new_api_service,
+        prepare_create=prepare_new_api_service,
         validate=validation.api_service,
     ),
 }

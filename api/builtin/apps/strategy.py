@@ -10,7 +10,7 @@ from kubechronicle.api.builtin.apps import validation
 from kubechronicle.api.builtin.apps.daemonset import strategy as daemonset
 from kubechronicle.api.builtin.apps.deployment import strategy as deployment
 from kubechronicle.api.builtin.apps.statefulset import strategy as statefulset
-from kubechronicle.api.builtin.core.podtemplate.strategy import new_template, template_gates
+from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
 from kubechronicle.api.builtin.core.podtemplate.workloads import replica_set_status, selector_update
 from kubechronicle.api.strategy.strategy import Strategy, status_update
@@ -20,8 +20,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     **deployment.STRATEGIES,
     **statefulset.STRATEGIES,
     "replicasets.apps": Strategy(
-        prepare_create=new_template,
-        prepare_update=template_gates,
+        prepare_create=prepare_new_workload,
+        prepare_update=prepare_workload_update,
         generation=True,
         validates_whole_update=False,
         validates_twice=True,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.builtin.common.converters import Converter
+from kubechronicle.api.builtin.common.version_conversion import Converter
 from kubechronicle.api.errors.field_errors import go_json
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import check, types
@@ -69,35 +69,35 @@ def status_name(name: str) -> str:
 def _metric_to_v1(metric: Object, *, status: bool) -> Object:
     kind = metric.get("type", "")
     source = _SOURCES.get(kind, "")
-    found: Object = {}
+    converted: Object = {}
     for name, path in METRIC_FIELDS.get(source, ()):
         value: Any = metric.get(source) or {}
         for part in (path.replace("target.", "current.") if status else path).split("."):
             value = value.get(part) if isinstance(value, dict) else None
         if value is not None:
-            found[status_name(name) if status else name] = value
-    return {"type": kind, source: found} if source else {"type": kind}
+            converted[status_name(name) if status else name] = value
+    return {"type": kind, source: converted} if source else {"type": kind}
 
 
 def _metric_to_v2(metric: Object, *, status: bool) -> Object:
     kind = metric.get("type", "")
     source = _SOURCES.get(kind, "")
     given = metric.get(source) or {}
-    found: Object = {}
+    converted: Object = {}
     for name, path in METRIC_FIELDS.get(source, ()):
         value = given.get(status_name(name) if status else name)
         if value is None or (value == "0" and name == "targetValue" and source == "object" and "averageValue" in given):
             continue
         *parents, last = (path.replace("target.", "current.") if status else path).split(".")
-        below = found
+        below = converted
         for part in parents:
             below = below.setdefault(part, {})
         below[last] = value
     if not status and source:
-        target = found.setdefault("target", {})
+        target = converted.setdefault("target", {})
         words = (("averageUtilization", "Utilization"), ("averageValue", "AverageValue"), ("value", "Value"))
         target["type"] = next((word for name, word in words if name in target), "Value")
-    return {"type": kind, source: found} if source else {"type": kind}
+    return {"type": kind, source: converted} if source else {"type": kind}
 
 
 def _is_cpu(metric: Object, part: str) -> bool:
@@ -119,7 +119,7 @@ def _autoscaler_to_v1(obj: Object) -> Object:
     if others:
         notes[METRICS] = go_json([_metric_to_v1(metric, status=False) for metric in others])
     if spec.get("behavior") is not None:
-        notes[BEHAVIOR] = go_json(behavior_to_note(spec["behavior"]))
+        notes[BEHAVIOR] = go_json(behavior_to_annotation(spec["behavior"]))
     kept = ("observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas")
     new_status = {name: status[name] for name in kept if name in status}
     current = list(status.get("currentMetrics") or ())
@@ -145,7 +145,7 @@ def _autoscaler_to_v2(obj: Object) -> Object:
     if spec.get("targetCPUUtilizationPercentage") is not None:
         target = {"type": "Utilization", "averageUtilization": spec["targetCPUUtilizationPercentage"]}
         metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
-    metrics += _noted_metrics(notes, METRICS, "Spec", "metrics", status=False)
+    metrics += _metrics_from_annotation(notes, METRICS, "Spec", "metrics", status=False)
     if metrics:
         new_spec["metrics"] = metrics
     behavior = behavior_from_annotation(notes.pop(BEHAVIOR, None))
@@ -153,19 +153,19 @@ def _autoscaler_to_v2(obj: Object) -> Object:
         new_spec["behavior"] = behavior
     kept = ("observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas")
     new_status = {name: status[name] for name in kept if name in status}
-    current = _noted_metrics(notes, CURRENT_METRICS, "Status", "currentMetrics", status=True)
+    current = _metrics_from_annotation(notes, CURRENT_METRICS, "Status", "currentMetrics", status=True)
     if not current and status.get("currentCPUUtilizationPercentage") is not None:
         shown = {"averageUtilization": status["currentCPUUtilizationPercentage"]}
         current = [{"type": "Resource", "resource": {"name": "cpu", "current": shown}}]
     if current:
         new_status["currentMetrics"] = current
-    conditions = _note(notes, CONDITIONS)
+    conditions = _pop_json(notes, CONDITIONS)
     if conditions and _fits("Status", {"conditions": conditions}):
         new_status["conditions"] = conditions
     return _finish(obj, "autoscaling/v2", "io.k8s.api.autoscaling.v2.", new_spec, new_status, notes)
 
 
-def _note(notes: dict[str, str], name: str) -> Any:
+def _pop_json(notes: dict[str, str], name: str) -> Any:
     """Take an annotation out and return what it holds; None if that is not readable."""
     try:
         return orjson.loads(notes.pop(name, "null"))
@@ -182,14 +182,16 @@ def _fits(part: str, value: Object) -> bool:
     return True
 
 
-def _noted_metrics(notes: dict[str, str], annotation: str, part: str, name: str, *, status: bool) -> list[Object]:
-    found = _note(notes, annotation)
-    if not isinstance(found, list) or not all(isinstance(metric, dict) for metric in found):
+def _metrics_from_annotation(
+    notes: dict[str, str], annotation: str, part: str, name: str, *, status: bool
+) -> list[Object]:
+    converted = _pop_json(notes, annotation)
+    if not isinstance(converted, list) or not all(isinstance(metric, dict) for metric in converted):
         return []
-    sources = [metric.get(_SOURCES.get(str(metric.get("type")), "")) for metric in found]
+    sources = [metric.get(_SOURCES.get(str(metric.get("type")), "")) for metric in converted]
     if not all(source is None or isinstance(source, dict) for source in sources):
         return []
-    metrics = [_metric_to_v2(metric, status=status) for metric in found]
+    metrics = [_metric_to_v2(metric, status=status) for metric in converted]
     return metrics if _fits(part, {name: metrics}) else []
 
 
@@ -207,7 +209,7 @@ _RULES: Final = (("scaleUp", "ScaleUp"), ("scaleDown", "ScaleDown"))
 _POLICY: Final = (("type", "Type"), ("value", "Value"), ("periodSeconds", "PeriodSeconds"))
 
 
-def behavior_to_note(behavior: Object) -> Object:
+def behavior_to_annotation(behavior: Object) -> Object:
     """Return a behavior as the annotation BEHAVIOR writes it: by the names of Go's fields."""
     note: Object = {}
     for name, shown in _RULES:
@@ -231,13 +233,13 @@ def behavior_from_annotation(text: str | None) -> Object | None:
     """Return the behavior an annotation tells, None if it tells none that can be read."""
     try:
         note = orjson.loads(text or "null")
-        behavior = _behavior_from_note(note) if isinstance(note, dict) else None
+        behavior = _behavior_from_json(note) if isinstance(note, dict) else None
     except (orjson.JSONDecodeError, AttributeError, TypeError):
         return None
     return behavior if behavior is not None and _fits("Behavior", behavior) else None
 
 
-def _behavior_from_note(note: Object) -> Object:
+def _behavior_from_json(note: Object) -> Object:
     behavior: Object = {}
     for name, shown in _RULES:
         rules = note.get(shown)
@@ -246,13 +248,13 @@ def _behavior_from_note(note: Object) -> Object:
         policies = rules.get("Policies")
         if policies is not None:
             policies = [{of: policy.get(to) for of, to in _POLICY} for policy in policies]
-        found = {
+        converted = {
             "stabilizationWindowSeconds": rules.get("StabilizationWindowSeconds"),
             "selectPolicy": rules.get("SelectPolicy"),
             "policies": policies,
             "tolerance": rules.get("Tolerance"),
         }
-        behavior[name] = {member: value for member, value in found.items() if value is not None}
+        behavior[name] = {member: value for member, value in converted.items() if value is not None}
     return behavior
 
 

@@ -15,10 +15,10 @@ from kubechronicle.api.builtin.autoscaling.conversions import (
     METRIC_FIELDS,
     METRICS,
     behavior_from_annotation,
-    behavior_to_note,
+    behavior_to_annotation,
     status_name,
 )
-from kubechronicle.api.builtin.common.converters import Converter, lossless_pair, typed
+from kubechronicle.api.builtin.common.version_conversion import Converter, lossless_pair, typed
 from kubechronicle.api.errors.field_errors import go_json
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import values
@@ -40,7 +40,7 @@ _ROUND_TRIP: Final = (
 )
 
 
-def _taken_notes(obj: Object) -> dict[str, str]:
+def _pop_conversion_annotations(obj: Object) -> dict[str, str]:
     """Take the annotations out that only conversions write, and return them."""
     metadata = obj["metadata"]
     given = metadata.get("annotations") or {}
@@ -52,7 +52,7 @@ def _taken_notes(obj: Object) -> dict[str, str]:
 
 def _to_v2beta2(obj: Object) -> Object:
     obj = copy_object(obj)
-    _taken_notes(obj)
+    _pop_conversion_annotations(obj)
     behavior = obj["spec"].get("behavior") or {}
     for direction, name in TOLERANCES:
         tolerance = (behavior.get(direction) or {}).pop("tolerance", None)
@@ -63,7 +63,7 @@ def _to_v2beta2(obj: Object) -> Object:
 
 def _from_v2beta2(obj: Object) -> Object:
     obj = copy_object(obj)
-    taken = _taken_notes(obj)
+    taken = _pop_conversion_annotations(obj)
     for direction, name in TOLERANCES:
         try:
             tolerance = values.quantity_text(taken[name]) if name in taken else None
@@ -77,10 +77,10 @@ def _from_v2beta2(obj: Object) -> Object:
 
 def _to_v2beta1(obj: Object) -> Object:
     obj = copy_object(obj)
-    _taken_notes(obj)
+    _pop_conversion_annotations(obj)
     behavior = obj["spec"].pop("behavior", None)
     if behavior is not None:
-        note = go_json(behavior_to_note(behavior))
+        note = go_json(behavior_to_annotation(behavior))
         obj["metadata"].setdefault("annotations", {})[BEHAVIOR] = note
     _convert_metrics(obj, lambda metric, status: _old_metric(metric, status=status))
     return typed(obj, "autoscaling/v2beta1", V2BETA1)
@@ -88,7 +88,7 @@ def _to_v2beta1(obj: Object) -> Object:
 
 def _from_v2beta1(obj: Object) -> Object:
     obj = copy_object(obj)
-    behavior = behavior_from_annotation(_taken_notes(obj).get(BEHAVIOR))
+    behavior = behavior_from_annotation(_pop_conversion_annotations(obj).get(BEHAVIOR))
     if behavior is not None:
         obj["spec"]["behavior"] = behavior
     _convert_metrics(obj, lambda metric, status: _new_metric(metric, status=status))
@@ -103,46 +103,46 @@ def _convert_metrics(obj: Object, convert: Callable[[Object, bool], Object]) -> 
 
 
 def _old_metric(metric: Object, *, status: bool) -> Object:
-    found: Object = {"type": metric.get("type", "")}
+    converted: Object = {"type": metric.get("type", "")}
     for source, pairs in METRIC_FIELDS.items():
         if metric.get(source) is None:
             continue
-        made = found[source] = {}
+        target_source = converted[source] = {}
         for name, path in pairs:
             value: Any = metric[source]
             for part in (path.replace("target.", "current.") if status else path).split("."):
                 value = value.get(part) if isinstance(value, dict) else None
             if value is not None:
-                made[status_name(name) if status else name] = value
-    return found
+                target_source[status_name(name) if status else name] = value
+    return converted
 
 
 def _new_metric(metric: Object, *, status: bool) -> Object:
-    found: Object = {"type": metric.get("type", "")}
+    converted: Object = {"type": metric.get("type", "")}
     for source, pairs in METRIC_FIELDS.items():
         given = metric.get(source)
         if given is None:
             continue
-        made = found[source] = {}
+        target_source = converted[source] = {}
         for name, path in pairs:
             value = given.get(status_name(name) if status else name)
-            if value is None or _is_only_written(source, name, value, given, status=status):
+            if value is None or _is_filler_zero(source, name, value, given, status=status):
                 continue
             *parents, last = (path.replace("target.", "current.") if status else path).split(".")
-            place = made
+            place = target_source
             for part in parents:
                 place = place.setdefault(part, {})
             place[last] = value
         if not status:
-            target = made.setdefault("target", {})
+            target = target_source.setdefault("target", {})
             target["type"] = _target_type(source, target)
-    return found
+    return converted
 
 
 _AVERAGES: Final = ("averageValue", "currentAverageValue", "targetAverageValue")
 
 
-def _is_only_written(source: str, name: str, value: Any, given: Object, *, status: bool) -> bool:
+def _is_filler_zero(source: str, name: str, value: Any, given: Object, *, status: bool) -> bool:
     """Whether a total of zero stands there because the field always does: beside an average it means nothing."""
     always = source == "object" or (status and source == "external")
     return value == "0" and name == "targetValue" and always and any(average in given for average in _AVERAGES)

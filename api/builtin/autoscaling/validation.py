@@ -62,7 +62,7 @@ def _target_reference(reference: Object, field: str) -> list[Cause]:
     return causes
 
 
-_LOOKED_AT: Final = ("object", "external", "pods", "resource", "containerResource")
+_SOURCE_ORDER: Final = ("object", "external", "pods", "resource", "containerResource")
 """Sources in the order in which Kubernetes looks for them: the first it finds is the one it checks."""
 
 
@@ -74,7 +74,7 @@ def _metric(metric: Object, field: str) -> list[Cause]:
     unsupported = not_supported(f"{field}.type", kind, sorted(SOURCES))
     if kind not in SOURCES:
         causes.append(unsupported)
-    given = [source for source in _LOOKED_AT if metric.get(source) is not None]
+    given = [source for source in _SOURCE_ORDER if metric.get(source) is not None]
     if given:
         causes += _source(metric[given[0]], given[0], f"{field}.{given[0]}")
     source = SOURCES.get(kind)
@@ -155,13 +155,13 @@ def _target(target: Object, source: str, field: str) -> list[Cause]:
     if utilization is not None and utilization < 1:
         causes.append(invalid_value(f"{field}.averageUtilization", utilization, "must be greater than 0"))
     source = "resource" if source == "containerResource" else source
-    members, asked, words = _TARGETS[source]
+    members, reported, words = _TARGETS[source]
     if all(target.get(name) is None for name in members):
-        causes.append(required(f"{field}.{asked}", words))
+        causes.append(required(f"{field}.{reported}", words))
     if source in _NOT_BOTH:
-        members, asked, words = _NOT_BOTH[source]
+        members, reported, words = _NOT_BOTH[source]
         if all(target.get(name) is not None for name in members):
-            causes.append(forbidden(f"{field}.{asked}", words))
+            causes.append(forbidden(f"{field}.{reported}", words))
     return causes
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.builtin.batch.cronjob import conversions as cronjob
-from kubechronicle.api.builtin.common.converters import Converter
+from kubechronicle.api.builtin.common.version_conversion import Converter
 
 CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {
     **cronjob.CONVERTERS,

@@ -17,12 +17,12 @@ from kubechronicle.api.strategy.write_context import Requester
 Object = dict[str, Any]
 
 
-def request_spec_stays(new: Object, old: Object) -> None:
+def keep_request_spec(new: Object, old: Object) -> None:
     """What was asked for in a certificate signing request never changes."""
     keep("spec", new, old)
 
 
-def note_requester(new: Object, requester: Requester) -> None:
+def record_requester(new: Object, requester: Requester) -> None:
     """A request is its requester's, whatever it says itself."""
     spec = new["spec"]
     for name in ("username", "uid", "groups", "extra"):
@@ -36,7 +36,7 @@ def note_requester(new: Object, requester: Requester) -> None:
     spec.update({name: value for name, value in noted.items() if value})
 
 
-def times_of_conditions(new: Object, old: Object, now: str) -> None:
+def stamp_conditions(new: Object, old: Object, now: str) -> None:
     """Conditions say when they were set and when they last changed."""
     held = conditions_of(old)
     for condition in conditions_of(new):
@@ -55,8 +55,8 @@ def times_of_conditions(new: Object, old: Object, now: str) -> None:
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "certificatesigningrequests.certificates.k8s.io": Strategy(
         names="any",
-        requested=note_requester,
-        prepare_update=request_spec_stays,
+        requested=record_requester,
+        prepare_update=keep_request_spec,
         validates_whole_update=False,
         validates_spec_update=False,
         validate=validation.signing_request,
@@ -65,12 +65,12 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
                 "status": status_update(
                     "spec",
                     validate_update=validation.request_status,
-                    timed=times_of_conditions,
+                    timed=stamp_conditions,
                 ),
                 "approval": status_update(
                     "spec",
                     validate_update=validation.request_approval,
-                    timed=times_of_conditions,
+                    timed=stamp_conditions,
                 ),
             }
         ),

@@ -30,7 +30,7 @@ def immutable(field: str, new: Any, old: Any) -> list[Cause]:
     return [] if new == old else [invalid_value(field, new, IMMUTABLE)]
 
 
-def in_order(labels: Mapping[str, str] | None) -> dict[str, str] | None:
+def sorted_labels(labels: Mapping[str, str] | None) -> dict[str, str] | None:
     """Return labels as messages show them: sorted by their keys."""
     return None if labels is None else dict(sorted(labels.items()))
 

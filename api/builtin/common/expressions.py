@@ -20,15 +20,15 @@ Object = dict[str, Any]
 MAX_VALUE_EXPRESSION: Final = 5 * 1024
 
 
-def _told(field: str, expression: str, problem: Callable[[], str]) -> list[Cause]:
+def _compile_causes(field: str, expression: str, problem: Callable[[], str]) -> list[Cause]:
     """What is said of an expression: a problem with it, or with making a program of it."""
     from kubechronicle.api.cel.errors import InstantiationError
 
     try:
-        found = problem()
+        message = problem()
     except InstantiationError as error:
         return [internal(field, f"program instantiation failed: {error}")]
-    return [invalid_value(field, expression, found)] if found else []
+    return [invalid_value(field, expression, message)] if message else []
 
 
 def match_condition(expression: str, field: str, *, params: bool) -> list[Cause]:
@@ -39,14 +39,14 @@ def match_condition(expression: str, field: str, *, params: bool) -> list[Cause]
     if not expression:
         return [required(field)]
     scope = admission.environment(admission.Offer(params=params))
-    return _told(field, expression, lambda: admission.check(expression, scope, admission.CONDITION)[0])
+    return _compile_causes(field, expression, lambda: admission.check(expression, scope, admission.CONDITION)[0])
 
 
 def device_selector(expression: str, field: str) -> list[Cause]:
     """Which devices are wanted."""
     from kubechronicle.api.cel import devices
 
-    causes = _told(field, expression, lambda: devices.problem(expression))
+    causes = _compile_causes(field, expression, lambda: devices.problem(expression))
     if not causes and devices.worst_cost(expression) > devices.MAX_COST:
         return [forbidden(field, "too complex, exceeds cost limit")]
     return causes
@@ -67,14 +67,16 @@ class PolicyExpressions:
         if not expression.strip():
             return [required(field, "expression is not specified")]
         offer = self._rules.Offer(params=self._params)
-        return _told(field, expression, lambda: self._composition.declare(name, expression, offer))
+        return _compile_causes(field, expression, lambda: self._composition.declare(name, expression, offer))
 
     def validation(self, expression: str, field: str) -> list[Cause]:
         """What has to hold of an object."""
         if not expression.strip():
             return [required(field, "expression is not specified")]
         offer = self._rules.Offer(params=self._params)
-        return _told(field, expression, lambda: self._composition.problem(expression, self._rules.CONDITION, offer))
+        return _compile_causes(
+            field, expression, lambda: self._composition.problem(expression, self._rules.CONDITION, offer)
+        )
 
     def message(self, expression: str, field: str) -> list[Cause]:
         """What is said of an object that is refused."""
@@ -83,7 +85,9 @@ class PolicyExpressions:
         if not expression.strip():
             return [invalid_value(field, expression, "must be non-empty if specified")]
         offer = self._rules.Offer(params=self._params, authorizer=False)
-        return _told(field, expression, lambda: self._composition.problem(expression, self._rules.MESSAGE, offer))
+        return _compile_causes(
+            field, expression, lambda: self._composition.problem(expression, self._rules.MESSAGE, offer)
+        )
 
     def annotation(self, expression: str, field: str) -> list[Cause]:
         """What is noted in the audit."""
@@ -93,7 +97,9 @@ class PolicyExpressions:
         if len(trimmed.encode()) > MAX_VALUE_EXPRESSION:
             return [required(field, f"must not exceed {MAX_VALUE_EXPRESSION} bytes in length")]
         offer = self._rules.Offer(params=self._params)
-        return _told(field, expression, lambda: self._composition.problem(trimmed, self._rules.ANNOTATION, offer))
+        return _compile_causes(
+            field, expression, lambda: self._composition.problem(trimmed, self._rules.ANNOTATION, offer)
+        )
 
     def patch(self, expression: str, field: str, *, json: bool) -> list[Cause]:
         """How an object is changed: by a JSON patch, or by a configuration that is applied."""
@@ -102,4 +108,4 @@ class PolicyExpressions:
             return [required(field)]
         wanted = self._rules.JSON_PATCHES if json else self._rules.APPLY_CONFIGURATION
         offer = self._rules.Offer(params=self._params, patches=True)
-        return _told(field, expression, lambda: self._composition.problem(expression, wanted, offer))
+        return _compile_causes(field, expression, lambda: self._composition.problem(expression, wanted, offer))

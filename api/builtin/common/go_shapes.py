@@ -246,9 +246,9 @@ def _members(name: str) -> tuple[tuple[str, str, str], ...]:
         elif part.startswith(".."):
             found += _members(part[2:])
         else:
-            named, _, what = part.partition(":")
+            named, _, code = part.partition(":")
             go, _, member = named.partition("=")
-            found.append((go, member or _lower_first(go), what))
+            found.append((go, member or _lower_first(go), code))
     return tuple(found)
 
 
@@ -270,33 +270,33 @@ def record(obj: Mapping[str, Any] | None, name: str, *, compared: bool = False) 
         context.update((member, obj[member]) for member in _ON_SPEC if member in obj)
         obj = {**obj, "securityContext": context}
     printed: Object = {}
-    for go, member, what in _members(name):
-        if what != "o":
-            printed[go] = _printed(obj.get(member), what, compared=compared)
+    for go, member, code in _members(name):
+        if code != "o":
+            printed[go] = _printed(obj.get(member), code, compared=compared)
         elif value := (obj.get("metadata") or {}).get(member):
             printed[go] = dict(sorted(value.items())) if member in ("labels", "annotations") else value
     return printed
 
 
-def _printed(value: Any, what: str, *, compared: bool) -> Any:
-    zero = _ZEROS.get(what, _ZEROS)
+def _printed(value: Any, code: str, *, compared: bool) -> Any:
+    zero = _ZEROS.get(code, _ZEROS)
     if zero is _ZEROS:
-        return _below(value, what, compared=compared)
-    if value is None or (compared and what in "lm" and not value):
+        return _below(value, code, compared=compared)
+    if value is None or (compared and code in "lm" and not value):
         return zero
-    if what == "m":
+    if code == "m":
         return dict(sorted(value.items()))
-    return selector(value) if what == "s" else value
+    return selector(value) if code == "s" else value
 
 
-def _below(value: Any, what: str, *, compared: bool) -> Any:
-    if what.startswith("[]"):
+def _below(value: Any, code: str, *, compared: bool) -> Any:
+    if code.startswith("[]"):
         if value is None or (compared and not value):
             return None
-        return [record(each, what[2:], compared=compared) for each in value]
-    if what.startswith("*"):
-        return record(value, what[1:], compared=compared)
-    return record(value or {}, what, compared=compared)
+        return [record(each, code[2:], compared=compared) for each in value]
+    if code.startswith("*"):
+        return record(value, code[1:], compared=compared)
+    return record(value or {}, code, compared=compared)
 
 
 def selector(given: Mapping[str, Any] | None) -> Object | None:
@@ -342,15 +342,15 @@ def shape(obj: Mapping[str, Any] | None, name: str) -> Object | None:
     {"APIGroup": "", "Kind": "Role", "Name": ""}."""
     if obj is None:
         return None
-    return {go: _member(obj.get(member), what) for go, member, what in SHAPES[name]}
+    return {go: _member(obj.get(member), code) for go, member, code in SHAPES[name]}
 
 
-def _member(value: Any, what: Any) -> Any:
-    if isinstance(what, str) and what != '""':
-        name = what.lstrip("*[]")
-        if what.startswith("[]"):
+def _member(value: Any, code: Any) -> Any:
+    if isinstance(code, str) and code != '""':
+        name = code.lstrip("*[]")
+        if code.startswith("[]"):
             return None if value is None else [shape(each, name) for each in value]
-        return shape(value if value is not None or what.startswith("*") else {}, name)
+        return shape(value if value is not None or code.startswith("*") else {}, name)
     if value is None:
-        return "" if what == '""' else what
+        return "" if code == '""' else code
     return value

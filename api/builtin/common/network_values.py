@@ -100,11 +100,11 @@ def ip_warnings(value: str, field: str) -> list[str]:
     if address is None:
         return []
     if _has_leading_zeros(value) or _mapped(address):
-        told = f"non-standard IP address {go_quote(value)} is invalid: use {go_quote(_plain(address))}"
-        return [f"{field}: {told}"]
+        message = f"non-standard IP address {go_quote(value)} is invalid: use {go_quote(_plain(address))}"
+        return [f"{field}: {message}"]
     if address.version == 6 and str(address) != value:
-        told = f"IPv6 address {go_quote(value)} should be in RFC 5952 canonical format ({go_quote(str(address))})"
-        return [f"{field}: {told}"]
+        message = f"IPv6 address {go_quote(value)} should be in RFC 5952 canonical format ({go_quote(str(address))})"
+        return [f"{field}: {message}"]
     return []
 
 
@@ -114,20 +114,20 @@ def cidr_warnings(value: str, field: str) -> list[str]:
     if parts is None or network is None:
         return []
     address, _, bits = parts
-    told: list[str] = []
+    problems: list[str] = []
     if network.network_address != address:
         alone = f"{_plain(address)}/{address.max_prefixlen}"
-        told.append(
+        problems.append(
             f"CIDR value {go_quote(value)} is ambiguous in this context (should be {go_quote(str(network))} or "
             f"{go_quote(alone)}?)"
         )
     if _has_leading_zeros(value.partition("/")[0]) or (len(bits) > 1 and bits[0] == "0") or _mapped(address):
-        told.append(f"non-standard CIDR value {go_quote(value)} is invalid: use {go_quote(str(network))}")
-    if not told and network.version == 6 and str(network) != value:
-        told.append(
+        problems.append(f"non-standard CIDR value {go_quote(value)} is invalid: use {go_quote(str(network))}")
+    if not problems and network.version == 6 and str(network) != value:
+        problems.append(
             f"IPv6 CIDR value {go_quote(value)} should be in RFC 5952 canonical format ({go_quote(str(network))})"
         )
-    return [f"{field}: {text}" for text in told]
+    return [f"{field}: {text}" for text in problems]
 
 
 def interface_address(value: str, field: str) -> list[Cause]:

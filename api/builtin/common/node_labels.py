@@ -17,6 +17,6 @@ OLD_NODE_LABELS: Final[Mapping[str, str]] = {
 }
 
 
-def old_label(label: str, field: str) -> list[str]:
+def old_label_warnings(label: str, field: str) -> list[str]:
     """What to tell of a label of nodes that has got another name; nothing of other labels."""
     return [f"{field}: {OLD_NODE_LABELS[label]}"] if label in OLD_NODE_LABELS else []

@@ -193,8 +193,8 @@ def requirements(
             causes.append(required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
         if name.startswith(HUGE_PAGES):
             causes += _huge_pages(name, given, path)
-    asked = limits.keys() | requests.keys()
-    if asked and asked.isdisjoint(("cpu", "memory")) and any(name.startswith(HUGE_PAGES) for name in asked):
+    named = limits.keys() | requests.keys()
+    if named and named.isdisjoint(("cpu", "memory")) and any(name.startswith(HUGE_PAGES) for name in named):
         causes.append(forbidden(field, "HugePages require cpu or memory"))
     if resources.get("claims"):
         causes += _claims(resources["claims"], claims or frozenset(), f"{field}.claims")
@@ -246,12 +246,12 @@ def is_fractional(text: str | float) -> bool:
     return thousandths % Decimal(1000) != 0
 
 
-def fractional(amounts: Mapping[str, Any] | None, field: str, *resources: str) -> list[str]:
+def fractional_warnings(amounts: Mapping[str, Any] | None, field: str, *resources: str) -> list[str]:
     """Tell of amounts of these resources that are not whole."""
-    told: list[str] = []
+    warnings: list[str] = []
     for name in resources if amounts else ():
         amount = (amounts or {}).get(name)
         if amount is not None and is_fractional(amount):
             value = go_quote(quantity.canonical(str(amount)))
-            told.append(f"{field}[{name}]: fractional byte value {value} is invalid, must be an integer")
-    return told
+            warnings.append(f"{field}[{name}]: fractional byte value {value} is invalid, must be an integer")
+    return warnings

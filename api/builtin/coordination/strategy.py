@@ -17,12 +17,12 @@ _LEADER_ELECTION: Final = ("strategy", "preferredHolder")
 """Fields of CoordinatedLeaderElection, which is off."""
 
 
-def new_lease(new: Object) -> None:
+def prepare_new_lease(new: Object) -> None:
     """A lease has nothing of a feature that is off."""
-    lease_features(new, {})
+    prepare_lease_update(new, {})
 
 
-def lease_features(new: Object, old: Object) -> None:
+def prepare_lease_update(new: Object, old: Object) -> None:
     """Drop what is of a feature that is off, unless the lease has it already."""
     spec, held = new.get("spec") or {}, old.get("spec") or {}
     for name in _LEADER_ELECTION:
@@ -36,8 +36,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         create_on_update=True,
         unconditional_update=False,
         validates_whole_update=False,
-        prepare_create=new_lease,
-        prepare_update=lease_features,
+        prepare_create=prepare_new_lease,
+        prepare_update=prepare_lease_update,
         validate=validation.lease,
     ),
 }

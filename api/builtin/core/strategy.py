@@ -15,7 +15,7 @@ from kubechronicle.api.builtin.core.persistentvolume import strategy as persiste
 from kubechronicle.api.builtin.core.persistentvolumeclaim import strategy as persistentvolumeclaim
 from kubechronicle.api.builtin.core.pod import strategy as pod
 from kubechronicle.api.builtin.core.podtemplate import strategy as podtemplate
-from kubechronicle.api.builtin.core.podtemplate.strategy import new_template, template_gates
+from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
 from kubechronicle.api.builtin.core.podtemplate.workloads import replica_set_status
 from kubechronicle.api.builtin.core.service import strategy as service
@@ -28,7 +28,7 @@ Object = dict[str, Any]
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
 
-def new_namespace(new: Object) -> None:
+def prepare_new_namespace(new: Object) -> None:
     """A namespace begins active, and its contents have to be cleared before it goes."""
     new["status"] = {"phase": "Active"}
     finalizers = new["spec"].setdefault("finalizers", [])
@@ -36,12 +36,12 @@ def new_namespace(new: Object) -> None:
         finalizers.append("kubernetes")
 
 
-def namespace_finalizers_stay(new: Object, old: Object) -> None:
+def keep_namespace_finalizers(new: Object, old: Object) -> None:
     """spec.finalizers are changed through the finalize subresource only."""
     keep("finalizers", new["spec"], old["spec"])
 
 
-def finalize_namespace(new: Object, old: Object) -> None:
+def keep_namespace_status(new: Object, old: Object) -> None:
     """The finalize subresource changes spec.finalizers and nothing else of the object but metadata."""
     keep("status", new, old)
 
@@ -54,7 +54,7 @@ def label_namespace(new: Object) -> None:
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
 
-def secret_type_stays(new: Object, old: Object) -> None:
+def keep_secret_type(new: Object, old: Object) -> None:
     """A replacement that names no type keeps the old one."""
     if not new.get("type"):
         keep("type", new, old)
@@ -70,15 +70,15 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "configmaps": Strategy(status=False, validate=validation.config_map, validate_update=validation.config_map_update),
     "secrets": Strategy(
         status=False,
-        prepare_update=secret_type_stays,
+        prepare_update=keep_secret_type,
         validate=validation.secret,
         validate_update=validation.secret_update,
         warnings=warnings.secret_warnings,
     ),
     "namespaces": Strategy(
         names="label",
-        prepare_create=new_namespace,
-        prepare_update=namespace_finalizers_stay,
+        prepare_create=prepare_new_namespace,
+        prepare_update=keep_namespace_finalizers,
         canonicalize=label_namespace,
         validates_whole_update=False,
         validate=validation.namespace,
@@ -88,7 +88,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
             {
                 "status": status_update("spec", validate_update=validation.namespace_status),
                 "finalize": SubresourceStrategy(
-                    prepare=finalize_namespace,
+                    prepare=keep_namespace_status,
                     validate_update=validation.namespace_finalize,
                     reset=(("status",),),
                 ),
@@ -106,8 +106,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     ),
     "limitranges": Strategy(status=False, create_on_update=True, validate=validation_quotas.limit_range),
     "replicationcontrollers": Strategy(
-        prepare_create=new_template,
-        prepare_update=template_gates,
+        prepare_create=prepare_new_workload,
+        prepare_update=prepare_workload_update,
         generation=True,
         dependents=ORPHAN,
         validates_whole_update=False,

@@ -15,12 +15,12 @@ from kubechronicle.api.builtin.common.checks import (
     dns_label,
     dns_subdomain,
     immutable,
-    in_order,
     non_special_ip,
     not_negative,
     one_of,
     port_number,
     qualified_name,
+    sorted_labels,
     wrong,
 )
 from kubechronicle.api.builtin.common.network_values import legacy_ip
@@ -227,6 +227,6 @@ def replication_controller(obj: Object) -> list[Cause]:
         return [*causes, required("spec.template")]
     labels = (template.get("metadata") or {}).get("labels") or {}
     if selector and any(labels.get(key) != value for key, value in selector.items()):
-        causes.append(invalid_value("spec.template.metadata.labels", in_order(labels), MISMATCH))
+        causes.append(invalid_value("spec.template.metadata.labels", sorted_labels(labels), MISMATCH))
     causes += pod_template(template, "spec.template")
     return causes + long_running(template, "spec.template", "ReplicationController")

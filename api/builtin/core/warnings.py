@@ -22,12 +22,12 @@ def endpoints_warnings(new: Object, old: Object | None) -> list[str]:
     """Addresses that are to be written otherwise; the controller writes its own well."""
     if (new["metadata"].get("labels") or {}).get(_MANAGED_BY) == _ENDPOINTS_CONTROLLER:
         return []
-    told: list[str] = []
+    warnings: list[str] = []
     for index, subset in enumerate(new.get("subsets") or ()):
         for member in ("addresses", "notReadyAddresses"):
             for position, address in enumerate(subset.get(member) or ()):
-                told += ip_warnings(address.get("ip", ""), f"subsets[{index}].{member}[{position}].ip")
-    return told
+                warnings += ip_warnings(address.get("ip", ""), f"subsets[{index}].{member}[{position}].ip")
+    return warnings
 
 
 def service_account_warnings(new: Object, old: Object | None) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin.common.converters import Converter, lossless_pair, typed
+from kubechronicle.api.builtin.common.version_conversion import Converter, lossless_pair, typed
 from kubechronicle.api.meta.encoding import copy_object
 
 Object = dict[str, Any]

@@ -17,7 +17,7 @@ Object = dict[str, Any]
 HOSTNAME: Final = "kubernetes.io/hostname"
 
 
-def endpoint_slice_changes(new: Object, old: Object) -> None:
+def count_slice_change(new: Object, old: Object) -> None:
     """Changes of anything but metadata, and of labels, are counted."""
     parts = [{name: part for name, part in each.items() if name != "metadata"} for each in (new, old)]
     labels = [each["metadata"].get("labels") for each in (new, old)]
@@ -43,7 +43,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         status=False,
         generation=True,
         generation_fields=(),
-        prepare_update=endpoint_slice_changes,
+        prepare_update=count_slice_change,
         prepare_as=drop_topology,
         validates_whole_update=False,
         validates_spec_update=False,

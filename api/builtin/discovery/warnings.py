@@ -13,12 +13,12 @@ _CONTROLLERS: Final = ("endpointslice-controller.k8s.io", "endpointslicemirrorin
 
 def endpoint_slice_warnings(new: Object, old: Object | None) -> list[str]:
     """Names as addresses are of the past; addresses have one best form, which controllers know."""
-    told: list[str] = []
+    warnings: list[str] = []
     if old is None and new.get("addressType") == "FQDN":
-        told.append("spec.addressType: FQDN endpoints are deprecated")
+        warnings.append("spec.addressType: FQDN endpoints are deprecated")
     if (new["metadata"].get("labels") or {}).get("endpointslice.kubernetes.io/managed-by") in _CONTROLLERS:
-        return told
+        return warnings
     for index, endpoint in enumerate(new.get("endpoints") or ()):
         for position, address in enumerate(endpoint.get("addresses") or ()):
-            told += ip_warnings(address, f"endpoints[{index}].addresses[{position}]")
-    return told
+            warnings += ip_warnings(address, f"endpoints[{index}].addresses[{position}]")
+    return warnings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin.common.converters import Converter
+from kubechronicle.api.builtin.common.version_conversion import Converter
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import check, types
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kubechronicle.api.builtin.common.status import only_status
+from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.flowcontrol import validation
 from kubechronicle.api.strategy.strategy import Strategy
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kubechronicle.api.builtin.common.status import STATUS
+from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.builtin.networking import validation
 from kubechronicle.api.strategy.strategy import Strategy, status_update
 

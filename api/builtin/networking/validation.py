@@ -232,12 +232,12 @@ def _ip_blocks(obj: Object) -> Iterator[tuple[Object, str]]:
 
 def network_policy_warnings(new: Object, old: Object | None) -> list[str]:
     """Ranges that say less, or something else, than they seem to."""
-    told: list[str] = []
+    warnings: list[str] = []
     for block, field in _ip_blocks(new):
-        told += cidr_warnings(block.get("cidr", ""), f"{field}.cidr")
+        warnings += cidr_warnings(block.get("cidr", ""), f"{field}.cidr")
         for index, text in enumerate(block.get("except") or ()):
-            told += cidr_warnings(text, f"{field}.except[{index}]")
-    return told
+            warnings += cidr_warnings(text, f"{field}.except[{index}]")
+    return warnings
 
 
 def _policy(obj: Object, held: Collection[str]) -> list[Cause]:

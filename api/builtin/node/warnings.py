@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.api.builtin.common.node_labels import old_label
+from kubechronicle.api.builtin.common.node_labels import old_label_warnings
 
 Object = dict[str, Any]
 
@@ -12,4 +12,4 @@ Object = dict[str, Any]
 def runtime_class_warnings(new: Object, old: Object | None) -> list[str]:
     """Labels nodes are chosen by."""
     chosen = (new.get("scheduling") or {}).get("nodeSelector") or ()
-    return [told for label in chosen for told in old_label(label, "scheduling.nodeSelector")]
+    return [warning for label in chosen for warning in old_label_warnings(label, "scheduling.nodeSelector")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin.common.converters import Converter, lossless_pair, same_fields, typed
+from kubechronicle.api.builtin.common.version_conversion import Converter, lossless_pair, same_fields, typed
 from kubechronicle.api.meta.encoding import copy_object
 
 Object = dict[str, Any]
@@ -18,19 +18,19 @@ PDB_LABEL: Final = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 """Key with which policy/v1 says "no pods" and policy/v1beta1 "all pods", for which the other has the empty selector."""
 
 
-def _says(selector: Any, operator: str) -> bool:
-    return bool(selector == _saying(operator))
+def _is_marker(selector: Any, operator: str) -> bool:
+    return bool(selector == _marker_selector(operator))
 
 
-def _saying(operator: str) -> Object:
+def _marker_selector(operator: str) -> Object:
     return {"matchExpressions": [{"key": PDB_LABEL, "operator": operator}]}
 
 
-def strip_pdb_label(spec: Object) -> None:
+def drop_marker_key(spec: Object) -> None:
     """Take the key that says "all" or "none" out of a selector that says something besides."""
     selector = spec.get("selector")
     expressions = (selector or {}).get("matchExpressions")
-    if not selector or not expressions or _says(selector, "Exists"):
+    if not selector or not expressions or _is_marker(selector, "Exists"):
         return
     left = [each for each in expressions if each.get("key") != PDB_LABEL]
     if left:
@@ -46,11 +46,11 @@ def _budget(obj: Object, api_version: str, definition: str, *, empty: str, other
     spec = obj["spec"]
     selector = spec.get("selector")
     if selector == {}:
-        spec["selector"] = _saying(empty)
-    elif _says(selector, other):
+        spec["selector"] = _marker_selector(empty)
+    elif _is_marker(selector, other):
         spec["selector"] = {}
     else:
-        strip_pdb_label(spec)
+        drop_marker_key(spec)
     return typed(obj, api_version, definition)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kubechronicle.api.builtin.common.checks import label_selector, not_negative
 from kubechronicle.api.builtin.common.go_shapes import selector
-from kubechronicle.api.builtin.common.percentages import at_most_whole, int_or_percent
+from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported
 
 Object = dict[str, Any]
@@ -27,7 +27,7 @@ def disruption_budget(obj: Object) -> list[Cause]:
         causes.append(invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
     for name, value in (("minAvailable", low), ("maxUnavailable", high)):
         if value is not None:
-            causes += int_or_percent(value, f"spec.{name}") + at_most_whole(value, f"spec.{name}")
+            causes += int_or_percent(value, f"spec.{name}") + at_most_100_percent(value, f"spec.{name}")
     policy = spec.get("unhealthyPodEvictionPolicy")
     if policy is not None and policy not in ("IfHealthyBudget", "AlwaysAllow"):
         allowed = ("IfHealthyBudget", "AlwaysAllow")

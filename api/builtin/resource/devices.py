@@ -37,7 +37,7 @@ _IDENTIFIER_MESSAGE: Final = (
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 
-def each(items: Sequence[Any] | None, most: int, field: str, check: Check) -> list[Cause]:
+def check_each(items: Sequence[Any] | None, most: int, field: str, check: Check) -> list[Cause]:
     """Check every item of a list; of a list that is too long only that is said. ``most`` below 0: any number."""
     items = items or ()
     if 0 <= most < len(items):
@@ -45,12 +45,12 @@ def each(items: Sequence[Any] | None, most: int, field: str, check: Check) -> li
     return [cause for index, item in enumerate(items) for cause in check(item, f"{field}[{index}]")]
 
 
-def each_once(
+def check_each_unique(
     items: Sequence[Any] | None, most: int, field: str, check: Check, key: Callable[[Any], Hashable] = lambda item: item
 ) -> list[Cause]:
     """Check every item of a list in which no key stands twice."""
     items = items or ()
-    causes = each(items, most, field, check)
+    causes = check_each(items, most, field, check)
     if 0 <= most < len(items):
         return causes
     seen: set[Hashable] = set()

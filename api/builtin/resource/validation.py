@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kubechronicle.api.builtin.common.resource_amounts import is_extended
-from kubechronicle.api.builtin.resource.devices import MAX_CONFIGS, MAX_SELECTORS, cel_selector, configuration, each
+from kubechronicle.api.builtin.resource.devices import (
+    MAX_CONFIGS,
+    MAX_SELECTORS,
+    cel_selector,
+    check_each,
+    configuration,
+)
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 
 Object = dict[str, Any]
@@ -14,8 +20,8 @@ Object = dict[str, Any]
 def device_class(obj: Object) -> list[Cause]:
     """Which devices are of a class, what their drivers are told, and by which extended resource pods ask for them."""
     spec = obj["spec"]
-    causes = each(spec.get("selectors"), MAX_SELECTORS, "spec.selectors", cel_selector)
-    causes += each(spec.get("config"), MAX_CONFIGS, "spec.config", configuration)
+    causes = check_each(spec.get("selectors"), MAX_SELECTORS, "spec.selectors", cel_selector)
+    causes += check_each(spec.get("config"), MAX_CONFIGS, "spec.config", configuration)
     name = spec.get("extendedResourceName")
     if name is not None and not is_extended(name):
         causes.append(invalid_value("spec.extendedResourceName", name, "must be a valid extended resource name"))

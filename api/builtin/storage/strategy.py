@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin.common.status import only_status
+from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.storage import validation, warnings
 from kubechronicle.api.strategy.strategy import Strategy
 
 Object = dict[str, Any]
 
 
-def new_csi_driver(new: Object) -> None:
+def prepare_new_csi_driver(new: Object) -> None:
     """A driver has nothing of a feature that is off."""
     new["spec"].pop("preventPodSchedulingIfMissing", None)
 
 
-def csi_driver_changes(new: Object, old: Object) -> None:
+def prepare_csi_driver_update(new: Object, old: Object) -> None:
     """Changes of a driver are counted, from none; a field of a feature that is off stays where it was alone."""
     if "preventPodSchedulingIfMissing" not in old["spec"]:
-        new_csi_driver(new)
+        prepare_new_csi_driver(new)
     if new["spec"] != old["spec"]:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
@@ -41,8 +41,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         returns_deleted=True,
         status=False,
         unconditional_update=False,
-        prepare_create=new_csi_driver,
-        prepare_update=csi_driver_changes,
+        prepare_create=prepare_new_csi_driver,
+        prepare_update=prepare_csi_driver_update,
         validates_whole_update=False,
         validate=validation.csi_driver,
         validate_update=validation.csi_driver_update,

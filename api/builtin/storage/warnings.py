@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.api.builtin.common.node_labels import old_label
+from kubechronicle.api.builtin.common.node_labels import old_label_warnings
 
 Object = dict[str, Any]
 
@@ -12,10 +12,10 @@ Object = dict[str, Any]
 def storage_class_warnings(new: Object, old: Object | None) -> list[str]:
     """Labels in topologies."""
     return [
-        told
+        warning
         for index, term in enumerate(new.get("allowedTopologies") or ())
         for position, expression in enumerate(term.get("matchLabelExpressions") or ())
-        for told in old_label(
+        for warning in old_label_warnings(
             expression.get("key", ""), f"allowedTopologies[{index}].matchLabelExpressions[{position}].key"
         )
     ]
@@ -23,9 +23,9 @@ def storage_class_warnings(new: Object, old: Object | None) -> list[str]:
 
 def storage_capacity_warnings(new: Object, old: Object | None) -> list[str]:
     """Labels in the topology."""
-    topology, told = new.get("nodeTopology") or {}, list[str]()
+    topology, warnings = new.get("nodeTopology") or {}, list[str]()
     for index, expression in enumerate(topology.get("matchExpressions") or ()):
-        told += old_label(expression.get("key", ""), f"nodeTopology.matchExpressions[{index}].key")
+        warnings += old_label_warnings(expression.get("key", ""), f"nodeTopology.matchExpressions[{index}].key")
     for label in topology.get("matchLabels") or ():
-        told += old_label(label, f"nodeTopology.matchLabels.{label}")
-    return told
+        warnings += old_label_warnings(label, f"nodeTopology.matchLabels.{label}")
+    return warnings

@@ -10,12 +10,12 @@ from drawn_objects import Object, drawing, objects
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubechronicle.api.builtin.common.converters import KEPT
-from kubechronicle.api.registry.legacy import LEGACY
+from kubechronicle.api.builtin.common.version_conversion import KEPT
 from kubechronicle.api.builtin.policy.conversions import PDB_LABEL
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import conversion, defaulting
+from kubechronicle.api.registry.legacy import LEGACY
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check, types
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.apps.daemonset import validation
 from kubechronicle.api.builtin.apps.daemonset.defaults import TEMPLATE_GENERATION
-from kubechronicle.api.builtin.core.podtemplate.strategy import new_template, template_gates
+from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.builtin.core.podtemplate.warnings import template_warnings
 from kubechronicle.api.builtin.core.podtemplate.workloads import selector_update
 from kubechronicle.api.strategy.strategy import Strategy, status_update
@@ -19,17 +19,17 @@ from kubechronicle.api.strategy.strategy import Strategy, status_update
 Object = dict[str, Any]
 
 
-def new_daemon_set(new: Object) -> None:
+def prepare_new_daemon_set(new: Object) -> None:
     """The template's generation is kept in an annotation that old clients read."""
-    new_template(new)
+    prepare_new_workload(new)
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
 
 
-def daemon_set_template_generation(new: Object, old: Object) -> None:
+def prepare_daemon_set_update(new: Object, old: Object) -> None:
     """Count changes of the template."""
     held = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
     generation = int(held) if held.isdigit() else 0
-    template_gates(new, old)
+    prepare_workload_update(new, old)
     if new["spec"].get("template") != old["spec"].get("template"):
         generation += 1
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(generation)
@@ -38,8 +38,8 @@ def daemon_set_template_generation(new: Object, old: Object) -> None:
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "daemonsets.apps": Strategy(
         generation=True,
-        prepare_create=new_daemon_set,
-        prepare_update=daemon_set_template_generation,
+        prepare_create=prepare_new_daemon_set,
+        prepare_update=prepare_daemon_set_update,
         validates_whole_update=False,
         validates_twice=True,
         validate=validation.daemon_set,

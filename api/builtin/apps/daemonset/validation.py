@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import not_negative
-from kubechronicle.api.builtin.common.percentages import at_most_whole, int_or_percent, is_zero
+from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
 from kubechronicle.api.builtin.core.podtemplate.workloads import collisions, selector_and_template
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 
@@ -42,7 +42,9 @@ def daemon_set(obj: Object) -> list[Cause]:
     elif kind == "RollingUpdate" and rolling is not None:
         unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
         causes += int_or_percent(unavailable, f"{field}.maxUnavailable") + int_or_percent(surge, f"{field}.maxSurge")
-        causes += at_most_whole(unavailable, f"{field}.maxUnavailable") + at_most_whole(surge, f"{field}.maxSurge")
+        causes += at_most_100_percent(unavailable, f"{field}.maxUnavailable") + at_most_100_percent(
+            surge, f"{field}.maxSurge"
+        )
         if is_zero(unavailable) and is_zero(surge):
             causes.append(required(f"{field}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
         elif not is_zero(unavailable) and not is_zero(surge):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kubechronicle.api.builtin.apps.deployment import validation
-from kubechronicle.api.builtin.core.podtemplate.strategy import new_template, template_gates
+from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
 from kubechronicle.api.builtin.core.podtemplate.workloads import selector_update
 from kubechronicle.api.strategy.strategy import Strategy, status_update
@@ -18,9 +18,9 @@ from kubechronicle.api.strategy.strategy import Strategy, status_update
 Object = dict[str, Any]
 
 
-def deployment_annotations_count(new: Object, old: Object) -> None:
+def prepare_deployment_update(new: Object, old: Object) -> None:
     """New annotations are a new generation, too: they are copied to replica sets."""
-    template_gates(new, old)
+    prepare_workload_update(new, old)
     before, after = old["metadata"].get("annotations"), new["metadata"].get("annotations")
     if before != after and new["spec"] == old["spec"]:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -30,10 +30,10 @@ _DEPLOYMENT_STATUS: Final = status_update("spec", metadata=("labels",), validate
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "deployments.apps": Strategy(
-        prepare_create=new_template,
+        prepare_create=prepare_new_workload,
         generation=True,
         generation_fields=("spec",),
-        prepare_update=deployment_annotations_count,
+        prepare_update=prepare_deployment_update,
         validates_whole_update=False,
         validate=validation.deployment,
         validate_update=selector_update,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import not_negative
-from kubechronicle.api.builtin.common.percentages import at_most_whole, int_or_percent, is_zero
+from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
 from kubechronicle.api.builtin.core.podtemplate.workloads import collisions, parts_of_replicas, selector_and_template
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 
@@ -28,7 +28,7 @@ def _deployment_strategy(strategy: Object) -> list[Cause]:
     causes = int_or_percent(unavailable, f"{field}.maxUnavailable") + int_or_percent(surge, f"{field}.maxSurge")
     if is_zero(unavailable) and is_zero(surge):
         causes.append(invalid_value(f"{field}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
-    return causes + at_most_whole(unavailable, f"{field}.maxUnavailable")
+    return causes + at_most_100_percent(unavailable, f"{field}.maxUnavailable")
 
 
 def deployment(obj: Object) -> list[Cause]:

@@ -10,32 +10,32 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kubechronicle.api.builtin.apps.statefulset import validation, warnings
-from kubechronicle.api.builtin.core.podtemplate.strategy import new_template
+from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload
 from kubechronicle.api.strategy.strategy import Strategy, status_update
 
 Object = dict[str, Any]
 
 
-def stateful_set_gates(new: Object, old: Object | None = None) -> None:
+def prepare_stateful_set_update(new: Object, old: Object | None = None) -> None:
     """maxUnavailable is of a feature that is off: it stays only where it is already."""
-    new_template(new)
+    prepare_new_workload(new)
     rolling = (new["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     held = ((old or {}).get("spec", {}).get("updateStrategy") or {}).get("rollingUpdate") or {}
     if "maxUnavailable" in rolling and "maxUnavailable" not in held:
         del rolling["maxUnavailable"]
 
 
-def new_stateful_set(new: Object) -> None:
+def prepare_new_stateful_set(new: Object) -> None:
     """Drop what is of features that are off."""
-    stateful_set_gates(new)
+    prepare_stateful_set_update(new)
 
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "statefulsets.apps": Strategy(
         names="label",
         generation=True,
-        prepare_create=new_stateful_set,
-        prepare_update=stateful_set_gates,
+        prepare_create=prepare_new_stateful_set,
+        prepare_update=prepare_stateful_set_update,
         validates_whole_update=False,
         validate=validation.stateful_set,
         validate_update=validation.stateful_set_update,

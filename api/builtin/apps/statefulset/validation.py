@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import not_negative
-from kubechronicle.api.builtin.common.percentages import at_most_whole, int_or_percent, is_zero
+from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
 from kubechronicle.api.builtin.core.pod.validation import specific_annotations
 from kubechronicle.api.builtin.core.podtemplate.workloads import collisions, long_running, workload_selector
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported
@@ -63,7 +63,7 @@ def _stateful_rolling(rolling: Object, field: str) -> list[Cause]:
         causes += int_or_percent(most, f"{field}.maxUnavailable")
         if is_zero(most):
             causes.append(invalid_value(f"{field}.maxUnavailable", most, "cannot be 0"))
-        causes += at_most_whole(most, f"{field}.maxUnavailable")
+        causes += at_most_100_percent(most, f"{field}.maxUnavailable")
     return causes
 
 

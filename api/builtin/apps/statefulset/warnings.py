@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api.builtin.core.persistentvolumeclaim.warnings import storage_warnings
-from kubechronicle.api.builtin.core.podtemplate.warnings import of_template, unchanged
+from kubechronicle.api.builtin.core.podtemplate.warnings import same_generation, warnings_in_template
 
 Object = dict[str, Any]
 
@@ -14,13 +14,13 @@ _NEGATIVE_HISTORY: Final = "a negative value retains all historical revisions; a
 
 def stateful_set_warnings(new: Object, old: Object | None) -> list[str]:
     """The claims and the history as well as the template."""
-    if unchanged(new, old):
+    if same_generation(new, old):
         return []
     spec = new["spec"]
-    told = of_template(spec.get("template"), "spec.template")
+    warnings = warnings_in_template(spec.get("template"), "spec.template")
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
         field = f"spec.volumeClaimTemplates[{index}]"
-        told += storage_warnings(claim.get("spec") or {}, field if old is None else f"{field}.Spec")
+        warnings += storage_warnings(claim.get("spec") or {}, field if old is None else f"{field}.Spec")
     if (spec.get("revisionHistoryLimit") or 0) < 0:
-        told.append(f"spec.revisionHistoryLimit: {_NEGATIVE_HISTORY}")
-    return told
+        warnings.append(f"spec.revisionHistoryLimit: {_NEGATIVE_HISTORY}")
+    return warnings

@@ -5,6 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kubechronicle.api.builtin.common.converters import Converter, same_fields
+from kubechronicle.api.builtin.common.version_conversion import Converter, same_fields
 
 CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = same_fields("CronJob", "batch")

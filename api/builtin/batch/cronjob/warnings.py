@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api.builtin.batch.job.warnings import of_job_spec
+from kubechronicle.api.builtin.batch.job.warnings import warnings_in_job_spec
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
-from kubechronicle.api.builtin.core.podtemplate.warnings import unchanged
+from kubechronicle.api.builtin.core.podtemplate.warnings import same_generation
 
 Object = dict[str, Any]
 
@@ -18,10 +18,10 @@ _ZONE_IN_SCHEDULE: Final = (
 
 def cron_job_warnings(new: Object, old: Object | None) -> list[str]:
     """The name, the template of jobs, and a time zone that older versions have let into a schedule."""
-    told = name_warnings(new["metadata"], OWNER_NAME) if old is None else []
-    if not unchanged(new, old):
+    warnings = name_warnings(new["metadata"], OWNER_NAME) if old is None else []
+    if not same_generation(new, old):
         jobs = (new["spec"].get("jobTemplate") or {}).get("spec") or {}
-        told += of_job_spec(jobs, "spec.jobTemplate.spec")
+        warnings += warnings_in_job_spec(jobs, "spec.jobTemplate.spec")
     if old is not None and "TZ" in new["spec"].get("schedule", ""):
-        told.append(_ZONE_IN_SCHEDULE)
-    return told
+        warnings.append(_ZONE_IN_SCHEDULE)
+    return warnings

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kubechronicle.api.builtin.batch.job import validation, validation_status, warnings
-from kubechronicle.api.builtin.core.podtemplate.strategy import new_template, template_gates
+from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.strategy.strategy import ORPHAN, Strategy, status_update
 
 Object = dict[str, Any]
@@ -23,9 +23,9 @@ _JOB_LABELS: Final = (
 )
 
 
-def new_job(new: Object) -> None:
+def prepare_new_job(new: Object) -> None:
     """A job selects its pods by its own uid, unless it says otherwise."""
-    new_template(new)
+    prepare_new_workload(new)
     spec = new["spec"]
     if spec.get("manualSelector"):
         return
@@ -45,8 +45,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         generation=True,
         dependents=ORPHAN,
         defaults_again=True,
-        prepare_create=new_job,
-        prepare_update=template_gates,
+        prepare_create=prepare_new_job,
+        prepare_update=prepare_workload_update,
         validates_whole_update=False,
         validate=validation.job,
         validate_update=validation.job_update,

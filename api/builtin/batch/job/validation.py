@@ -6,10 +6,10 @@ import re
 from typing import Any, Final
 
 from kubechronicle.api.builtin.batch.job.validation_policies import failure_policy, success_policy
-from kubechronicle.api.builtin.common.checks import in_order, label_selector, not_negative
+from kubechronicle.api.builtin.common.checks import label_selector, not_negative, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import record, selector
 from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
-from kubechronicle.api.builtin.core.podtemplate.workloads import MISMATCH, selector_matches, selector_stays
+from kubechronicle.api.builtin.core.podtemplate.workloads import MISMATCH, immutable_selector, selector_matches
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required, too_long
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.metadata import IMMUTABLE
@@ -157,7 +157,7 @@ def _whole_spec(spec: Object) -> list[Cause]:
     else:
         causes += label_selector(given, "spec.selector")
     if given is None or not selector_matches(given, labels or {}):
-        causes.append(invalid_value("spec.template.metadata.labels", in_order(labels), MISMATCH))
+        causes.append(invalid_value("spec.template.metadata.labels", sorted_labels(labels), MISMATCH))
     return causes
 
 
@@ -179,7 +179,7 @@ def _generated_selector(metadata: Object, spec: Object) -> list[Cause]:
         if label not in labels:
             causes.append(required(field, f"must be '{value}'"))
         elif labels[label] != value:
-            causes.append(invalid_value(field, in_order(labels), f"must be '{value}'"))
+            causes.append(invalid_value(field, sorted_labels(labels), f"must be '{value}'"))
     if not selector_matches(spec["selector"], wanted):
         causes.append(invalid_value("spec.selector", selector(spec["selector"]), "`selector` not auto-generated"))
     return causes
@@ -199,7 +199,7 @@ def job_update(new: Object, old: Object) -> list[Cause]:
     """What a job runs, and how often, never changes (while it is not suspended)."""
     spec, held = new["spec"], old["spec"]
     causes = _whole_spec(spec) + _completions(spec, held)
-    causes += selector_stays(spec.get("selector"), held.get("selector"))
+    causes += immutable_selector(spec.get("selector"), held.get("selector"))
     causes += _template_update(spec.get("template") or {}, old)
     for name, kind in _STAYING:
         if spec.get(name) != held.get(name):
@@ -227,13 +227,13 @@ def _template_update(template: Object, old: Object) -> list[Cause]:
     held = old["spec"].get("template") or {}
     if template == held:
         return []
-    compared = _with_what_may_change(held, template) if _is_at_rest(old) else held
+    compared = _with_changeable_fields(held, template) if _is_suspended_and_idle(old) else held
     if record(template, "PodTemplateSpec", compared=True) == record(compared, "PodTemplateSpec", compared=True):
         return []
     return [invalid_value("spec.template", record(template, "PodTemplateSpec"), IMMUTABLE)]
 
 
-def _is_at_rest(old: Object) -> bool:
+def _is_suspended_and_idle(old: Object) -> bool:
     """Tell whether a job is suspended and runs nothing: then where and with what it will run may change (KEP-5440)."""
     status = old.get("status") or {}
     suspended = any(
@@ -242,7 +242,7 @@ def _is_at_rest(old: Object) -> bool:
     return bool(old["spec"].get("suspend")) and not status.get("active") and (suspended or not status.get("startTime"))
 
 
-def _with_what_may_change(held: Object, template: Object) -> Object:
+def _with_changeable_fields(held: Object, template: Object) -> Object:
     """Return the old template with the scheduling directives and resources of the new one."""
     result: Object = copy_object(held)
     metadata, spec = result.setdefault("metadata", {}), result.setdefault("spec", {})

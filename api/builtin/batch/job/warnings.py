@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
-from kubechronicle.api.builtin.core.podtemplate.warnings import of_template, unchanged
+from kubechronicle.api.builtin.core.podtemplate.warnings import same_generation, warnings_in_template
 
 Object = dict[str, Any]
 
@@ -17,14 +17,14 @@ _TOO_MANY: Final = (
 )
 
 
-def of_job_spec(spec: Object, field: str) -> list[str]:
+def warnings_in_job_spec(spec: Object, field: str) -> list[str]:
     """What to tell of a job's specification that stands in this field."""
     many = (spec.get("completions") or 0) > MANY_COMPLETIONS and (spec.get("parallelism") or 0) > MANY_AT_ONCE
-    told = [f"{field}: {_TOO_MANY}"] if many and spec.get("completionMode") == "Indexed" else []
-    return told + of_template(spec.get("template"), f"{field}.template")
+    warnings = [f"{field}: {_TOO_MANY}"] if many and spec.get("completionMode") == "Indexed" else []
+    return warnings + warnings_in_template(spec.get("template"), f"{field}.template")
 
 
 def job_warnings(new: Object, old: Object | None) -> list[str]:
     """The name, how much is to be counted, and the template."""
-    told = name_warnings(new["metadata"], OWNER_NAME) if old is None else []
-    return told if unchanged(new, old) else told + of_job_spec(new["spec"], "spec")
+    warnings = name_warnings(new["metadata"], OWNER_NAME) if old is None else []
+    return warnings if same_generation(new, old) else warnings + warnings_in_job_spec(new["spec"], "spec")

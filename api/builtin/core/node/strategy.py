@@ -15,7 +15,7 @@ from kubechronicle.api.strategy.strategy import Strategy, status_update
 Object = dict[str, Any]
 
 
-def node_ranges_agree(new: Object, old: Object | None = None) -> None:
+def align_pod_cidrs(new: Object, old: Object | None = None) -> None:
     """Whoever knows of one range of addresses alone is believed."""
     spec = new.get("spec") or {}
     if spec.get("podCIDR") and (spec.get("podCIDRs") or [""])[0] != spec["podCIDR"]:
@@ -27,8 +27,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         status_on_create=True,
         validates_whole_update=False,
         validates_spec_update=False,
-        prepare_create=node_ranges_agree,
-        prepare_update=node_ranges_agree,
+        prepare_create=align_pod_cidrs,
+        prepare_update=align_pod_cidrs,
         validate=validation.node,
         validate_update=validation.node_update,
         warnings=warnings.node_warnings,

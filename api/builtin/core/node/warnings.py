@@ -14,11 +14,11 @@ def node_warnings(new: Object, old: Object | None) -> list[str]:
     spec = new.get("spec")
     if not spec:
         return []
-    told: list[str] = []
+    warnings: list[str] = []
     if spec.get("configSource") is not None:
-        told.append("spec.configSource: the feature is removed")
+        warnings.append("spec.configSource: the feature is removed")
     if spec.get("externalID"):
-        told.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+        warnings.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
     for index, block in enumerate(spec.get("podCIDRs") or ()):
-        told += cidr_warnings(block, f"spec.podCIDRs[{index}]")
-    return told
+        warnings += cidr_warnings(block, f"spec.podCIDRs[{index}]")
+    return warnings

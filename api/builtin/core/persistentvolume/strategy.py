@@ -15,12 +15,12 @@ from kubechronicle.api.strategy.strategy import Strategy, keep, status_update
 Object = dict[str, Any]
 
 
-def new_persistent_volume(new: Object) -> None:
+def prepare_new_volume(new: Object) -> None:
     """A volume begins pending, and the time of that is kept."""
     new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": new["metadata"]["creationTimestamp"]}
 
 
-def volume_status_moves(new: Object, old: Object, now: str) -> None:
+def stamp_phase_change(new: Object, old: Object, now: str) -> None:
     """Keep the time of the last change of phase."""
     status, held = new.setdefault("status", {}), old.get("status") or {}
     if status.get("phase") != held.get("phase"):
@@ -33,8 +33,8 @@ def volume_status_moves(new: Object, old: Object, now: str) -> None:
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "persistentvolumes": Strategy(
         returns_deleted=True,
-        prepare_create=new_persistent_volume,
-        subresources=MappingProxyType({"status": status_update("spec", timed=volume_status_moves)}),
+        prepare_create=prepare_new_volume,
+        subresources=MappingProxyType({"status": status_update("spec", timed=stamp_phase_change)}),
         validates_whole_update=False,
         validates_spec_update=False,
         validate=validation.persistent_volume,

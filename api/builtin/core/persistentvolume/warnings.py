@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import BETA_STORAGE_CLASS
 from kubechronicle.api.builtin.core.persistentvolumeclaim.warnings import OLD_CLASS
-from kubechronicle.api.builtin.core.pod.warnings import node_term
+from kubechronicle.api.builtin.core.pod.warnings import node_term_warnings
 
 Object = dict[str, Any]
 
@@ -19,7 +19,7 @@ _RECYCLE: Final = (
     "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. "
     "Instead, the recommended approach is to use dynamic provisioning."
 )
-_GONE: Final[Mapping[str, str]] = {
+_REMOVED_SOURCES: Final[Mapping[str, str]] = {
     "cephfs": "spec.cephfs: deprecated in v1.28, non-functional in v1.31+",
     "photonPersistentDisk": "spec.photonPersistentDisk: deprecated in v1.11, non-functional in v1.16+",
     "scaleIO": "spec.scaleIO: deprecated in v1.16, non-functional in v1.22+",
@@ -33,13 +33,13 @@ _GONE: Final[Mapping[str, str]] = {
 def volume_warnings(new: Object, old: Object | None) -> list[str]:
     """Volumes of sources, and with ends, that Kubernetes no longer has."""
     spec, annotations = new["spec"], new["metadata"].get("annotations") or ()
-    told = [OLD_CLASS] if BETA_STORAGE_CLASS in annotations else []
+    warnings = [OLD_CLASS] if BETA_STORAGE_CLASS in annotations else []
     if _MOUNT_OPTIONS in annotations:
-        told.append(_OLD_OPTIONS)
+        warnings.append(_OLD_OPTIONS)
     if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
-        told.append(_RECYCLE)
+        warnings.append(_RECYCLE)
     for index, term in enumerate(
         ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
     ):
-        told += node_term(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{index}]")
-    return told + [text for name, text in _GONE.items() if name in spec]
+        warnings += node_term_warnings(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{index}]")
+    return warnings + [text for name, text in _REMOVED_SOURCES.items() if name in spec]

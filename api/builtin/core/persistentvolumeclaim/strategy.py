@@ -21,7 +21,7 @@ def _is_data_source(reference: Object) -> bool:
     return (reference.get("apiGroup") or "", reference.get("kind")) in _DATA_SOURCES
 
 
-def new_claim(new: Object) -> None:
+def prepare_new_claim(new: Object) -> None:
     """A claim begins pending; its data source has an older and a newer form."""
     new["status"] = {"phase": "Pending"}
     spec = new["spec"]
@@ -39,7 +39,7 @@ def new_claim(new: Object) -> None:
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "persistentvolumeclaims": Strategy(
         returns_deleted=True,
-        prepare_create=new_claim,
+        prepare_create=prepare_new_claim,
         validates_spec_update=False,
         validate=validation.claim,
         validate_update=validation.claim_update,

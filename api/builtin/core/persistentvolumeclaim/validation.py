@@ -132,7 +132,7 @@ def claim_update(new: Object, old: Object) -> list[Cause]:
         if quantity.value_of(sizes[0]) <= quantity.value_of(capacity):
             causes.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
     causes += immutable("volumeMode", spec.get("volumeMode"), held.get("volumeMode"))
-    return causes + _attributes_class_stays(spec, old)
+    return causes + _required_attributes_class(spec, old)
 
 
 def _storage_class(new: Object, old: Object, wanted: Object) -> list[Cause]:
@@ -157,14 +157,14 @@ def _with_size(resources: Object, held: Object) -> Object:
     return {**resources, "requests": {**resources["requests"], "storage": size}}
 
 
-def _attributes_class_stays(spec: Object, old: Object) -> list[Cause]:
+def _required_attributes_class(spec: Object, old: Object) -> list[Cause]:
     """A volume that has a class of attributes keeps one."""
     name = spec.get("volumeAttributesClassName")
     current = (old.get("status") or {}).get("currentVolumeAttributesClassName")
     if name == old["spec"].get("volumeAttributesClassName") or current is None or name:
         return []
-    what = "nil" if name is None else "empty string"
-    detail = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+    shown = "nil" if name is None else "empty string"
+    detail = f"update to {shown} is forbidden when status.currentVolumeAttributesClassName is not nil"
     return [forbidden("spec.volumeAttributesClassName", detail)]
 
 

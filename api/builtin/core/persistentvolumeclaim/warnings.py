@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api.builtin.common.resource_amounts import fractional
+from kubechronicle.api.builtin.common.resource_amounts import fractional_warnings
 from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import BETA_STORAGE_CLASS
 
 Object = dict[str, Any]
@@ -13,8 +13,8 @@ Object = dict[str, Any]
 def storage_warnings(spec: Object, field: str) -> list[str]:
     """Amounts of storage that are not whole."""
     resources = spec.get("resources") or {}
-    told = fractional(resources.get("requests"), f"{field}.resources.requests", "storage")
-    return told + fractional(resources.get("limits"), f"{field}.resources.limits", "storage")
+    warnings = fractional_warnings(resources.get("requests"), f"{field}.resources.requests", "storage")
+    return warnings + fractional_warnings(resources.get("limits"), f"{field}.resources.limits", "storage")
 
 
 OLD_CLASS: Final = (
@@ -24,5 +24,5 @@ OLD_CLASS: Final = (
 
 def claim_warnings(new: Object, old: Object | None) -> list[str]:
     """The old way to name a class, and amounts that are not whole."""
-    told = [OLD_CLASS] if BETA_STORAGE_CLASS in (new["metadata"].get("annotations") or ()) else []
-    return told + storage_warnings(new.get("spec") or {}, "spec")
+    warnings = [OLD_CLASS] if BETA_STORAGE_CLASS in (new["metadata"].get("annotations") or ()) else []
+    return warnings + storage_warnings(new.get("spec") or {}, "spec")

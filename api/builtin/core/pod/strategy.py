@@ -19,11 +19,11 @@ from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, k
 Object = dict[str, Any]
 
 
-def new_pod(new: Object) -> None:
+def prepare_new_pod(new: Object) -> None:
     """A pod begins pending, with its class of service; gated ones say so. What its labels mean for others is written
     out."""
     spec = new["spec"]
-    drop_disabled(spec)
+    drop_disabled_fields(spec)
     new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         new["status"]["conditions"] = [
@@ -39,16 +39,16 @@ def new_pod(new: Object) -> None:
 
     labels = new["metadata"].get("labels")
     if labels and ("affinity" in spec or "topologySpreadConstraints" in spec):
-        _write_out_label_keys(spec, labels)
-    _agree_on_app_armor(new)
+        _expand_label_keys(spec, labels)
+    _sync_app_armor(new)
 
 
-def pod_gates(new: Object, old: Object) -> None:
+def prepare_pod_update(new: Object, old: Object) -> None:
     """An update of a pod brings nothing of features that are off."""
-    drop_disabled(new["spec"])
+    drop_disabled_fields(new["spec"])
 
 
-def drop_disabled(spec: Object) -> None:
+def drop_disabled_fields(spec: Object) -> None:
     """Drop what belongs to features that are off by default in v1.36: GenericWorkload, ContainerStopSignals,
     ClusterTrustBundleProjection and PodCertificateRequest."""
     spec.pop("schedulingGroup", None)
@@ -72,18 +72,18 @@ _TERMS: Final = (
 _KEYS: Final = (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
 
 
-def _write_out_label_keys(spec: Object, labels: Object) -> None:
+def _expand_label_keys(spec: Object, labels: Object) -> None:
     """Keys of the pod's own labels become expressions of the selectors beside them (KEP-3633, KEP-3243)."""
     affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
         for name, member in _TERMS:
             for term in (affinity.get(kind) or {}).get(name) or ():
-                _write_out(term.get(member) or {} if member else term, labels)
+                _expand_keys_of_term(term.get(member) or {} if member else term, labels)
     for constraint in spec.get("topologySpreadConstraints") or ():
-        _write_out(constraint, labels)
+        _expand_keys_of_term(constraint, labels)
 
 
-def _write_out(term: Object, labels: Object) -> None:
+def _expand_keys_of_term(term: Object, labels: Object) -> None:
     selector = term.get("labelSelector")
     if selector is None:
         return
@@ -94,7 +94,7 @@ def _write_out(term: Object, labels: Object) -> None:
                 selector.setdefault("matchExpressions", []).append(expression)
 
 
-def _agree_on_app_armor(new: Object) -> None:
+def _sync_app_armor(new: Object) -> None:
     """Say in annotations what the fields say, and the other way round, for kubelets that know but one of them
     (KEP-24)."""
     spec, annotations = new["spec"], new["metadata"].get("annotations") or {}
@@ -115,7 +115,7 @@ def _agree_on_app_armor(new: Object) -> None:
                 container.setdefault("securityContext", {})["appArmorProfile"] = profile
 
 
-def pod_status_keeps(new: Object, old: Object) -> None:
+def prepare_pod_status(new: Object, old: Object) -> None:
     """What a kubelet's status cannot remove: the class of service and what generation was observed."""
     status, held = new.setdefault("status", {}), old.get("status") or {}
     for name in ("qosClass", "observedGeneration"):
@@ -133,11 +133,11 @@ def pod_status_keeps(new: Object, old: Object) -> None:
         status["podIPs"] = [{"ip": status["podIP"]}]  # kubelets that know of one address alone are believed
 
 
-def _only_spec_fields(new: Object, old: Object, *names: str) -> None:
+def _restrict_to_spec_fields(new: Object, old: Object, *names: str) -> None:
     spec: Object = copy_object(old["spec"])
     for name in names:
         keep(name, spec, new["spec"])
-    drop_disabled(spec)
+    drop_disabled_fields(spec)
     if spec != old["spec"]:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     new["spec"] = spec
@@ -145,12 +145,12 @@ def _only_spec_fields(new: Object, old: Object, *names: str) -> None:
     keep_metadata(new, old, "labels", "annotations", "finalizers", "ownerReferences")
 
 
-def only_ephemeral_containers(new: Object, old: Object) -> None:
+def restrict_to_ephemeral_containers(new: Object, old: Object) -> None:
     """The ephemeralcontainers subresource changes spec.ephemeralContainers only."""
-    _only_spec_fields(new, old, "ephemeralContainers")
+    _restrict_to_spec_fields(new, old, "ephemeralContainers")
 
 
-def only_resources(new: Object, old: Object) -> None:
+def restrict_to_resources(new: Object, old: Object) -> None:
     """The resize subresource changes resources and resize policies only."""
     containers = {}
     for group in ("containers", "initContainers"):
@@ -163,7 +163,7 @@ def only_resources(new: Object, old: Object) -> None:
         if held:
             containers[group] = held
     new["spec"] = {**new["spec"], **containers}
-    _only_spec_fields(new, old, "resources", *containers)
+    _restrict_to_spec_fields(new, old, "resources", *containers)
 
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
@@ -173,8 +173,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         returns_deleted=True,
         validates_whole_update=False,
         validates_spec_update=False,
-        prepare_create=new_pod,
-        prepare_update=pod_gates,
+        prepare_create=prepare_new_pod,
+        prepare_update=prepare_pod_update,
         validate=validation.pod,
         validate_update=validation.pod_update,
         warnings=warnings.pod_warnings,
@@ -183,16 +183,18 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
                 "status": status_update(
                     "spec",
                     metadata=("ownerReferences",),
-                    prepare=pod_status_keeps,
+                    prepare=prepare_pod_status,
                     validate_update=validation_subresources.pod_status,
                     warnings=warnings.pod_status_warnings,
                     reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
                 ),
                 "ephemeralcontainers": SubresourceStrategy(
-                    prepare=only_ephemeral_containers,
+                    prepare=restrict_to_ephemeral_containers,
                     validate_update=validation_subresources.ephemeral_containers_update,
                 ),
-                "resize": SubresourceStrategy(prepare=only_resources, validate_update=validation_subresources.resize),
+                "resize": SubresourceStrategy(
+                    prepare=restrict_to_resources, validate_update=validation_subresources.resize
+                ),
             }
         ),
     ),

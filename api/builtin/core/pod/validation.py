@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.builtin.common.checks import MAX_INT32, MIRROR, in_order, in_range
+from kubechronicle.api.builtin.common.checks import MAX_INT32, MIRROR, in_range, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import difference, record
 from kubechronicle.api.builtin.common.scheduling import REQUIRED, tolerations
-from kubechronicle.api.builtin.core.pod.validation_containers import image_is_trimmed
-from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, profile_annotations, profiles_agree
+from kubechronicle.api.builtin.core.pod.validation_containers import trimmed_image
+from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, matching_profiles, profile_annotations
 from kubechronicle.api.builtin.core.pod.validation_spec import pod_spec
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.strategy.strategy import keep
@@ -33,7 +33,7 @@ def pod(obj: Object) -> list[Cause]:
     if spec.get("nodeName") and spec.get("schedulingGates"):
         causes.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     if obj["metadata"].get("annotations"):
-        causes += profiles_agree(obj["metadata"]["annotations"], spec, "spec")
+        causes += matching_profiles(obj["metadata"]["annotations"], spec, "spec")
     return causes
 
 
@@ -52,7 +52,7 @@ def metadata_and_spec(obj: Object) -> list[Cause]:
                     causes.append(forbidden(path, "must not be specified when serviceAccountName is not set"))
     for group in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(group) or ()):
-            causes += image_is_trimmed(container, f"spec.{group}[{index}]")
+            causes += trimmed_image(container, f"spec.{group}[{index}]")
     return causes
 
 
@@ -80,7 +80,7 @@ _CHANGEABLE: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 def pod_update(new: Object, old: Object) -> list[Cause]:
     """Of a pod's spec only images, the deadline, more tolerations and fewer gates may change."""
-    causes = metadata_and_spec(new) + annotations_stay(new, old)
+    causes = metadata_and_spec(new) + immutable_annotations(new, old)
     spec, held = new["spec"], old["spec"]
     for group in ("containers", "initContainers"):
         wanted, present = spec.get(group) or (), held.get(group) or ()
@@ -89,7 +89,7 @@ def pod_update(new: Object, old: Object) -> list[Cause]:
         for index, container in enumerate(wanted):
             if not container.get("image"):
                 causes.append(required(f"spec.{group}[{index}].image"))
-            causes += image_is_trimmed(container, f"spec.{group}[{index}]")
+            causes += trimmed_image(container, f"spec.{group}[{index}]")
     deadline, before = spec.get("activeDeadlineSeconds"), held.get("activeDeadlineSeconds")
     path = "spec.activeDeadlineSeconds"
     if deadline is not None:
@@ -133,7 +133,7 @@ def _gated(wanted: Object, held: Object) -> list[Cause]:
     selector, before = wanted.get("nodeSelector") or {}, held.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in before.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        causes.append(invalid_value("spec.nodeSelector", in_order(selector), detail))
+        causes.append(invalid_value("spec.nodeSelector", sorted_labels(selector), detail))
     keep("nodeSelector", wanted, held)
     affinities = [dict(part.get("affinity") or {}) for part in (wanted, held)]
     nodes = [part.get("nodeAffinity") or {} for part in affinities]
@@ -164,7 +164,7 @@ def _only_adds(term: Object, held: Object) -> bool:
     return all(after[: len(before)] == before for after, before in parts)
 
 
-def annotations_stay(new: Object, old: Object) -> list[Cause]:
+def immutable_annotations(new: Object, old: Object) -> list[Cause]:
     """Annotations that say what a pod is never change."""
     after, before = new["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
     if after == before:

@@ -29,7 +29,7 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PodFacts:
     """What a container's rules need to know of its pod. ``volumes`` are the good ones, by name; ``files`` gathers
     which variables come from files of which volumes."""
 
@@ -42,7 +42,7 @@ class Surroundings:
     files: list[tuple[str, str]] = dataclass_field(default_factory=list)
 
 
-def container(given: Object, field: str, around: Surroundings) -> list[Cause]:
+def container(given: Object, field: str, facts: PodFacts) -> list[Cause]:
     """The rules all kinds of containers share."""
     causes: list[Cause] = []
     name = given.get("name", "")
@@ -58,22 +58,22 @@ def container(given: Object, field: str, around: Surroundings) -> list[Cause]:
     if given.get("ports"):
         causes += _ports(given["ports"], f"{field}.ports")
     if given.get("env"):
-        causes += environment(given["env"], f"{field}.env", around.files)
+        causes += environment(given["env"], f"{field}.env", facts.files)
     if given.get("envFrom"):
         causes += environment_from(given["envFrom"], f"{field}.envFrom")
     if given.get("volumeMounts"):
-        causes += _mounts(given, f"{field}.volumeMounts", around.volumes)
+        causes += _mounts(given, f"{field}.volumeMounts", facts.volumes)
     if given.get("volumeDevices"):
-        causes += _devices(given, f"{field}.volumeDevices", around.volumes)
+        causes += _devices(given, f"{field}.volumeDevices", facts.volumes)
     policy = given.get("imagePullPolicy", "")
     if policy not in PULL_POLICIES:
         causes += one_of(policy, PULL_POLICIES, f"{field}.imagePullPolicy")
     if given.get("resources"):
-        causes += requirements(given["resources"], f"{field}.resources", around.claims)
+        causes += requirements(given["resources"], f"{field}.resources", facts.claims)
     if given.get("resizePolicy"):
-        causes += _resize_policy(given["resizePolicy"], f"{field}.resizePolicy", around.restart_policy)
+        causes += _resize_policy(given["resizePolicy"], f"{field}.resizePolicy", facts.restart_policy)
     if given.get("securityContext"):
-        causes += container_context(given["securityContext"], f"{field}.securityContext", host_users=around.host_users)
+        causes += container_context(given["securityContext"], f"{field}.securityContext", host_users=facts.host_users)
     return causes
 
 
@@ -246,17 +246,17 @@ def _restart_rule(rule: Object, field: str) -> list[Cause]:
     return causes
 
 
-def _beside(given: Object, field: str, around: Surroundings) -> list[Cause]:
+def _hooks_and_probes(given: Object, field: str, facts: PodFacts) -> list[Cause]:
     causes: list[Cause] = []
     if given.get("lifecycle"):
-        causes += lifecycle(given["lifecycle"], f"{field}.lifecycle", around.grace)
+        causes += lifecycle(given["lifecycle"], f"{field}.lifecycle", facts.grace)
     for kind in PROBES:
         if given.get(kind) is not None:
             causes += probe(kind, given[kind], f"{field}.{kind}")
     return causes
 
 
-def containers(given: Sequence[Object], field: str, around: Surroundings) -> list[Cause]:
+def containers(given: Sequence[Object], field: str, facts: PodFacts) -> list[Cause]:
     """The containers a pod is made of: one at least, with different names and host ports."""
     if not given:
         return [required(field)]
@@ -264,23 +264,23 @@ def containers(given: Sequence[Object], field: str, around: Surroundings) -> lis
     seen: set[str] = set()
     for index, each in enumerate(given):
         path, name = f"{field}[{index}]", each.get("name", "")
-        causes += container(each, path, around)
+        causes += container(each, path, facts)
         if name in seen:
             causes.append(duplicate(f"{path}.name", name))
         seen.add(name)
-        causes += _beside(each, path, around)
+        causes += _hooks_and_probes(each, path, facts)
         if "restartPolicy" in each or "restartPolicyRules" in each:
             causes += _restart_policy(each, path)
     return causes + _host_ports(given, field, set())
 
 
-def init_containers(given: Sequence[Object], usual: Sequence[Object], field: str, around: Surroundings) -> list[Cause]:
+def init_containers(given: Sequence[Object], usual: Sequence[Object], field: str, facts: PodFacts) -> list[Cause]:
     """Containers that run before the others; those with restartPolicy Always keep running beside them."""
     causes: list[Cause] = []
     seen = {each.get("name", "") for each in usual}
     for index, each in enumerate(given):
         path, name = f"{field}[{index}]", each.get("name", "")
-        causes += container(each, path, around)
+        causes += container(each, path, facts)
         policy = each.get("restartPolicy")
         if policy is not None:
             causes += _restart_policy(each, path)
@@ -290,7 +290,7 @@ def init_containers(given: Sequence[Object], usual: Sequence[Object], field: str
             seen.add(name)
         causes += _host_ports([each], field, set())
         if policy == "Always":
-            causes += _beside(each, path, around)
+            causes += _hooks_and_probes(each, path, facts)
             continue
         causes += [
             forbidden(f"{path}.{member}", "may not be set for init containers without restartPolicy=Always")
@@ -326,14 +326,14 @@ _NOT_EPHEMERAL: Final = (
 )
 
 
-def ephemeral_containers(given: Sequence[Object], spec: Object, field: str, around: Surroundings) -> list[Cause]:
+def ephemeral_containers(given: Sequence[Object], spec: Object, field: str, facts: PodFacts) -> list[Cause]:
     """Containers that are added to a running pod: they may look, but nothing may rely on them."""
     causes: list[Cause] = []
     others = {each.get("name", "") for group in ("containers", "initContainers") for each in spec.get(group) or ()}
     seen = set(others)
     for index, each in enumerate(given):
         path, name = f"{field}[{index}]", each.get("name", "")
-        causes += container(each, path, around) + image_is_trimmed(each, path)
+        causes += container(each, path, facts) + trimmed_image(each, path)
         if name in seen:
             causes.append(duplicate(f"{path}.name", name))
         seen.add(name)
@@ -350,7 +350,7 @@ def ephemeral_containers(given: Sequence[Object], spec: Object, field: str, arou
     return causes
 
 
-def image_is_trimmed(given: Object, field: str) -> list[Cause]:
+def trimmed_image(given: Object, field: str) -> list[Cause]:
     """An image's name has no space around it. (Templates may have it: so it was always.)"""
     image = given.get("image", "")
     if image == image.strip():

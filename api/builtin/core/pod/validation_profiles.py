@@ -51,24 +51,28 @@ def _seccomp(profile: str, field: str) -> list[Cause]:
     return [invalid_value(field, profile, "must be a valid seccomp profile")]
 
 
-def profiles_agree(annotations: Mapping[str, str], spec: Object, field: str) -> list[Cause]:
+def matching_profiles(annotations: Mapping[str, str], spec: Object, field: str) -> list[Cause]:
     """Where an annotation and a field name a profile, they name the same."""
     causes: list[Cause] = []
     context = spec.get("securityContext") or {}
     profile = context.get("seccompProfile")
     if profile is not None and SECCOMP_POD in annotations:
-        causes += _agree(annotations[SECCOMP_POD], profile, f"{field}.securityContext.seccompProfile", "seccomp")
+        causes += _matching_profile(
+            annotations[SECCOMP_POD], profile, f"{field}.securityContext.seccompProfile", "seccomp"
+        )
     for container, path, own in _contexts(spec, field):
         profile, key = own.get("seccompProfile"), SECCOMP + container.get("name", "")
         if profile is not None and key in annotations:
-            causes += _agree(annotations[key], profile, f"{path}.securityContext.seccompProfile", "seccomp")
+            causes += _matching_profile(annotations[key], profile, f"{path}.securityContext.seccompProfile", "seccomp")
     if (spec.get("os") or {}).get("name") == "windows":
         return causes
     for container, path, own in _contexts(spec, field):
         profile = own.get("appArmorProfile") or context.get("appArmorProfile")
         key = APP_ARMOR + container.get("name", "")
         if profile is not None and key in annotations:
-            causes += _agree(annotations[key], profile, f"{path}.securityContext.appArmorProfile", "apparmor")
+            causes += _matching_profile(
+                annotations[key], profile, f"{path}.securityContext.appArmorProfile", "apparmor"
+            )
     return causes
 
 
@@ -77,13 +81,13 @@ def _contexts(spec: Object, field: str) -> Iterator[tuple[Object, str, Object]]:
         yield container, path, container.get("securityContext") or {}
 
 
-def _agree(annotation: str, profile: Object, field: str, what: str) -> list[Cause]:
+def _matching_profile(annotation: str, profile: Object, field: str, profile_kind: str) -> list[Cause]:
     kind = profile.get("type", "")
-    plain = _PLAIN.get(kind, ())[: 1 if what == "apparmor" else None]
+    plain = _PLAIN.get(kind, ())[: 1 if profile_kind == "apparmor" else None]
     if (plain and annotation not in plain) or (kind == "Localhost" and not annotation.startswith(LOCALHOST)):
-        return [forbidden(f"{field}.type", f"{what} type in annotation and field must match")]
+        return [forbidden(f"{field}.type", f"{profile_kind} type in annotation and field must match")]
     if kind == "Localhost" and annotation.removeprefix(LOCALHOST) != profile.get("localhostProfile"):
-        return [forbidden(f"{field}.localhostProfile", f"{what} profile in annotation and field must match")]
+        return [forbidden(f"{field}.localhostProfile", f"{profile_kind} profile in annotation and field must match")]
     return []
 
 

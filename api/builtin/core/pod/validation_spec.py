@@ -22,7 +22,7 @@ from kubechronicle.api.builtin.common.resource_amounts import HUGE_PAGES, pod_re
 from kubechronicle.api.builtin.common.scheduling import affinity, tolerations, topology_spread
 from kubechronicle.api.builtin.core.pod.defaults import container_requests
 from kubechronicle.api.builtin.core.pod.validation_containers import (
-    Surroundings,
+    PodFacts,
     containers,
     ephemeral_containers,
     init_containers,
@@ -73,22 +73,22 @@ def pod_spec(spec: Object, field: str, pod: Object | None = None) -> list[Cause]
     claims = frozenset(claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name"))
     if spec.get("resourceClaims"):
         causes += _resource_claims(spec["resourceClaims"], f"{field}.resourceClaims", pod)
-    around = Surroundings(
+    facts = PodFacts(
         good, claims, grace, spec.get("restartPolicy", ""), spec.get("hostUsers") is not False, pod is not None
     )
     usual = spec.get("containers") or ()
-    causes += containers(usual, f"{field}.containers", around)
+    causes += containers(usual, f"{field}.containers", facts)
     if spec.get("initContainers"):
-        causes += init_containers(spec["initContainers"], usual, f"{field}.initContainers", around)
+        causes += init_containers(spec["initContainers"], usual, f"{field}.initContainers", facts)
     if spec.get("ephemeralContainers"):
         added = spec["ephemeralContainers"]
-        causes += ephemeral_containers(added, spec, f"{field}.ephemeralContainers", around)
+        causes += ephemeral_containers(added, spec, f"{field}.ephemeralContainers", facts)
     if spec.get("resources"):
         causes += _pod_resources(spec, f"{field}.resources")
     if spec.get("hostNetwork"):
         causes += _host_network(usual, f"{field}.containers", is_pod=pod is not None)
-    if around.restart_policy not in RESTART_POLICIES:
-        causes += one_of(around.restart_policy, RESTART_POLICIES, f"{field}.restartPolicy")
+    if facts.restart_policy not in RESTART_POLICIES:
+        causes += one_of(facts.restart_policy, RESTART_POLICIES, f"{field}.restartPolicy")
     dns_policy = spec.get("dnsPolicy", "")
     if dns_policy not in DNS_POLICIES:
         causes += one_of(dns_policy, DNS_POLICIES, f"{field}.dnsPolicy")
@@ -102,10 +102,10 @@ def pod_spec(spec: Object, field: str, pod: Object | None = None) -> list[Cause]
         causes += affinity(spec["affinity"], f"{field}.affinity")
     if spec.get("dnsConfig") is not None or dns_policy == "None":
         causes += _dns_config(spec.get("dnsConfig"), dns_policy, f"{field}.dnsConfig")
-    return causes + _rest(spec, field, around)
+    return causes + _optional_fields(spec, field, facts)
 
 
-def _rest(spec: Object, field: str, around: Surroundings) -> list[Cause]:
+def _optional_fields(spec: Object, field: str, facts: PodFacts) -> list[Cause]:
     """What stands in few pods."""
     causes: list[Cause] = []
     for index, gate in enumerate(spec.get("readinessGates") or ()):
@@ -142,8 +142,8 @@ def _rest(spec: Object, field: str, around: Surroundings) -> list[Cause]:
         causes += requirements({"limits": spec["overhead"]}, f"{field}.overhead")
     if spec.get("os") is not None:
         causes += operating_system(spec, field)
-    if around.files:
-        causes += _files_of_variables(around.files, spec)
+    if facts.files:
+        causes += _files_of_variables(facts.files, spec)
     return causes
 
 
@@ -224,15 +224,15 @@ def _pod_resources(spec: Object, field: str) -> list[Cause]:
     causes += requirements({**resources, "claims": None}, field, check=pod_resource_name)
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for name, total in container_requests(spec).items():
-        asked = requests.get(name)
-        if asked is not None and quantity.value_of(total) > quantity.value_of(asked):
+        pod_amount = requests.get(name)
+        if pod_amount is not None and quantity.value_of(total) > quantity.value_of(pod_amount):
             detail = f"must be greater than or equal to aggregate container requests of {total}"
-            causes.append(invalid_value(f"{field}.requests[{name}]", asked, detail))
+            causes.append(invalid_value(f"{field}.requests[{name}]", pod_amount, detail))
     for name, total in container_requests(spec, "limits").items():
-        asked = limits.get(name) if name.startswith(HUGE_PAGES) else None
-        if asked is not None and quantity.value_of(total) > quantity.value_of(asked):
+        pod_amount = limits.get(name) if name.startswith(HUGE_PAGES) else None
+        if pod_amount is not None and quantity.value_of(total) > quantity.value_of(pod_amount):
             detail = f"must be greater than or equal to aggregate container limits of {total}"
-            causes.append(invalid_value(f"{field}.limits[{name}]", asked, detail))
+            causes.append(invalid_value(f"{field}.limits[{name}]", pod_amount, detail))
     for index, container in enumerate(spec.get("containers") or ()):
         for name, limit in ((container.get("resources") or {}).get("limits") or {}).items():
             most = limits.get(name)

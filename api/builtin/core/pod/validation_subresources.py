@@ -18,7 +18,7 @@ from kubechronicle.api.builtin.common.checks import (
 from kubechronicle.api.builtin.common.go_shapes import difference, record
 from kubechronicle.api.builtin.common.network_values import legacy_ip
 from kubechronicle.api.builtin.core.pod.qos import qos_class
-from kubechronicle.api.builtin.core.pod.validation import annotations_stay, metadata_and_spec
+from kubechronicle.api.builtin.core.pod.validation import immutable_annotations, metadata_and_spec
 from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
@@ -47,7 +47,7 @@ _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralCont
 def pod_status(new: Object, old: Object) -> list[Cause]:
     """A finished container stays finished; addresses are addresses, one of each family."""
     status, held, spec = new.get("status") or {}, old.get("status") or {}, old["spec"]
-    causes = annotations_stay(new, old)
+    causes = immutable_annotations(new, old)
     for index, condition in enumerate(status.get("conditions") or ()):
         causes += _observed(condition, f"status.conditions[{index}].observedGeneration")
         kind = condition.get("type", "")
@@ -61,8 +61,8 @@ def pod_status(new: Object, old: Object) -> list[Cause]:
             causes.append(forbidden("status.nominatedNodeName", detail))
     causes += _observed(status, "status.observedGeneration")
     causes += immutable("status.qosClass", status.get("qosClass", ""), held.get("qosClass", ""))
-    if not _all_may_restart(spec):
-        causes += _stay_finished(status, held, spec)
+    if not _may_restart_all(spec):
+        causes += _finished_containers(status, held, spec)
     if status.get("resourceClaimStatuses"):
         causes += _claim_statuses(status["resourceClaimStatuses"], new["spec"].get("resourceClaims") or ())
     if status.get("extendedResourceClaimStatus") is not None:
@@ -88,7 +88,7 @@ def _observed(holder: Object, field: str) -> list[Cause]:
     return [invalid_value(field, value, "must be a non-negative integer")] if value < 0 else []
 
 
-def _all_may_restart(spec: Object) -> bool:
+def _may_restart_all(spec: Object) -> bool:
     """Tell whether a container's end may start the whole pod over (KEP-5532): then nothing is finished for good."""
     return any(
         rule.get("action") == "RestartAllContainers"
@@ -98,7 +98,7 @@ def _all_may_restart(spec: Object) -> bool:
     )
 
 
-def _restarts(container: Object | None, spec: Object, code: int) -> bool:
+def _restarts_after(container: Object | None, spec: Object, code: int) -> bool:
     """Tell whether a container is started again after it has ended with this exit code."""
     if container is None:
         return False
@@ -111,16 +111,16 @@ def _restarts(container: Object | None, spec: Object, code: int) -> bool:
     return policy == "Always" or (policy == "OnFailure" and code != 0)
 
 
-def _stay_finished(status: Object, held: Object, spec: Object) -> list[Cause]:
+def _finished_containers(status: Object, held: Object, spec: Object) -> list[Cause]:
     causes: list[Cause] = []
     usual = {each.get("name"): each for each in spec.get("containers") or ()}
     for field, name, code in _restarted(status, held, "containerStatuses"):
-        if not _restarts(usual.get(name), spec, code):
+        if not _restarts_after(usual.get(name), spec, code):
             causes.append(forbidden(field, _NOT_BACK))
     first = {each.get("name"): each for each in spec.get("initContainers") or ()}
     for field, name, code in _restarted(status, held, "initContainerStatuses"):
         container = first.get(name) or {}
-        if not _restarts(container, spec, code) and container.get("restartPolicy") != "Always":
+        if not _restarts_after(container, spec, code) and container.get("restartPolicy") != "Always":
             causes.append(forbidden(field, _NOT_BACK))
     causes += [forbidden(field, _NOT_BACK) for field, _, _ in _restarted(status, held, "ephemeralContainerStatuses")]
     return causes
@@ -294,16 +294,16 @@ def resize(new: Object, old: Object) -> list[Cause]:
     moved = _same_containers(spec, held)
     if moved:
         return causes + moved
-    causes += _nothing_removed(spec.get("resources"), held.get("resources"), "spec.resources")
+    causes += _removed_amounts(spec.get("resources"), held.get("resources"), "spec.resources")
     for group in ("initContainers", "containers"):
         for index, (wanted, present) in enumerate(zip(spec.get(group) or (), held.get(group) or (), strict=True)):
             path = f"spec.{group}[{index}].resources"
-            causes += _nothing_removed(wanted.get("resources"), present.get("resources"), path)
+            causes += _removed_amounts(wanted.get("resources"), present.get("resources"), path)
     for group, which in (("containers", ""), ("initContainers", " for sidecar containers")):
         for wanted, present in zip(spec.get(group) or (), held.get(group) or (), strict=True):
-            if _but_resizable(wanted) != _but_resizable(present):
+            if _without_resizable(wanted) != _without_resizable(present):
                 causes.append(forbidden("spec", f"only cpu and memory resources{which} are mutable"))
-    if not causes and _but_resizable(spec) != _but_resizable(held):
+    if not causes and _without_resizable(spec) != _without_resizable(held):
         causes.append(forbidden("spec", "only cpu and memory resources are mutable"))
     return causes
 
@@ -323,7 +323,7 @@ def _same_containers(spec: Object, held: Object) -> list[Cause]:
     return causes
 
 
-def _nothing_removed(wanted: Object | None, present: Object | None, field: str) -> list[Cause]:
+def _removed_amounts(wanted: Object | None, present: Object | None, field: str) -> list[Cause]:
     after, before = wanted or {}, present or {}
     return [
         forbidden(f"{field}.{part}", f"resource {part} cannot be removed")
@@ -332,7 +332,7 @@ def _nothing_removed(wanted: Object | None, present: Object | None, field: str) 
     ]
 
 
-def _but_resizable(holder: Object) -> Object:
+def _without_resizable(holder: Object) -> Object:
     """A container or pod spec without the amounts that may change, and without what is looked at on its own."""
     rest: Object = copy_object(holder)
     resources = rest.pop("resources", None) or {}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.network_values import ip_warnings
-from kubechronicle.api.builtin.common.resource_amounts import fractional
+from kubechronicle.api.builtin.common.resource_amounts import fractional_warnings
 from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, SECCOMP, SECCOMP_POD, app_armor_field
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.builtin.core.pod.warnings_volumes import volume_warnings
@@ -52,8 +52,8 @@ def name_warnings(metadata: Object, used: str) -> list[str]:
     problems = names.dns_label(metadata.get("name", ""))
     if not problems:
         return []
-    told = f"{used}, which can result in surprising behavior; a DNS label is recommended: [{' '.join(problems)}]"
-    return [f"metadata.name: {told}"]
+    message = f"{used}, which can result in surprising behavior; a DNS label is recommended: [{' '.join(problems)}]"
+    return [f"metadata.name: {message}"]
 
 
 def spec_warnings(metadata: Object | None, spec: Object, field: str) -> list[str]:
@@ -61,84 +61,86 @@ def spec_warnings(metadata: Object | None, spec: Object, field: str) -> list[str
     annotations: Mapping[str, str] = (metadata or {}).get("annotations") or {}
     outer = f"{field}.metadata.annotations" if field else "metadata.annotations"
     path = f"{field}.spec" if field else "spec"
-    told: list[str] = []
+    warnings: list[str] = []
     for label in spec.get("nodeSelector") or ():
         if label in _OLD_LABELS:
-            told.append(f"{path}.nodeSelector[{label}]: {_OLD_LABELS[label]}")
+            warnings.append(f"{path}.nodeSelector[{label}]: {_OLD_LABELS[label]}")
     affinity = spec.get("affinity")
     if affinity:
-        told += _node_affinity(affinity.get("nodeAffinity") or {}, f"{path}.affinity.nodeAffinity")
+        warnings += _node_affinity(affinity.get("nodeAffinity") or {}, f"{path}.affinity.nodeAffinity")
     if spec.get("topologySpreadConstraints"):
-        told += _spread(spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints")
+        warnings += _spread(spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints")
     if annotations:
-        told += [f"{outer}[{key}]: {text}" for key, text in _OLD_ANNOTATIONS.items() if key in annotations]
+        warnings += [f"{outer}[{key}]: {text}" for key, text in _OLD_ANNOTATIONS.items() if key in annotations]
     if spec.get("volumes"):
-        told += volume_warnings(spec["volumes"], f"{path}.volumes")
-    told += _names(spec, path)
-    told += fractional(spec.get("overhead"), f"{path}.overhead", "memory", "ephemeral-storage")
+        warnings += volume_warnings(spec["volumes"], f"{path}.volumes")
+    warnings += _aliases_and_secrets(spec, path)
+    warnings += fractional_warnings(spec.get("overhead"), f"{path}.overhead", "memory", "ephemeral-storage")
     profiled = (spec.get("securityContext") or {}).get("seccompProfile") is not None
     if annotations and SECCOMP_POD in annotations and not profiled:
-        told.append(f"{outer}[{SECCOMP_POD}]: {_NO_SECCOMP_ANNOTATION}")
+        warnings.append(f"{outer}[{SECCOMP_POD}]: {_NO_SECCOMP_ANNOTATION}")
     containers = list(containers_of(spec, path))
-    for container, where in containers:
+    for container, container_path in containers:
         if annotations:
-            told += _profiles(container, annotations, outer, spec if field else None)
-        told += _resources(container.get("resources"), f"{where}.resources")
+            warnings += _profiles(container, annotations, outer, spec if field else None)
+        warnings += _resources(container.get("resources"), f"{container_path}.resources")
         if len(container.get("env") or ()) > 1:
-            told += _environment(container["env"], f"{where}.env")
+            warnings += _environment(container["env"], f"{container_path}.env")
     ports = [
-        (port, f"{where}.ports[{index}]")
-        for container, where in containers
+        (port, f"{container_path}.ports[{index}]")
+        for container, container_path in containers
         for index, port in enumerate(container.get("ports") or ())
     ]
     if ports:
-        told += _ports(ports)
+        warnings += _ports(ports)
     period = spec.get("terminationGracePeriodSeconds")
     if period is not None and period < 0:
-        told.append(f"{path}.terminationGracePeriodSeconds: {_NEGATIVE_PERIOD}")
+        warnings.append(f"{path}.terminationGracePeriodSeconds: {_NEGATIVE_PERIOD}")
     if affinity:
         for member in ("podAffinity", "podAntiAffinity"):
-            told += _pod_affinity(affinity.get(member) or {}, f"{path}.affinity.{member}")
+            warnings += _pod_affinity(affinity.get(member) or {}, f"{path}.affinity.{member}")
     for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
-        told += ip_warnings(server, f"{path}.dnsConfig.nameservers[{index}]")
+        warnings += ip_warnings(server, f"{path}.dnsConfig.nameservers[{index}]")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
-        told += ip_warnings(alias.get("ip", ""), f"{path}.hostAliases[{index}].ip")
-    return told
+        warnings += ip_warnings(alias.get("ip", ""), f"{path}.hostAliases[{index}].ip")
+    return warnings
 
 
 # -- where a pod may run ----------------------------------------------------------------------------------------------
 
 
-def node_term(term: Object, field: str, *, values: bool = False) -> list[str]:
+def node_term_warnings(term: Object, field: str, *, values: bool = False) -> list[str]:
     """What to tell of one term that selects nodes; with ``values`` also of what no label can have as its value."""
-    told: list[str] = []
+    warnings: list[str] = []
     for index, expression in enumerate(term.get("matchExpressions") or ()):
         path, key = f"{field}.matchExpressions[{index}]", expression.get("key", "")
         if key in _OLD_LABELS:
-            told.append(f"{path}.key: {key} is {_OLD_LABELS[key]}")
+            warnings.append(f"{path}.key: {key} is {_OLD_LABELS[key]}")
         for position, value in enumerate(expression.get("values") or () if values else ()):
-            told += [f"{path}.values[{position}]: {value} is invalid, {text}" for text in names.label_value(value)]
-    return told
+            warnings += [f"{path}.values[{position}]: {value} is invalid, {text}" for text in names.label_value(value)]
+    return warnings
 
 
 def _node_affinity(affinity: Object, field: str) -> list[str]:
-    told: list[str] = []
+    warnings: list[str] = []
     for index, term in enumerate((affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()):
-        told += node_term(term, f"{field}.{_REQUIRED}.nodeSelectorTerms[{index}]")
+        warnings += node_term_warnings(term, f"{field}.{_REQUIRED}.nodeSelectorTerms[{index}]")
     for index, term in enumerate(affinity.get(_PREFERRED) or ()):
-        told += node_term(term.get("preference") or {}, f"{field}.{_PREFERRED}[{index}].preference", values=True)
-    return told
+        warnings += node_term_warnings(
+            term.get("preference") or {}, f"{field}.{_PREFERRED}[{index}].preference", values=True
+        )
+    return warnings
 
 
 def _spread(constraints: Sequence[Object], field: str) -> list[str]:
-    told: list[str] = []
+    warnings: list[str] = []
     for index, constraint in enumerate(constraints):
         key = constraint.get("topologyKey", "")
         if key in _OLD_LABELS:
-            told.append(f"{field}[{index}].topologyKey: {key} is {_OLD_LABELS[key]}")
+            warnings.append(f"{field}[{index}].topologyKey: {key} is {_OLD_LABELS[key]}")
         if constraint.get("labelSelector") is None:
-            told.append(f"{field}[{index}].labelSelector: {NULL_SELECTOR}")
-    return told
+            warnings.append(f"{field}[{index}].labelSelector: {NULL_SELECTOR}")
+    return warnings
 
 
 def _pod_affinity(affinity: Object, field: str) -> list[str]:
@@ -156,32 +158,32 @@ def _pod_affinity(affinity: Object, field: str) -> list[str]:
 # -- what is given twice ----------------------------------------------------------------------------------------------
 
 
-def _twice(items: Sequence[Object], field: str, member: str) -> list[str]:
-    told: list[str] = []
+def _duplicates(items: Sequence[Object], field: str, member: str) -> list[str]:
+    warnings: list[str] = []
     seen: set[str] = set()
     for index, item in enumerate(items):
         value = item.get(member, "")
         if value in seen:
-            told.append(f"{field}[{index}].{member}: duplicate {member} {go_quote(value)}")
+            warnings.append(f"{field}[{index}].{member}: duplicate {member} {go_quote(value)}")
         seen.add(value)
-    return told
+    return warnings
 
 
-def _names(spec: Object, field: str) -> list[str]:
+def _aliases_and_secrets(spec: Object, field: str) -> list[str]:
     aliases, secrets = spec.get("hostAliases"), spec.get("imagePullSecrets")
-    told = _twice(aliases, f"{field}.hostAliases", "ip") if aliases else []
+    warnings = _duplicates(aliases, f"{field}.hostAliases", "ip") if aliases else []
     if secrets:
-        told += _twice(secrets, f"{field}.imagePullSecrets", "name")
-        told += [
+        warnings += _duplicates(secrets, f"{field}.imagePullSecrets", "name")
+        warnings += [
             f'{field}.imagePullSecrets[{index}].name: invalid empty name ""'
             for index, secret in enumerate(secrets)
             if not secret.get("name")
         ]
-    return told
+    return warnings
 
 
 def _environment(variables: Sequence[Object], field: str) -> list[str]:
-    told: list[str] = []
+    warnings: list[str] = []
     seen: set[str] = set()
     for index, variable in enumerate(variables):
         name, value = variable.get("name", ""), variable.get("value", "")
@@ -191,34 +193,34 @@ def _environment(variables: Sequence[Object], field: str) -> list[str]:
         reference = f"$({name})"  # a value made of the previous one hides nothing
         if variable.get("valueFrom") is not None or value == reference or reference not in value:
             hidden = f"hides previous definition of {go_quote(name)}, which may be dropped when using apply"
-            told.append(f"{field}[{index}]: {hidden}")
-    return told
+            warnings.append(f"{field}[{index}]: {hidden}")
+    return warnings
 
 
 def _ports(ports: Sequence[tuple[Object, str]]) -> list[str]:
-    told: list[str] = []
+    warnings: list[str] = []
     alike: dict[tuple[int, str], list[tuple[Object, str]]] = {}
     named: dict[str, str] = {}
-    names_told: list[str] = []
+    same_names: list[str] = []
     for port, field in ports:
         address, outside = port.get("hostIP", ""), port.get("hostPort", 0)
         if address and not outside:
-            told.append(f"{field}: hostIP set without hostPort: {_printed(port)}")
+            warnings.append(f"{field}: hostIP set without hostPort: {_printed(port)}")
         others = alike.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
-        for other, where in others:
+        for other, container_path in others:
             address_there, outside_there = other.get("hostIP", ""), other.get("hostPort", 0)
             if (address, outside) == (address_there, outside_there):
-                told.append(f"{field}: duplicate port definition with {where}")
+                warnings.append(f"{field}: duplicate port definition with {container_path}")
             elif not outside or not outside_there:
-                told.append(f"{field}: overlapping port definition with {where}")
+                warnings.append(f"{field}: overlapping port definition with {container_path}")
             elif outside == outside_there and (not address) != (not address_there):
-                told.append(f"{field}: dangerously ambiguous port definition with {where}")
+                warnings.append(f"{field}: dangerously ambiguous port definition with {container_path}")
         others.append((port, field))
         name = port.get("name", "")
         if name and (first := named.setdefault(name, field)) != field:
             used = f"services and probes that select ports by name will use {first}"
-            names_told.append(f"{field}: duplicate port name {go_quote(name)} with {first}, {used}")
-    return told + names_told
+            same_names.append(f"{field}: duplicate port name {go_quote(name)} with {first}, {used}")
+    return warnings + same_names
 
 
 def _printed(port: Object) -> str:
@@ -238,16 +240,16 @@ def _printed(port: Object) -> str:
 
 def _profiles(container: Object, annotations: Mapping[str, str], field: str, template: Object | None) -> list[str]:
     """Annotations that name profiles. Those of AppArmor still mean something, but are told of in a template."""
-    told: list[str] = []
+    warnings: list[str] = []
     context, name = container.get("securityContext") or {}, container.get("name", "")
     if f"{SECCOMP}{name}" in annotations and context.get("seccompProfile") is None:
-        told.append(f"{field}[{SECCOMP}{name}]: {_NO_SECCOMP_ANNOTATION}")
+        warnings.append(f"{field}[{SECCOMP}{name}]: {_NO_SECCOMP_ANNOTATION}")
     if template is None or f"{APP_ARMOR}{name}" not in annotations or context.get("appArmorProfile") is not None:
-        return told
+        return warnings
     whole = (template.get("securityContext") or {}).get("appArmorProfile")
     if whole is None or whole != app_armor_field(annotations[f"{APP_ARMOR}{name}"]):
-        told.append(f"{field}[{APP_ARMOR}{name}]: {_NO_APP_ARMOR_ANNOTATION}")
-    return told
+        warnings.append(f"{field}[{APP_ARMOR}{name}]: {_NO_APP_ARMOR_ANNOTATION}")
+    return warnings
 
 
 def _resources(resources: Object | None, field: str) -> list[str]:
@@ -258,7 +260,7 @@ def _resources(resources: Object | None, field: str) -> list[str]:
         text
         for resource in ("memory", "ephemeral-storage")
         for amounts, member in ((limits, "limits"), (requests, "requests"))
-        for text in fractional(amounts, f"{field}.{member}", resource)
+        for text in fractional_warnings(amounts, f"{field}.{member}", resource)
     ]
 
 
@@ -271,8 +273,8 @@ def pod_warnings(new: Object, old: Object | None) -> list[str]:
 
 def pod_status_warnings(new: Object, old: Object | None) -> list[str]:
     """Addresses that are to be written otherwise."""
-    told: list[str] = []
+    warnings: list[str] = []
     for member in ("podIPs", "hostIPs"):
         for index, held in enumerate((new.get("status") or {}).get(member) or ()):
-            told += ip_warnings(held.get("ip", ""), f"status.{member}[{index}].ip")
-    return told
+            warnings += ip_warnings(held.get("ip", ""), f"status.{member}[{index}].ip")
+    return warnings

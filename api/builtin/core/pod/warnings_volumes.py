@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubechronicle.api.builtin.common.resource_amounts import fractional
+from kubechronicle.api.builtin.common.resource_amounts import fractional_warnings
 from kubechronicle.api.errors.field_errors import go_quote
 
 Object = dict[str, Any]
 
-_GONE: Final[Mapping[str, str]] = {
+_REMOVED_SOURCES: Final[Mapping[str, str]] = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
     "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
     "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
@@ -23,26 +23,28 @@ _GONE: Final[Mapping[str, str]] = {
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
 """Sources of volumes that nothing mounts any more."""
-_SPELLED: Final[Mapping[str, str]] = {"storageos": "storageOS"}
+_SPELLINGS: Final[Mapping[str, str]] = {"storageos": "storageOS"}
 """Sources that warnings name otherwise than requests do."""
 _WITH_ITEMS: Final = ("configMap", "secret", "downwardAPI")
 
 
 def volume_warnings(volumes: Sequence[Object], field: str) -> list[str]:
     """All warnings about volumes: one by one about what they are, then about the files in them."""
-    told: list[str] = []
+    warnings: list[str] = []
     for index, volume in enumerate(volumes):
         path = f"{field}[{index}]"
-        told += [f"{path}.{_SPELLED.get(name, name)}: {text}" for name, text in _GONE.items() if name in volume]
+        warnings += [
+            f"{path}.{_SPELLINGS.get(name, name)}: {text}" for name, text in _REMOVED_SOURCES.items() if name in volume
+        ]
         template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
         if template is not None:
             resources = (template.get("spec") or {}).get("resources") or {}
             inner = f"{path}.ephemeral.volumeClaimTemplate.spec.resources"
-            told += fractional(resources.get("requests"), f"{inner}.requests", "storage")
-            told += fractional(resources.get("limits"), f"{inner}.limits", "storage")
+            warnings += fractional_warnings(resources.get("requests"), f"{inner}.requests", "storage")
+            warnings += fractional_warnings(resources.get("limits"), f"{inner}.limits", "storage")
     for volume in volumes:
-        told += _overlapping(volume)
-    return told
+        warnings += _overlapping(volume)
+    return warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class _File:
     def __str__(self) -> str:
         return f"{go_quote(self.path)} ({self.source})" if self.source else go_quote(self.path)
 
-    def meets(self, other: _File) -> bool:
+    def overlaps(self, other: _File) -> bool:
         """Whether one of two is the other or a directory above it."""
         if not self.path or not other.path:
             return False
@@ -68,21 +70,21 @@ def _overlapping(volume: Object) -> list[str]:
         source = volume.get(member)
         if source is not None and source.get("items"):
             files = [_File(item.get("path", "").rstrip("/")) for item in source["items"]]
-            return list(_told(volume.get("name", ""), _described(member, source), files))
+            return list(_overlap_warnings(volume.get("name", ""), _described(member, source), files))
     return []
 
 
 def _overlapping_sources(projected: Object, name: str) -> list[str]:
-    told: list[str] = []
+    warnings: list[str] = []
     files: list[_File] = []
     for source in projected.get("sources") or ():
         if not any(value is not None for value in source.values()):
-            told.append(f"volume {go_quote(name)} (Projected) has no sources provided")
+            warnings.append(f"volume {go_quote(name)} (Projected) has no sources provided")
             continue
         known = len(files)
         files += _projected_files(source)
-        told += _told(name, "Projected", files, known)
-    return told
+        warnings += _overlap_warnings(name, "Projected", files, known)
+    return warnings
 
 
 def _projected_files(source: Object) -> Iterator[_File]:
@@ -103,10 +105,10 @@ def _described(member: str, source: Object, *, projected: bool = False) -> str:
     return "DownwardAPI"
 
 
-def _told(name: str, described: str, files: Sequence[_File], known: int = 0) -> Iterator[str]:
+def _overlap_warnings(name: str, described: str, files: Sequence[_File], known: int = 0) -> Iterator[str]:
     """What to tell of the files from ``known`` on, each with those before it."""
     for position in range(known, len(files)):
         for other in files[:position]:
-            if files[position].meets(other):
+            if files[position].overlaps(other):
                 pair = f"{files[position]} with {other}"
                 yield f"volume {go_quote(name)} ({described}): overlapping paths: {pair}"

@@ -8,31 +8,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin.core.pod.strategy import drop_disabled
+from kubechronicle.api.builtin.core.pod.strategy import drop_disabled_fields
 from kubechronicle.api.builtin.core.podtemplate import validation, warnings
 from kubechronicle.api.strategy.strategy import Strategy
 
 Object = dict[str, Any]
 
 
-def new_template(new: Object) -> None:
+def prepare_new_workload(new: Object) -> None:
     """Drop what belongs to features that are off from the pod template of a new workload."""
-    drop_disabled((new["spec"].get("template") or {}).get("spec") or {})
+    drop_disabled_fields((new["spec"].get("template") or {}).get("spec") or {})
 
 
-def template_gates(new: Object, old: Object) -> None:
+def prepare_workload_update(new: Object, old: Object) -> None:
     """The same for an update."""
-    new_template(new)
+    prepare_new_workload(new)
 
 
-def new_pod_template(new: Object) -> None:
+def prepare_new_pod_template(new: Object) -> None:
     """Drop what belongs to features that are off."""
-    drop_disabled((new.get("template") or {}).get("spec") or {})
+    drop_disabled_fields((new.get("template") or {}).get("spec") or {})
 
 
-def pod_template_gates(new: Object, old: Object) -> None:
+def prepare_pod_template_update(new: Object, old: Object) -> None:
     """The same for an update."""
-    new_pod_template(new)
+    prepare_new_pod_template(new)
 
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
@@ -42,8 +42,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         generation_fields=("template",),
         returns_deleted=True,
         validates_whole_update=False,
-        prepare_create=new_pod_template,
-        prepare_update=pod_template_gates,
+        prepare_create=prepare_new_pod_template,
+        prepare_update=prepare_pod_template_update,
         validate=validation.pod_template_object,
         warnings=warnings.pod_template_warnings,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubechronicle.api.builtin.core.pod.validation import specific_annotations
-from kubechronicle.api.builtin.core.pod.validation_profiles import profiles_agree
+from kubechronicle.api.builtin.core.pod.validation_profiles import matching_profiles
 from kubechronicle.api.builtin.core.pod.validation_spec import pod_spec
 from kubechronicle.api.errors.field_errors import Cause, forbidden
 from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
@@ -22,7 +22,7 @@ def pod_template(template: Object, field: str) -> list[Cause]:
         causes += specific_annotations(metadata["annotations"], spec, f"{field}.annotations")
     causes += pod_spec(spec, f"{field}.spec")
     if metadata.get("annotations"):
-        causes += profiles_agree(metadata["annotations"], spec, f"{field}.spec")
+        causes += matching_profiles(metadata["annotations"], spec, f"{field}.spec")
     if spec.get("ephemeralContainers"):
         detail = "ephemeral containers not allowed in pod template"
         causes.append(forbidden(f"{field}.spec.ephemeralContainers", detail))

@@ -12,27 +12,31 @@ from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warning
 Object = dict[str, Any]
 
 
-def unchanged(new: Object, old: Object | None) -> bool:
+def same_generation(new: Object, old: Object | None) -> bool:
     """Whether an update has left the object's generation as it was."""
     return old is not None and new["metadata"].get("generation", 0) == old["metadata"].get("generation", 0)
 
 
-def of_template(template: Object | None, field: str) -> list[str]:
+def warnings_in_template(template: Object | None, field: str) -> list[str]:
     """What to tell of a template that stands in this field."""
     return spec_warnings(template.get("metadata"), template.get("spec") or {}, field) if template else []
 
 
 def pod_template_warnings(new: Object, old: Object | None) -> list[str]:
     """A template that stands alone."""
-    return [] if unchanged(new, old) else of_template(new.get("template"), "template")
+    return [] if same_generation(new, old) else warnings_in_template(new.get("template"), "template")
 
 
 def template_warnings(new: Object, old: Object | None) -> list[str]:
     """A kind that names its pods so that its own name is no host's."""
-    return [] if unchanged(new, old) else of_template((new.get("spec") or {}).get("template"), "spec.template")
+    return (
+        []
+        if same_generation(new, old)
+        else warnings_in_template((new.get("spec") or {}).get("template"), "spec.template")
+    )
 
 
 def named_template_warnings(new: Object, old: Object | None) -> list[str]:
     """A kind whose pods are named after it."""
-    told = name_warnings(new["metadata"], OWNER_NAME) if old is None else []
-    return told + template_warnings(new, old)
+    warnings = name_warnings(new["metadata"], OWNER_NAME) if old is None else []
+    return warnings + template_warnings(new, old)

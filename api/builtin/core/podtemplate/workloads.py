@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin.common.checks import immutable, in_order, label_selector, not_negative
+from kubechronicle.api.builtin.common.checks import immutable, label_selector, not_negative, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import selector
 from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
@@ -48,45 +48,45 @@ def long_running(template: Object, field: str, kind: str = "ReplicaSet") -> list
     return causes
 
 
-def selector_and_template(spec: Object, what: str, kind: str = "ReplicaSet") -> list[Cause]:
+def selector_and_template(spec: Object, workload: str, kind: str = "ReplicaSet") -> list[Cause]:
     """The selector is there, selects something, and selects the template's pods, which are good ones."""
     template = spec.get("template") or {}
-    causes = workload_selector(spec, what) + pod_template(template, "spec.template")
+    causes = workload_selector(spec, workload) + pod_template(template, "spec.template")
     return causes + long_running(template, "spec.template", kind)
 
 
-def workload_selector(spec: Object, what: str) -> list[Cause]:
+def workload_selector(spec: Object, workload: str) -> list[Cause]:
     """The selector is there, selects something, and selects the template's pods."""
     causes: list[Cause] = []
     given = spec.get("selector")
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     selects = True
     if given is None:
-        if what != "daemonset":
+        if workload != "daemonset":
             causes.append(required("spec.selector"))
         selects = False
     else:
         causes += label_selector(given, "spec.selector")
         if not given.get("matchLabels") and not given.get("matchExpressions"):
-            causes.append(invalid_value("spec.selector", {}, f"empty selector is invalid for {what}"))
+            causes.append(invalid_value("spec.selector", {}, f"empty selector is invalid for {workload}"))
         else:
             selects = selector_matches(given, labels or {})
     if not selects:
-        causes.append(invalid_value("spec.template.metadata.labels", in_order(labels), MISMATCH))
+        causes.append(invalid_value("spec.template.metadata.labels", sorted_labels(labels), MISMATCH))
     return causes
 
 
 MISMATCH: Final = "`selector` does not match template `labels`"
 
 
-def selector_stays(new: Object | None, old: Object | None) -> list[Cause]:
+def immutable_selector(new: Object | None, old: Object | None) -> list[Cause]:
     """A selector never changes."""
     return [] if new == old else immutable("spec.selector", selector(new), selector(old))
 
 
 def selector_update(new: Object, old: Object) -> list[Cause]:
     """Which pods a workload owns never changes."""
-    return selector_stays(new["spec"].get("selector"), old["spec"].get("selector"))
+    return immutable_selector(new["spec"].get("selector"), old["spec"].get("selector"))
 
 
 def collisions(status: Object, old: Object) -> list[Cause]:

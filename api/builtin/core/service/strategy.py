@@ -55,19 +55,19 @@ TYPE_FIELDS: Final[tuple[tuple[Callable[[Object], bool], tuple[str, ...]], ...]]
 """(which Services have a use for the fields, fields that go together)."""
 
 
-def new_service(new: Object) -> None:
+def prepare_new_service(new: Object) -> None:
     """What claims have settled stays as it is."""
     pair_addresses(new["spec"], None)
 
 
-def changed_service(new: Object, old: Object) -> None:
+def prepare_service_update(new: Object, old: Object) -> None:
     """What claims have settled stays as it is, but for what the type has no use for any more."""
-    keep_given(new["spec"], old["spec"])
+    keep_allocated(new["spec"], old["spec"])
     pair_addresses(new["spec"], old["spec"])
-    drop_what_the_type_lacks(new, old)
+    drop_unused_type_fields(new, old)
 
 
-def drop_what_the_type_lacks(new: Object, old: Object) -> None:
+def drop_unused_type_fields(new: Object, old: Object) -> None:
     """What the new type has no use for goes, from the status of a load balancer, too."""
     spec, held = new["spec"], old["spec"]
     unneeded = [fields for needed, fields in TYPE_FIELDS if needed(held) and not needed(spec)]
@@ -87,7 +87,7 @@ def _numbers(spec: Object) -> set[int]:
     return {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
 
 
-def keep_given(spec: Object, held: Object) -> None:
+def keep_allocated(spec: Object, held: Object) -> None:
     """An update that does not mention addresses and ports keeps those that were given."""
     if needs_address(spec) and needs_address(held):
         if not spec.get("clusterIP") and held.get("clusterIP"):
@@ -133,8 +133,8 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         names="label",
         create_on_update=True,
         returns_deleted=True,
-        prepare_create=new_service,
-        prepare_update=changed_service,
+        prepare_create=prepare_new_service,
+        prepare_update=prepare_service_update,
         validate=validation.service,
         validate_update=validation.service_update,
         warnings=warnings.service_warnings,

@@ -255,9 +255,9 @@ def service_update(new: Object, old: Object) -> list[Cause]:
     causes: list[Cause] = []
     if "ExternalName" not in (spec.get("type"), held.get("type")):
         if not (_headless(spec) and _headless(held)):
-            causes += _stays(spec, held, "clusterIPs", "clusterIP")
+            causes += _immutable_primary(spec, held, "clusterIPs", "clusterIP")
         if not _headless(spec) and not _headless(held):
-            causes += _stays(spec, held, "ipFamilies", "ipFamily")
+            causes += _immutable_primary(spec, held, "ipFamilies", "ipFamily")
     if spec.get("type") == held.get("type") == "LoadBalancer":
         name = spec.get("loadBalancerClass")
         if name != held.get("loadBalancerClass"):
@@ -269,7 +269,7 @@ def service_update(new: Object, old: Object) -> list[Cause]:
     return causes
 
 
-def _stays(spec: Object, held: Object, name: str, one: str) -> list[Cause]:
+def _immutable_primary(spec: Object, held: Object, name: str, one: str) -> list[Cause]:
     """The first of a list may not change, nor may any of it while its length does not."""
     after, before = spec.get(name) or [], held.get(name) or []
     field = f"spec.{name}"

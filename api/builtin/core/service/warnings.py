@@ -15,34 +15,34 @@ _MODE: Final = "service.kubernetes.io/topology-mode"
 def service_warnings(new: Object, old: Object | None) -> list[str]:
     """What a service asks for in vain, or in a way that is not the common one."""
     spec = new["spec"]
-    told: list[str] = []
+    warnings: list[str] = []
     if _HINTS in (new["metadata"].get("annotations") or ()):
-        told.append(f"annotation {_HINTS} is deprecated, please use {_MODE} instead")
+        warnings.append(f"annotation {_HINTS} is deprecated, please use {_MODE} instead")
     kind, outside = spec.get("type", ""), spec.get("externalIPs") or ()
     if kind != "ExternalName" and spec.get("clusterIP", "") not in ("", "None"):
         for index, address in enumerate(spec.get("clusterIPs") or ()):
-            told += ip_warnings(address, f"spec.clusterIPs[{index}]")
+            warnings += ip_warnings(address, f"spec.clusterIPs[{index}]")
     headless = kind == "ClusterIP" and spec.get("clusterIP") == "None"
     if headless:
         if spec.get("loadBalancerIP"):
-            told.append("spec.loadBalancerIP is ignored for headless services")
+            warnings.append("spec.loadBalancerIP is ignored for headless services")
         if outside:
-            told.append("spec.externalIPs is ignored for headless services")
+            warnings.append("spec.externalIPs is ignored for headless services")
         if spec.get("sessionAffinity", "None") != "None":
-            told.append("spec.SessionAffinity is ignored for headless services")
+            warnings.append("spec.SessionAffinity is ignored for headless services")
     for index, address in enumerate(outside):
-        told += ip_warnings(address, f"spec.externalIPs[{index}]")
+        warnings += ip_warnings(address, f"spec.externalIPs[{index}]")
     if spec.get("loadBalancerIP"):
-        told += ip_warnings(spec["loadBalancerIP"], "spec.loadBalancerIP")
+        warnings += ip_warnings(spec["loadBalancerIP"], "spec.loadBalancerIP")
     for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
-        told += cidr_warnings(block, f"spec.loadBalancerSourceRanges[{index}]")
+        warnings += cidr_warnings(block, f"spec.loadBalancerSourceRanges[{index}]")
     if kind == "ExternalName":
         if outside:
-            told.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+            warnings.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
     elif spec.get("externalName"):
-        told.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+        warnings.append('spec.externalName is ignored when spec.type is not "ExternalName"')
     if spec.get("trafficDistribution") == "PreferClose":
-        told.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
+        warnings.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
     if outside and not headless and kind != "ExternalName":
-        told.append("spec.externalIPs is deprecated")
-    return told
+        warnings.append("spec.externalIPs is deprecated")
+    return warnings

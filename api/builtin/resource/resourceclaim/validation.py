@@ -16,9 +16,9 @@ from kubechronicle.api.builtin.resource.devices import (
     OPERATORS,
     Check,
     cel_selector,
+    check_each,
+    check_each_unique,
     configuration,
-    each,
-    each_once,
     fully_qualified_name,
 )
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
@@ -92,7 +92,7 @@ def toleration(given: Object, field: str) -> list[Cause]:
 def _exact(request: Object, field: str) -> list[Cause]:
     name, path = request.get("deviceClassName", ""), f"{field}.deviceClassName"
     causes = dns_subdomain(name, path) if name else [required(path)]
-    causes += each(request.get("selectors"), MAX_SELECTORS, f"{field}.selectors", cel_selector)
+    causes += check_each(request.get("selectors"), MAX_SELECTORS, f"{field}.selectors", cel_selector)
     mode, count = request.get("allocationMode", ""), request.get("count", 0)
     if mode == "All":
         if count:
@@ -103,7 +103,7 @@ def _exact(request: Object, field: str) -> list[Cause]:
             causes.append(invalid_value(f"{field}.count", count, "must be greater than zero"))
     else:
         causes.append(not_supported(f"{field}.allocationMode", mode, ALLOCATION_MODES))
-    return causes + each(request.get("tolerations"), -1, f"{field}.tolerations", toleration)
+    return causes + check_each(request.get("tolerations"), -1, f"{field}.tolerations", toleration)
 
 
 def _alternative(request: Object, field: str) -> list[Cause]:
@@ -124,7 +124,7 @@ def _request(request: Object, field: str) -> list[Cause]:
     elif exact is not None:
         causes += _exact(exact, f"{field}.exactly")
     else:
-        causes += each_once(choices, MAX_ALTERNATIVES, f"{field}.firstAvailable", _alternative, _name_of)
+        causes += check_each_unique(choices, MAX_ALTERNATIVES, f"{field}.firstAvailable", _alternative, _name_of)
     return causes
 
 
@@ -136,19 +136,19 @@ def _claim_spec(spec: Object, field: str) -> list[Cause]:
     refers = request_reference(request_names(spec))
 
     def constraint(given: Object, place: str) -> list[Cause]:
-        causes = each_once(given.get("requests"), MAX_REQUESTS, f"{place}.requests", refers)
+        causes = check_each_unique(given.get("requests"), MAX_REQUESTS, f"{place}.requests", refers)
         for name in ("matchAttribute", "distinctAttribute"):
             if given.get(name) is not None:
                 return causes + fully_qualified_name(given[name], f"{place}.{name}")
         return [*causes, required(place, ONE_ATTRIBUTE)]
 
     def config(given: Object, place: str) -> list[Cause]:
-        causes = each_once(given.get("requests"), MAX_REQUESTS, f"{place}.requests", refers)
+        causes = check_each_unique(given.get("requests"), MAX_REQUESTS, f"{place}.requests", refers)
         return causes + configuration(given, place)
 
-    causes = each_once(devices.get("requests"), MAX_REQUESTS, f"{path}.requests", _request, _name_of)
-    causes += each(devices.get("constraints"), MAX_CONSTRAINTS, f"{path}.constraints", constraint)
-    return causes + each(devices.get("config"), MAX_CONFIGS, f"{path}.config", config)
+    causes = check_each_unique(devices.get("requests"), MAX_REQUESTS, f"{path}.requests", _request, _name_of)
+    causes += check_each(devices.get("constraints"), MAX_CONSTRAINTS, f"{path}.constraints", constraint)
+    return causes + check_each(devices.get("config"), MAX_CONFIGS, f"{path}.config", config)
 
 
 def claim(obj: Object) -> list[Cause]:

@@ -11,7 +11,14 @@ from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.common.network_values import interface_address
 from kubechronicle.api.builtin.common.scheduling import node_selector
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
-from kubechronicle.api.builtin.resource.devices import Check, configuration, each, each_once, parameters, pool_name
+from kubechronicle.api.builtin.resource.devices import (
+    Check,
+    check_each,
+    check_each_unique,
+    configuration,
+    parameters,
+    pool_name,
+)
 from kubechronicle.api.builtin.resource.resourceclaim.validation import request_names, request_reference
 from kubechronicle.api.errors.field_errors import (
     Cause,
@@ -61,7 +68,9 @@ def claim_status(new: Object, old: Object) -> list[Cause]:
     """Users come with an allocation and not to a claim that goes; an allocation stays until it is taken back whole."""
     status, held, field = new.get("status") or {}, old.get("status") or {}, "status"
     reserved, allocation = status.get("reservedFor") or [], status.get("allocation")
-    causes = each_once(reserved, MAX_RESERVED, f"{field}.reservedFor", _consumer, lambda one: one.get("uid", ""))
+    causes = check_each_unique(
+        reserved, MAX_RESERVED, f"{field}.reservedFor", _consumer, lambda one: one.get("uid", "")
+    )
     causes += _devices(status, f"{field}.devices")
     if reserved and allocation is None:
         detail = "may not be specified when `allocated` is not set"
@@ -111,11 +120,11 @@ def _allocation(allocation: Object, field: str, refers: Check) -> list[Cause]:
         causes = [] if source else [required(f"{place}.source")]
         if source and source not in SOURCES:
             causes.append(not_supported(f"{place}.source", source, SOURCES))
-        causes += each_once(given.get("requests"), MAX_RESULTS, f"{place}.requests", refers)
+        causes += check_each_unique(given.get("requests"), MAX_RESULTS, f"{place}.requests", refers)
         return causes + configuration(given, place)
 
-    causes = each(devices.get("results"), MAX_RESULTS, f"{path}.results", result)
-    causes += each(devices.get("config"), MAX_CONFIGS, f"{path}.config", config)
+    causes = check_each(devices.get("results"), MAX_RESULTS, f"{path}.results", result)
+    causes += check_each(devices.get("config"), MAX_CONFIGS, f"{path}.config", config)
     selector = allocation.get("nodeSelector")
     return causes if selector is None else causes + node_selector(selector, f"{field}.nodeSelector")
 
@@ -124,8 +133,8 @@ def binding(device: Object, field: str) -> list[Cause]:
     """What must be true, and what must not, before pods are bound: both lists or none, nothing in both."""
     ready, failed = device.get("bindingConditions") or [], device.get("bindingFailureConditions") or []
     ready_path, failed_path = f"{field}.bindingConditions", f"{field}.bindingFailureConditions"
-    causes = each(ready, MAX_BINDING, ready_path, qualified_name)
-    causes += each(failed, MAX_BINDING, failed_path, qualified_name)
+    causes = check_each(ready, MAX_BINDING, ready_path, qualified_name)
+    causes += check_each(failed, MAX_BINDING, failed_path, qualified_name)
     causes += [duplicate(f"{ready_path}[{index}]", name) for index, name in enumerate(ready) if name in ready[:index]]
     for index, name in enumerate(failed):
         if name in failed[:index]:
@@ -181,7 +190,7 @@ def _network(data: Object, field: str) -> list[Cause]:
     for name, most in (("interfaceName", MAX_INTERFACE), ("hardwareAddress", MAX_HARDWARE)):
         if len(data.get(name, "").encode()) > most:
             causes.append(too_long(f"{field}.{name}", most))
-    return causes + each_once(data.get("ips"), MAX_IPS, f"{field}.ips", interface_address)
+    return causes + check_each_unique(data.get("ips"), MAX_IPS, f"{field}.ips", interface_address)
 
 
 def forget_deallocated(new: Object, old: Object) -> None:

@@ -16,12 +16,12 @@ Object = dict[str, Any]
 _LISTS: Final = ("ints", "bools", "strings", "versions")
 
 
-def new_slice(new: Object) -> None:
+def prepare_new_slice(new: Object) -> None:
     """Drop what is of features that are off: lists of values, and what nodes can hand out."""
-    slice_features(new, {"spec": {}, "metadata": {}})
+    prepare_slice_update(new, {"spec": {}, "metadata": {}})
 
 
-def slice_features(new: Object, old: Object) -> None:
+def prepare_slice_update(new: Object, old: Object) -> None:
     """Drop what is of features that are off, unless the old slice has it."""
     devices, held = new["spec"].get("devices") or (), old["spec"].get("devices") or ()
     lists_used = any(
@@ -37,7 +37,7 @@ def slice_features(new: Object, old: Object) -> None:
                     value.pop(name, None)
 
 
-def taints_since(new: Object, old: Object | None, now: str) -> None:
+def stamp_taints(new: Object, old: Object | None, now: str) -> None:
     """A taint says since when it is there; without a word about it, since now."""
     for device in new["spec"].get("devices") or ():
         for taint in device.get("taints") or ():
@@ -49,9 +49,9 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         returns_deleted=True,
         status=False,
         generation=True,
-        prepare_create=new_slice,
-        prepare_update=slice_features,
-        stamp=taints_since,
+        prepare_create=prepare_new_slice,
+        prepare_update=prepare_slice_update,
+        stamp=stamp_taints,
         validates_whole_update=False,
         validates_spec_update=False,
         validate=validation.resource_slice,

@@ -11,7 +11,7 @@ from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, im
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.common.scheduling import node_selector
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
-from kubechronicle.api.builtin.resource.devices import EFFECTS, each, each_once, pool_name
+from kubechronicle.api.builtin.resource.devices import EFFECTS, check_each, check_each_unique, pool_name
 from kubechronicle.api.builtin.resource.devices import qualified_name as attribute_name
 from kubechronicle.api.builtin.resource.resourceclaim.validation_status import binding
 from kubechronicle.api.errors.field_errors import (
@@ -87,9 +87,9 @@ def _spec(spec: Object, held: Object) -> list[Cause]:
         return _device(device, before.get(device.get("name", "")), field, per_device=per_device)
 
     most = MAX_DEVICES_WITH_MORE if more else MAX_DEVICES
-    causes += each_once(devices, most, "spec.devices", check, lambda device: device.get("name", ""))
+    causes += check_each_unique(devices, most, "spec.devices", check, lambda device: device.get("name", ""))
     counters = spec.get("sharedCounters")
-    return causes + each_once(
+    return causes + check_each_unique(
         counters, MAX_COUNTER_SETS, "spec.sharedCounters", _counter_set("name"), lambda one: one.get("name", "")
     )
 
@@ -171,8 +171,8 @@ def _device(device: Object, before: Object | None, field: str, *, per_device: bo
     shared = bool(device.get("allowMultipleAllocations"))
     causes += _map(capacity, -1, MAX_KEY, f"{field}.capacity", attribute_name, _shared if shared else _unshared)
     if before is None or before.get("taints") != device.get("taints"):
-        causes += each(device.get("taints"), MAX_TAINTS, f"{field}.taints", _taint)
-    causes += each_once(
+        causes += check_each(device.get("taints"), MAX_TAINTS, f"{field}.taints", _taint)
+    causes += check_each_unique(
         device.get("consumesCounters"),
         MAX_CONSUMPTIONS,
         f"{field}.consumesCounters",
@@ -288,7 +288,7 @@ def _options(values: list[str], default: str, largest: str, field: str) -> list[
             return []
         return [invalid_value(path, value, f"option is larger than capacity value: {largest}")]
 
-    causes += each_once(values, MAX_OPTIONS, field, option, lambda value: str(math.ceil(of(value))))
+    causes += check_each_unique(values, MAX_OPTIONS, field, option, lambda value: str(math.ceil(of(value))))
     if len(values) > MAX_OPTIONS or all(of(value) != of(default) for value in values):
         causes.append(invalid_value(field, default, "default value is not valid according to the requestPolicy"))
     return causes

@@ -52,23 +52,23 @@ def lossless(down: Converter, up: Converter, definition: str) -> tuple[Converter
     """Return both converters so that up(down(obj)) is obj again. ``definition`` is the present version's."""
     kind = types.object_type
 
-    def down_keeping(obj: Object) -> Object:
+    def down_with_note(obj: Object) -> Object:
         old = down(obj)
         wanted = copy_object(obj)
         check.check(wanted, kind(definition))
         lost = list(_differences(up(old), wanted, ()))
         if lost:
-            noted = [_noted(*each) for each in lost]
+            noted = [_note_entry(*each) for each in lost]
             old["metadata"].setdefault("annotations", {})[KEPT] = go_json(noted)
         return old
 
-    def up_restoring(obj: Object) -> Object:
+    def up_with_note(obj: Object) -> Object:
         text = (obj["metadata"].get("annotations") or {}).get(KEPT)
         if text is None:
             return up(obj)
         new = up(_without_note(obj))
         restored: Object = copy_object(new)
-        for entry in _read(text):
+        for entry in _read_entries(text):
             _restore(restored, entry)
         try:
             check.check(restored, kind(definition))
@@ -76,7 +76,7 @@ def lossless(down: Converter, up: Converter, definition: str) -> tuple[Converter
             return new  # the client's own doing
         return restored
 
-    return down_keeping, up_restoring
+    return down_with_note, up_with_note
 
 
 def _differences(seen: Any, wanted: Any, path: _Path) -> Iterator[tuple[_Path, Any, Any]]:
@@ -90,7 +90,7 @@ def _differences(seen: Any, wanted: Any, path: _Path) -> Iterator[tuple[_Path, A
         yield path, seen, wanted
 
 
-def _noted(path: _Path, seen: Any, wanted: Any) -> Object:
+def _note_entry(path: _Path, seen: Any, wanted: Any) -> Object:
     note: Object = {"at": list(path)}
     for name, value in (("as", seen), ("is", wanted)):
         if value is not _ABSENT:
@@ -106,7 +106,7 @@ def _without_note(obj: Object) -> Object:
     return {**obj, "metadata": metadata}
 
 
-def _read(text: str) -> Iterator[Object]:
+def _read_entries(text: str) -> Iterator[Object]:
     """The entries of the annotation that can be meant; clients may write anything into it."""
     try:
         found = orjson.loads(text)
@@ -114,11 +114,11 @@ def _read(text: str) -> Iterator[Object]:
         return
     for entry in found if isinstance(found, list) else ():
         path = entry.get("at") if isinstance(entry, dict) else None
-        if isinstance(path, list) and path and _may_be_kept(path):
+        if isinstance(path, list) and path and _is_restorable(path):
             yield entry
 
 
-def _may_be_kept(path: list[Any]) -> bool:
+def _is_restorable(path: list[Any]) -> bool:
     """Whether a path is one of the object's own fields: what names it and what the server writes is not for clients."""
     return path[:2] == ["metadata", "annotations"] or path[0] not in ("apiVersion", "kind", "metadata")
 

@@ -22,7 +22,7 @@ def int_or_percent(value: int | str, field: str) -> list[Cause]:
     return [invalid_value(field, value, names.regex_message(message, "[0-9]+%", "1%", "93%"))]
 
 
-def at_most_whole(value: int | str, field: str) -> list[Cause]:
+def at_most_100_percent(value: int | str, field: str) -> list[Cause]:
     """A percentage is a hundred at most."""
     if isinstance(value, str) and _PERCENT.match(value) and int(value[:-1]) > 100:
         return [invalid_value(field, value, "must not be greater than 100%")]
