@@ -228,7 +228,7 @@ class Reads:
         if name is None or (rt.namespaced and not selection.namespace):
             node = selection.fields.required("spec.nodeName")
             if node and not selection.namespace:
-                return selection.chosen(view.having("spec.nodeName", node))
+                return selection.chosen(view.with_field("spec.nodeName", node))
             return selection.chosen(view.entries(selection.namespace))
         one = view.get(selection.namespace, name)
         return selection.chosen((one,)) if one is not None else ()

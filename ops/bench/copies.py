@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from kubechronicle.eventlog.postgres.connection import open_postgres_log
+from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Transaction, Who
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 

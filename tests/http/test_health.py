@@ -9,7 +9,7 @@ import trio
 from in_process import MAPS, configmap, open_server
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kubechronicle.eventlog.memory.memory_log import Fault
+from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.http.context import Context
 from kubechronicle.http.health import Check, Health, Unhealthy
 from kubechronicle.http.messages import Request, Response

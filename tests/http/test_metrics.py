@@ -10,7 +10,7 @@ from in_process import MAPS, PODS, PROTOBUF, InProcess, configmap, open_server, 
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
-from kubechronicle.eventlog.memory.memory_log import Fault
+from kubechronicle.eventlog.memory.faults import Fault
 
 LABELS = {"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "code"}
 

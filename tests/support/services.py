@@ -12,7 +12,7 @@ from kubechronicle.actors.allocation.addresses import IP_ADDRESSES
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 
 SERVICES = "/api/v1/namespaces/default/services"
 ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"

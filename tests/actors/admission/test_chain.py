@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, State
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.limit_ranger import pod_total
 from kubechronicle.actors.admission.runtime_class import merge_tolerations
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 LIMITS = "/api/v1/namespaces/default/limitranges"

@@ -14,8 +14,10 @@ from in_process import Answer, InProcess
 from services import SERVICES, causes, has, held, open_services, service
 from trio.testing import MockClock
 
-from kubechronicle.eventlog.memory.memory_log import Fault, MemoryStore
-from kubechronicle.eventlog.postgres.connection import migrate, open_postgres_log
+from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.store import MemoryStore
+from kubechronicle.eventlog.postgres.connection import migrate
+from kubechronicle.eventlog.postgres_log import open_postgres_log
 
 Replicas = tuple[InProcess, InProcess]
 SMALL = "10.96.0.0/27"

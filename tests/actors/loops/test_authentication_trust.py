@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from kubechronicle.actors.loops.bootstrap import authentication_trust
 from kubechronicle.actors.loops.bootstrap.authentication_trust import Trust
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 
 MAP = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 CLIENTS, PROXIES, OTHERS, EXPIRED = CA("clients"), CA("proxies"), CA("others"), CA("expired", days=-0.5)

@@ -13,8 +13,9 @@ from trio.testing import MockClock
 
 from kubechronicle.actors.loops import event_ttl
 from kubechronicle.actors.loops.event_ttl import EventExpiry
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
-from kubechronicle.eventlog.postgres.connection import migrate, open_postgres_log
+from kubechronicle.eventlog.memory.store import MemoryStore
+from kubechronicle.eventlog.postgres.connection import migrate
+from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Operation
 
 EVENTS = "/api/v1/namespaces/default/events"

@@ -12,7 +12,9 @@ from trio.testing import MockClock
 
 from kubechronicle.actors.loops.garbage.collector import GarbageCollector
 from kubechronicle.api.registry.registry import Registry
-from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog, MemoryStore
+from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Operation
 
 COLLECTOR = frozenset({"garbage-collector"})

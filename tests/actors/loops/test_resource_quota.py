@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from kubechronicle.actors.loops import resource_quota
 from kubechronicle.actors.loops.resource_quota import RESYNC_INTERVAL, SETTLE_INTERVAL
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 SERVICES = "/api/v1/namespaces/default/services"

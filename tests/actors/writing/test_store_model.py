@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from in_process import MAPS, InProcess, Stream, configmap, open_server
 from trio.testing import MockClock
 
-from kubechronicle.eventlog.memory.memory_log import Fault, MemoryStore
+from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.views import window
 
 NAMES, LABELS = "abcde", "xy"

@@ -9,7 +9,7 @@ import trio
 from in_process import PODS, InProcess, open_server, pod
 from trio.testing import MockClock
 
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Operation
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.history.moments import written
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.http.request_info import split_moment
 
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}

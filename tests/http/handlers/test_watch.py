@@ -13,7 +13,8 @@ from in_process import MAPS, PODS, PROTOBUF, InProcess, Stream, configmap, open_
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.api.codecs import protobuf
-from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
+from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.views import window
 from kubechronicle.http.handlers.watch import WatchStream
 from kubechronicle.http.messages import BufferedExchange, Push, WebSocketClosed
@@ -370,7 +371,7 @@ async def test_cancelled_watches_leave_nothing_behind(autojump_clock: MockClock)
             with trio.move_on_after(1):
                 async with server.watch(WATCH) as watch:
                     await watch.next()
-        assert server.assembly.views["configmaps"].statistics().sleeping == 0
+        assert server.assembly.views["configmaps"].statistics().waiting_watchers == 0
         labels = {"group": "", "version": "v1", "kind": "ConfigMap"}
         assert await server.figure("apiserver_registered_watchers", **labels) in (0, None)
         labels = {"verb": "WATCH", "group": "", "version": "v1", "resource": "configmaps"}
@@ -633,7 +634,7 @@ async def test_a_websocket_client_that_leaves_ends_its_watch(autojump_clock: Moc
                 socket.closed.set()
                 assert isinstance(request.exchange, BufferedExchange)
                 request.exchange.gone.set()
-        assert server.assembly.views["configmaps"].statistics().sleeping == 0
+        assert server.assembly.views["configmaps"].statistics().waiting_watchers == 0
 
 
 async def test_a_refused_websocket_is_not_accepted(autojump_clock: MockClock) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.eventlog.memory.erasing import erase
+from kubechronicle.eventlog.memory.erase import erase
 from kubechronicle.eventlog.records import Key
 
 Chronicle = Callable[..., Any]
