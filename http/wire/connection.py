@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import trio
 
 from kubechronicle.http.messages import Application
-from kubechronicle.http.wire.connection_host import WireProtocol
-from kubechronicle.http.wire.dates import Dates
+from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.exchange import Exchange
 from kubechronicle.http.wire.http1.connection import Http1Protocol
+from kubechronicle.http.wire.protocol_interface import WireProtocol
 from kubechronicle.http.wire.serve_config import Limits
 from kubechronicle.http.wire.tls import TLSStream
 
 if TYPE_CHECKING:
     from kubechronicle.http.wire.http2.connection import Http2Protocol
-    from kubechronicle.http.wire.websocket.hypercorn_config import Wire
 
 
 RECORDS = 32
@@ -42,15 +41,13 @@ class ServerFace(Protocol):
     app: Application
     limits: Limits
     draining: trio.Event
-    dates: Dates
+    date_field: DateField
     handshakes_failed: int
     requests: int
     running_requests: int
     cut_off_slow: int
     timed_out: int
     protocol_errors: int
-
-    def wire(self) -> Wire: ...
 
     def report(self, where: str, error: BaseException) -> None: ...
 
@@ -112,10 +109,10 @@ class Connection:
                 Http2Protocol,  # imported when the server is ready (ops/server/replica.py)
             )
 
-            self._protocol = self._http2 = Http2Protocol(self, self._server.dates)
+            self._protocol = self._http2 = Http2Protocol(self, self._server.date_field)
             self.deadline = trio.current_time() + self.limits.idle
         else:
-            self._protocol = Http1Protocol(self, self._server.dates, self._server.wire)
+            self._protocol = Http1Protocol(self, self._server.date_field)
             self.deadline = trio.current_time() + self.limits.header_wait
         await self._protocol.initiate()
         goes_on = True

@@ -17,8 +17,8 @@ from typing import Protocol
 
 import trio
 
+from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import Application, ClientDisconnected, Push, Request, Response
-from kubechronicle.http.pieces import Pieces
 from kubechronicle.http.wire.serve_config import Limits
 
 YIELD_EVERY = 16
@@ -226,7 +226,7 @@ class HttpExchange:
             raise
         if not self.inline or response is None or isinstance(response.body, bytes):
             await self._complete(response)
-        elif isinstance(response.body, Pieces) and not self.overdue:
+        elif isinstance(response.body, ListBody) and not self.overdue:
             self.limit(math.inf)  # that was the request's; for its answer there is nothing to wait for but the client
             await self._complete(response)
         else:

@@ -18,19 +18,15 @@ import errno
 import logging
 import socket
 import ssl
-from typing import TYPE_CHECKING
 
 import trio
 
 from kubechronicle.http.messages import Application
 from kubechronicle.http.wire.connection import Connection, prepare_socket, socket_address
-from kubechronicle.http.wire.dates import Dates
+from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.serve_config import ServeConfig, ServerStatistics
 from kubechronicle.http.wire.sockets import bind, close_all, inherited
 from kubechronicle.http.wire.tls import ReloadingContext, TLSFiles, TLSStream
-
-if TYPE_CHECKING:
-    from kubechronicle.http.wire.websocket.hypercorn_config import Wire
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +52,7 @@ class Server:
         self.limits = config.limits
         self.draining = trio.Event()
         self.addresses: list[tuple[str, int]] = []
-        self.dates = Dates()
+        self.date_field = DateField()
         self.accepted = 0
         self.handshakes_failed = 0
         self.requests = 0
@@ -72,20 +68,10 @@ class Server:
         self._patience = trio.CancelScope()
         self._finished = trio.Event()
         self._reported: set[tuple[str, ...]] = set()
-        self._ending = trio.Event()  # idle connections of HTTP/2 are to be closed
-        self._wire: Wire | None = None
 
     @property
     def port(self) -> int:
         return self.addresses[0][1]
-
-    def wire(self) -> Wire:
-        """What Hypercorn's protocols need."""
-        if self._wire is None:
-            from kubechronicle.http.wire.websocket.hypercorn_config import Wire
-
-            self._wire = Wire(self.limits, self.dates, self._ending)
-        return self._wire
 
     def statistics(self) -> ServerStatistics:
         return ServerStatistics(
@@ -119,7 +105,6 @@ class Server:
                 self._patience.deadline = trio.current_time() + patience
                 with self._patience:
                     await self._all_closed()
-            self._ending.set()
             with trio.move_on_after(grace):
                 for connection in list(self._connections):
                     await connection.drain()

@@ -17,20 +17,15 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import httptools
 import trio
 
 from kubechronicle.http.messages import Headers, Request
-from kubechronicle.http.wire.connection_host import ConnectionHost
-from kubechronicle.http.wire.dates import Dates
+from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.exchange import split_target
 from kubechronicle.http.wire.http1.exchange import Http1Exchange, status_line
-
-if TYPE_CHECKING:
-    from kubechronicle.http.wire.websocket.hypercorn_config import Wire
+from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
 PIPELINED = 64
 """Requests received ahead of the one being answered; beyond it the socket is not read."""
@@ -62,10 +57,9 @@ class RefusedRequest(Exception):
 class Http1Protocol:
     """The parser's callbacks (`on_*`) and the queue of requests."""
 
-    def __init__(self, host: ConnectionHost, dates: Dates, wire: Callable[[], Wire]) -> None:
+    def __init__(self, host: ConnectionHost, date_field: DateField) -> None:
         self._host = host
-        self.date_line = dates.line
-        self._wire = wire
+        self.date_line = date_field.line
         self._parser = httptools.HttpRequestParser(self)
         self._queue: deque[Http1Exchange] = deque()
         self._current: Http1Exchange | None = None
@@ -76,7 +70,7 @@ class Http1Protocol:
         self._refused = 0  # a status: nothing is parsed any more
         self._room: trio.Event | None = None
         self._head_bytes = 0  # of a header that is not complete
-        self._handshake: bytes | None = None  # what to hand over to Hypercorn
+        self._websocket: tuple[Request, bytes] | None = None  # a handshake, and the bytes after it
         self._url = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._in_head = False
@@ -110,11 +104,13 @@ class Http1Protocol:
         if self._closed:
             return
         self._take(data)
-        if self._handshake is not None:
-            from kubechronicle.http.wire.websocket.protocol import WebSocketProtocol  # few come, and it takes long
+        if self._websocket is not None:
+            # Imported with the first WebSocket: the import is slow, and WebSockets are rare.
+            from kubechronicle.http.wire.websocket.protocol import WebSocketProtocol
 
-            protocol = WebSocketProtocol(self._host, self._wire())
-            await self._host.hand_over(protocol, self._handshake)
+            request, rest = self._websocket
+            protocol = WebSocketProtocol(self._host, request, self._handshake_fields(), self.date_line)
+            await self._host.hand_over(protocol, rest)
             return
         await self._advance(by_reader=True)
         if self._receiving is not None:
@@ -293,10 +289,7 @@ class Http1Protocol:
             if self._current is not None or len(self._queue) > 1:
                 self._refuse_later(400)  # pipelined behind another request: nobody does
                 return b""
-            self._queue.clear()
-            lines = [b"GET %b HTTP/1.1\r\n" % self._url]
-            lines += [b"%b: %b\r\n" % field for field in self._fields if field[0] != b"sec-websocket-extensions"]
-            self._handshake = b"".join([*lines, b"\r\n", rest])
+            self._websocket = self._queue.pop().request, rest
             return b""
         if names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names:
             # The parser has skipped the body; what it holds must not be taken for a request.
@@ -306,6 +299,10 @@ class Http1Protocol:
             return b""
         self._parser = httptools.HttpRequestParser(self)
         return rest
+
+    def _handshake_fields(self) -> list[tuple[bytes, bytes]]:
+        """Return the fields of a WebSocket handshake without the offer of extensions, none of which is supported."""
+        return [(name, value.strip(b" \t")) for name, value in self._fields if name != b"sec-websocket-extensions"]
 
     # --- answering ---
 

@@ -6,8 +6,8 @@ from http import HTTPStatus
 from typing import Protocol
 
 from kubechronicle.http.messages import Push
-from kubechronicle.http.wire.connection_host import ConnectionHost
 from kubechronicle.http.wire.exchange import NO_BODY, HttpExchange
+from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
 STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %s\r\n" % (status.value, status.phrase.encode("ascii")) for status in HTTPStatus

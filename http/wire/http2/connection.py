@@ -14,8 +14,7 @@ Invariant: only the writing of what answers the client's own frames has the read
 from __future__ import annotations
 
 from kubechronicle.http.messages import Request
-from kubechronicle.http.wire.connection_host import ConnectionHost
-from kubechronicle.http.wire.dates import Dates
+from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.exchange import Http2Exchange
 from kubechronicle.http.wire.http2.frames import ConnectionFailed, ErrorCode, FrameReader, Setting
@@ -23,18 +22,19 @@ from kubechronicle.http.wire.http2.headers import BlockDecoder, Head, HeadersToo
 from kubechronicle.http.wire.http2.output import WRITE, Output
 from kubechronicle.http.wire.http2.streams import StreamTable
 from kubechronicle.http.wire.http2.workers import Workers
+from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
 CONTINUATIONS = 64
 """Frames of one header block (CVE-2024-27316)."""
 
 
 class Http2Protocol:
-    def __init__(self, host: ConnectionHost, dates: Dates) -> None:
+    def __init__(self, host: ConnectionHost, date_field: DateField) -> None:
         self._host = host
         self._reader = FrameReader()
         self._decoder = BlockDecoder(host.limits.header_bytes)
         self._workers = Workers(host.start_task)
-        self._output = Output(host, dates, self._workers)
+        self._output = Output(host, date_field, self._workers)
         self._streams = StreamTable(host, self._output)
         self._refusing = False
         self._closed = False

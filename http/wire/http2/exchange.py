@@ -11,11 +11,11 @@ from typing import Protocol
 import trio
 
 from kubechronicle.http.messages import ClientDisconnected, Push
-from kubechronicle.http.wire.connection_host import ConnectionHost
 from kubechronicle.http.wire.exchange import NO_BODY, HttpExchange
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.frames import ErrorCode
 from kubechronicle.http.wire.http2.output import WRITE, Output
+from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
 GATHERED = 16 * 1024
 """Of DATA that may wait for what others say."""

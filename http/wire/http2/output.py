@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kubechronicle.http.wire.connection_host import ConnectionHost
-from kubechronicle.http.wire.dates import Dates
+from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.headers import NO_TABLE, encode_answer
 from kubechronicle.http.wire.http2.workers import Workers
+from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
 WRITE = 64 * 1024
 """DATA gathered for one write: four frames, so that large answers are not one system call per 16 KiB frame."""
@@ -30,9 +30,9 @@ class Output:
     """``window``: what the client takes of all streams together; ``frame_size``: of one frame; ``waiting``: who needs
     a window to open."""
 
-    def __init__(self, host: ConnectionHost, dates: Dates, workers: Workers) -> None:
+    def __init__(self, host: ConnectionHost, date_field: DateField, workers: Workers) -> None:
         self._host = host
-        self._dates = dates
+        self._date_field = date_field
         self._workers = workers
         self.window = frames.DEFAULT_WINDOW
         self.frame_size = frames.FRAME_SIZE
@@ -49,7 +49,7 @@ class Output:
 
     def answer(self, stream_id: int, status: int, headers: list[tuple[bytes, bytes]], *, end: bool) -> list[bytes]:
         """An answer's head, which must be the next that is sent of all that have one."""
-        block = encode_answer(status, headers + self._dates.fields())
+        block = encode_answer(status, headers + self._date_field.fields())
         if self._first_block:
             self._first_block = False
             block = NO_TABLE + block

@@ -7,11 +7,11 @@ in ``running`` until nothing of it is left to do.
 
 from __future__ import annotations
 
-from kubechronicle.http.wire.connection_host import ConnectionHost
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.exchange import Http2Exchange
 from kubechronicle.http.wire.http2.frames import ConnectionFailed, ErrorCode
 from kubechronicle.http.wire.http2.output import Output
+from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
 RUNAWAY = 2
 """Times the allowed streams: requests still running, those reset by the client included, before it counts as abuse."""

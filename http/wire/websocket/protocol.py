@@ -1,97 +1,197 @@
-"""The HTTP/1.1 connection of a WebSocket: Hypercorn's protocol object, from the handshake on.
+"""The connection of a WebSocket after its handshake: received frames to messages, and back through Hypercorn.
 
-Lives here: the hand-over from http1.py, which has checked the handshake's framing and writes it anew for h11. The
-conversation is websocket.py's.
+http1 has parsed the handshake. It reaches Hypercorn's WSStream as a Request event, so it is parsed once. WSStream
+checks it (RFC 6455 §4.2), accepts or rejects it, and sends messages. Received frames go to ``WSStream.connection``,
+wsproto's public Connection, and not through ``WSStream.handle``, which answers 400 to early frames, does not close on
+broken frames, and raises when two closing handshakes cross. Only public names of Hypercorn and wsproto are used.
 
-Invariant: one handshake, then frames; the connection ends with the conversation, also if it is refused.
+Importing Hypercorn takes as long as a quarter of all other imports. So this module is imported with the first
+WebSocket, or when the server is ready (ops/server/replica.py).
+
+Invariant: one handshake, then frames; the connection ends with the conversation, also if it is rejected.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any, cast
 
-import h11
-from hypercorn.events import Closed, Event, RawData
-from hypercorn.protocol.events import Request
-from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
-from hypercorn.typing import ConnectionState
+from hypercorn.config import Config
+from hypercorn.protocol.events import Body, Data, Event, StreamClosed
+from hypercorn.protocol.events import Request as Handshake
+from hypercorn.protocol.events import Response as HandshakeAnswer
+from hypercorn.protocol.ws_stream import FrameTooLargeError, WSStream
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState as SharedState
+from wsproto.connection import ConnectionState
+from wsproto.events import CloseConnection, Message, Ping, Pong
+from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from kubechronicle.http.wire.connection_host import ConnectionHost
-from kubechronicle.http.wire.websocket.conversation import EarlySafeWSStream, WebSocketExchange
-from kubechronicle.http.wire.websocket.hypercorn_config import Wire, sender
+from kubechronicle.http.messages import Request
+from kubechronicle.http.wire.http1.exchange import status_line
+from kubechronicle.http.wire.protocol_interface import ConnectionHost
+from kubechronicle.http.wire.websocket.conversation import AppPut, AppSend, WebSocketExchange
+
+STREAM_ID = 1
+EARLY_BYTES = 64 * 1024
+"""Bytes of frames kept from a client that does not wait for the answer to its handshake. More end the connection."""
 
 
-class WebSocketProtocol(H11Protocol):
+@cache
+def hypercorn_config(message_bytes: int) -> Config:
+    """Return Hypercorn's settings: a bound on messages, no logs, no pings."""
+    config = Config()
+    config.websocket_max_message_size = message_bytes
+    config.accesslog = config.errorlog = None
+    return config
+
+
+class WebSocketProtocol:
+    """``request``: the handshake. ``fields``: its fields as received, names in lower case. ``date_line``: returns the
+    date field of answers."""
+
     awaits_header = False
 
-    def __init__(self, host: ConnectionHost, wire: Wire) -> None:
-        super().__init__(
+    def __init__(
+        self,
+        host: ConnectionHost,
+        request: Request,
+        fields: list[tuple[bytes, bytes]],
+        date_line: Callable[[], bytes],
+    ) -> None:
+        self._host = host
+        self._request = request
+        self._fields = fields
+        self._date_line = date_line
+        self._early = b""
+        self._gone = False
+        self._stream = WSStream(
             cast(Any, None),
-            wire.config,
-            wire.context,
-            cast(Any, None),
-            ConnectionState({}),
+            hypercorn_config(host.limits.websocket_message),
+            WorkerContext(None),
+            cast(Any, self),
             True,
             host.client,
             host.server,
-            sender(host),
+            self._on_stream_event,
+            STREAM_ID,
         )
-        self._host = host
-        self._gone = False
+
+    # --- what the connection calls (WireProtocol) ---
+
+    async def initiate(self) -> None:
+        request = self._request
+        await self._stream.handle(
+            Handshake(
+                stream_id=STREAM_ID,
+                headers=self._fields,
+                http_version=request.http_version,
+                method=request.method,
+                raw_path=request.raw_path.encode("ascii"),
+                state=SharedState({}),
+            )
+        )
+        if self._stream.closed:  # an invalid handshake, which WSStream has answered
+            self._host.end()
+
+    async def received(self, data: bytes) -> None:
+        stream = self._stream
+        if not data or self._gone or stream.closed or stream.idle:
+            return  # after our close frame, only the end of the connection matters (RFC 6455 §7.1.2)
+        if stream.handshake.accepted:
+            await self._receive_frames(data)
+        elif len(self._early) + len(data) > EARLY_BYTES:
+            await self._close()
+        else:
+            self._early += data
+
+    async def ended(self) -> None:
+        self._gone = True
+        await self._stream.handle(StreamClosed(stream_id=STREAM_ID))
+
+    async def drain(self) -> None:
+        """Do nothing: the application ends the conversation when `request.draining` is set."""
 
     def disconnected(self) -> None:
         self._gone = True
 
-    async def drain(self) -> None:
-        """The application is told by `request.draining` and ends the conversation itself."""
+    # --- what WSStream calls ---
 
-    async def received(self, data: bytes) -> None:
-        await self.handle(RawData(data))
+    async def spawn_app(self, app: object, config: object, scope: Any, send: AppSend) -> AppPut:
+        """Begin the conversation (Hypercorn's TaskGroup)."""
+        conversation = WebSocketExchange(self._host, self._request, tuple(scope["subprotocols"]), self._send_message)
+        self._request.exchange = self._request.websocket = conversation
+        self._host.begin_exchange(conversation)
+        self._host.start_task(conversation.run)
+        return conversation.put
 
-    async def ended(self) -> None:
-        await self.handle(Closed())
+    def spawn(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
+        raise AssertionError("pings are not configured")
 
-    async def handle(self, event: Event) -> None:
-        if isinstance(event, Closed):
-            self._gone = True
-        await super().handle(event)
+    async def _on_stream_event(self, event: Event) -> None:
+        if isinstance(event, HandshakeAnswer):
+            lines = [status_line(event.status_code)]
+            lines += [b"%b: %b\r\n" % field for field in event.headers]
+            await self._host.write(b"".join([*lines, self._date_line(), b"\r\n"]))
+        elif isinstance(event, Body | Data):
+            await self._host.write(event.data)
+        elif isinstance(event, StreamClosed):
+            await self._close()
 
-    async def _handle_events(self) -> None:
-        while not self._gone:
-            try:
-                event = self.connection.next_event()
-            except h11.RemoteProtocolError:
-                self._host.count_protocol_error()
-                await self.send(Closed())
-                return
-            if isinstance(event, h11.Request):
-                await self._create_stream(event)
-            elif event is h11.NEED_DATA or event is h11.PAUSED or self.stream is None:
-                return
-            else:
-                await self.stream.handle(cast(Any, event))
+    async def _send_message(self, message: Any) -> None:
+        """Pass a message of the application to WSStream, then the early frames to an application that has accepted."""
+        await self._stream.app_send(message)
+        if self._early and self._stream.handshake.accepted:
+            early, self._early = self._early, b""
+            await self._receive_frames(early)
 
-    async def _create_stream(self, request: h11.Request) -> None:
-        conversation = WebSocketExchange(self._host)
-        self.stream = EarlySafeWSStream(
-            self.app,
-            self.config,
-            self.context,
-            cast(Any, conversation),
-            True,
-            self.client,
-            self.server,
-            self.stream_send,
-            STREAM_ID,
-        )
-        self.connection = H11WSConnection(cast(h11.Connection, self.connection))
-        await self.stream.handle(
-            Request(
-                stream_id=STREAM_ID,
-                headers=list(request.headers),
-                http_version="1.1",
-                method="GET",
-                raw_path=request.target,
-                state=self.connection_state,
-            )
-        )
+    # --- frames ---
+
+    async def _receive_frames(self, data: bytes) -> None:
+        connection = self._stream.connection
+        try:
+            connection.receive_data(data)
+            for event in connection.events():
+                if isinstance(event, Message):
+                    if not await self._receive_message(event):
+                        return
+                elif isinstance(event, Ping):
+                    await self._send_frame(event.response())
+                elif isinstance(event, CloseConnection):
+                    # The client's close frame is answered. Any other event of this kind names an error in its frames.
+                    closing = connection.state is ConnectionState.REMOTE_CLOSING
+                    await self._end(event.response() if closing else CloseConnection(code=event.code))
+                    return
+        except (RemoteProtocolError, LocalProtocolError):
+            await self._end(CloseConnection(code=CloseReason.PROTOCOL_ERROR))
+
+    async def _receive_message(self, part: Message[Any]) -> bool:
+        """Add a part to the message, and deliver a complete one. False: the message is too long, the end has begun."""
+        buffer, put = self._stream.buffer, self._stream.app_put
+        try:
+            buffer.extend(part)
+        except FrameTooLargeError:
+            await self._end(CloseConnection(code=CloseReason.MESSAGE_TOO_BIG))
+            return False
+        if part.message_finished and put is not None:
+            await put(buffer.to_message())
+            buffer.clear()
+        return True
+
+    async def _end(self, close: CloseConnection) -> None:
+        await self._send_frame(close)
+        await self._close()
+
+    async def _send_frame(self, frame: CloseConnection | Pong) -> None:
+        try:
+            data = self._stream.connection.send(frame)
+        except LocalProtocolError:
+            return  # our close frame has been sent already
+        await self._host.write(data)
+
+    async def _close(self) -> None:
+        """Tell the application, then end the connection."""
+        await self._stream.handle(StreamClosed(stream_id=STREAM_ID))
+        self._host.end()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from kubechronicle.http.messages import BodyTooLarge, ClientDisconnected, Request, Response
-from kubechronicle.http.wire.dates import Dates
+from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.connection import Http2Protocol
 from kubechronicle.http.wire.http2.frames import PREFACE, ErrorCode, frame, number_frame
@@ -62,7 +62,7 @@ class Talk:
         self.cut_off = self.wrong = 0
         self._decoder = BlockDecoder(1 << 20)
         self.frames: list[Frame] = []
-        self.protocol = Http2Protocol(self, Dates())  # type: ignore[arg-type]
+        self.protocol = Http2Protocol(self, DateField())  # type: ignore[arg-type]
 
     async def app(self, request: Request) -> Response:
         self.asked.append(f"{request.method} {request.raw_path}")

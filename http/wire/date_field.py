@@ -1,4 +1,4 @@
-"""The date of answers, written once a second."""
+"""The date field of answers, formatted once a second."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import time
 from wsgiref.handlers import format_date_time
 
 
-class Dates:
+class DateField:
     def __init__(self) -> None:
         self._second = -1
         self._fields: list[tuple[bytes, bytes]] = []
         self._line = b""
 
     def fields(self) -> list[tuple[bytes, bytes]]:
-        """As a list of fields; not to be changed."""
+        """Return the field in a list, which the caller must not change."""
         self.line()
         return self._fields
 
     def line(self) -> bytes:
-        """As a line of HTTP/1.1."""
+        """Return the field as a line of HTTP/1.1."""
         second = int(time.time())
         if second != self._second:
             self._second = second

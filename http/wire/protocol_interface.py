@@ -1,0 +1,70 @@
+"""The interface between a connection and the protocol it carries, in both directions."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kubechronicle.http.wire.exchange import Host
+
+
+class WireProtocol(Protocol):
+    """The protocol, as the connection calls it."""
+
+    @property
+    def awaits_header(self) -> bool:
+        """True while the header of a request has arrived in part."""
+
+    async def initiate(self) -> None: ...
+
+    async def received(self, data: bytes) -> None: ...
+
+    async def ended(self) -> None:
+        """The connection has ended: no more data arrives."""
+
+    async def drain(self) -> None:
+        """Accept no new requests, and end the connection as soon as none is running."""
+
+    def disconnected(self) -> None:
+        """The connection is gone: wake everything that waits in the protocol."""
+
+
+class ConnectionHost(Host, Protocol):
+    """The connection, as its protocol calls it."""
+
+    client: tuple[str, int]
+    server: tuple[str, int]
+
+    async def write(self, data: bytes) -> None:
+        """Send to the client, in order."""
+
+    def busy(self) -> None:
+        """Note that a request is running."""
+
+    def idle(self) -> None:
+        """Note that no request is running."""
+
+    def end(self) -> None:
+        """Close the connection."""
+
+    def limit(self, deadline: float) -> None:
+        """Cancel the reader's work at the deadline, unless ``busy`` or ``idle`` is called before."""
+
+    @property
+    def overdue(self) -> bool:
+        """True after that cancellation until the reader runs again; until then it must not wait for anything."""
+
+    @property
+    def ready(self) -> bool:
+        """True if nothing is being sent and no push is unfinished."""
+
+    def push(self, data: bytes) -> None:
+        """Send to the client without waiting, from any task; only while ``ready``. The part that the socket does not
+        accept is sent before any other data."""
+
+    async def receive(self) -> bytes:
+        """Return the next bytes, for a protocol whose `received` has not returned; b"" when the client is gone."""
+
+    async def hand_over(self, protocol: WireProtocol, data: bytes) -> None:
+        """Pass the connection's bytes to another protocol, beginning with `data`."""
+
+    def count_protocol_error(self) -> None: ...
