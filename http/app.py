@@ -1,4 +1,4 @@
-"""The HTTP application put together: filters around the router, the handlers' parts, the health checks."""
+"""Assembly of the HTTP application: the filters around the router, the handlers' backend, the health checks."""
 
 from __future__ import annotations
 
@@ -12,25 +12,29 @@ from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.handlers import openid
+from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.discovery import Discovery
+from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.handlers.openapi import OpenApi
-from kubechronicle.http.handlers.resources import Resources
 from kubechronicle.http.handlers.router import router
 from kubechronicle.http.handlers.ui import Ui
-from kubechronicle.http.handlers.watch import Drain
 from kubechronicle.http.health import Check, Health
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.compression import Compression
-from kubechronicle.http.representation.encoder_choice import Encoders
-from kubechronicle.http.representation.encoding_cache import MOST_BYTES, Encodings
+from kubechronicle.http.representation.encoder_choice import EncoderChoice
+from kubechronicle.http.representation.encoding_cache import MOST_BYTES, EncodingCache
 from kubechronicle.http.request_info import RequestInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """Times in seconds; limits of 0 mean none. ``server_address``: host:port as clients are told in discovery.
-    ``encoding_cache``: bytes of encoded objects and lists that are kept. ``ui``: whether there is a web page."""
+    """Settings of the application. Times are in seconds; a limit of 0 means none.
+
+    ``server_address``: host:port for clients, in discovery.
+    ``encoding_cache``: bytes of the cache of encoded objects and lists.
+    ``ui``: serve the web page.
+    """
 
     server_address: str
     server_version: str
@@ -44,7 +48,7 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpApplication:
-    """``drain.begin()`` ends the watches; ``metrics`` takes further readings."""
+    """The assembled application. ``drain.begin()`` ends the watches; ``metrics`` accepts further readings."""
 
     application: Application
     drain: Drain
@@ -59,7 +63,7 @@ def build_application(
     settings: HttpSettings,
     issuer: ServiceAccountIssuer | None = None,
 ) -> HttpApplication:
-    """``issuer`` of service account tokens: None for none."""
+    """Assemble the application. ``issuer``: of service account tokens; None if none are issued."""
     metrics, health, drain = Metrics(), Health(checks), Drain()
     ui = Ui() if settings.ui else None
 
@@ -80,10 +84,10 @@ def build_application(
         openid_pages=openid.pages(issuer, settings.server_address) if issuer is not None else {},
     )
     openapi = OpenApi(store.registry, version=version["gitVersion"], pages=documents.paths())
-    encodings = Encodings(settings.encoding_cache)
-    store.reads.views.on_erased(encodings.forget)
+    encodings = EncodingCache(settings.encoding_cache)
+    store.reads.views.on_erased(encodings.clear)
     metrics.add_readings(encodings.readings)
-    resources = Resources(
+    backend = Backend(
         store=store,
         reads=store.reads,
         authentication=authentication,
@@ -93,10 +97,10 @@ def build_application(
         drain=drain,
         issuer=issuer,
         encodings=encodings,
-        encoders=Encoders(encodings),
+        encoders=EncoderChoice(encodings),
         compression=Compression(encodings),
     )
-    metrics.registry.register(authentication.figures)
+    metrics.registry.register(authentication.metrics)
     services = filters.Services(
         metrics=metrics,
         authentication=authentication,
@@ -107,5 +111,5 @@ def build_application(
         max_requests_inflight=settings.max_requests_inflight,
         max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
     )
-    handler = router(health=health, metrics=metrics, discovery=documents, openapi=openapi, resources=resources, ui=ui)
+    handler = router(health=health, metrics=metrics, discovery=documents, openapi=openapi, backend=backend, ui=ui)
     return HttpApplication(application=filters.build(services, handler), drain=drain, metrics=metrics)

@@ -1,4 +1,4 @@
-"""What the filters learn about a request on its way in, for the filters and handlers further in. One per request."""
+"""The context of a request: the filters fill it in, later filters and the handlers read it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from kubechronicle.http.authentication.user import ANONYMOUS_USER, User
 from kubechronicle.http.messages import Request
 from kubechronicle.http.request_info import Query, RequestInfo
 
-# Longest User-Agent kept with a change: the field is the client's to choose, the log keeps it for years.
+# Bounds of fields that the log keeps for years and that clients control.
 MAX_USER_AGENT = 512
 MAX_REQUEST_URI = 2048
-# Bytes of randomness asked for at once; an audit id takes 16.
+# Random bytes requested at once; an audit id takes 16.
 RANDOM_BYTES = 4096
 
 
 def audit_ids() -> Iterator[str]:
-    """Random UUIDs (RFC 9562 §5.4), in a tenth of the time of the library's, most of it a system call each."""
+    """Yield random UUIDs (RFC 9562 §5.4). The library's take ten times as long, mostly for a system call each."""
     variants = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
     while True:
         digits = os.urandom(RANDOM_BYTES).hex()
@@ -32,10 +32,20 @@ def audit_ids() -> Iterator[str]:
 
 
 class Context:
-    """Filled from the outside in: ``info`` and ``query`` first, then ``user``, whom the request counts for, and
-    ``impersonator``, who made it in that name ("": the user itself). ``deadline`` in trio time;
-    ``received`` in seconds since the epoch. ``warnings`` become Warning headers of the answer (RFC 7234 §5.5, 299).
-    ``moment``: of history, as its URL names it, and ``at``: what it is; "" and None for ordinary requests."""
+    """One per request, attached to it (``Request.attached``).
+
+    ``info``: what the request is about, from its method and path.
+    ``query``: the query parameters.
+    ``audit_id``: the id of the request.
+    ``deadline``: its deadline in trio's time.
+    ``received``: the time of its arrival, in seconds since the epoch.
+    ``user``: the user whose rights count.
+    ``impersonator``: the authenticated user, if ``user`` is impersonated; else "".
+    ``long_running``: True for watches and for streams such as exec.
+    ``warnings``: become Warning fields of the answer (RFC 7234 §5.5, code 299).
+    ``moment``: the moment of history as in the URL; "" for ordinary requests.
+    ``at``: the resolved moment; None for ordinary requests.
+    """
 
     __slots__ = (
         "at",
@@ -65,18 +75,17 @@ class Context:
         self.at: Moment | None = None
 
     def now(self) -> datetime:
-        """When it is for this request: ages are told as of then."""
+        """Return the time from which the answer computes ages."""
         return datetime.now(UTC) if self.at is None else self.at.time
 
 
-# Words in the name of a parameter whose value is a credential; no parameter of the API has one of them.
+# Words in the names of parameters that hold a credential. No parameter of the API has such a name.
 _SECRET: Final = re.compile(r"token|secret|password|passwd|authorization|credential|api_?key|bearer", re.IGNORECASE)
 REDACTED: Final = "REDACTED"
 
 
 def shown_uri(request: Request) -> str:
-    """The request's target as it may be kept: credentials that a client put there, where they do not belong, left
-    out."""
+    """Return the request's target for logs and the database, with credentials in the query redacted."""
     query = request.query_string
     if not query:
         return request.raw_path
@@ -87,8 +96,8 @@ def shown_uri(request: Request) -> str:
     return f"{request.raw_path}?{query}"
 
 
-def who(request: Request, context: Context, *, field_manager: str = "") -> Who:
-    """The who-columns of a change this request makes."""
+def author_of(request: Request, context: Context, *, field_manager: str = "") -> Who:
+    """Return the author of the request's changes, for the ``who`` columns of the log."""
     user = context.user
     return Who(
         user=user.name,

@@ -1,4 +1,4 @@
-"""The one table from the server's own errors to what a client is told. What is not in it is a bug (500)."""
+"""The table from the server's own errors to Status errors. An error that is not in it is a bug (500)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _unavailable(_: Any) -> StatusError:
 
 
 def _not_acceptable(error: NotAcceptableError) -> StatusError:
-    """The two ways an apiserver words it: the router's and the negotiation's."""
+    """Return one of an apiserver's two wordings: the router's or that of content negotiation."""
     if error.at_route:
         return status.not_acceptable_representation(error.accepted)
     return status.not_acceptable(error.accepted)
@@ -67,7 +67,7 @@ TABLE: Mapping[type[Exception], Callable[[Any], StatusError]] = {
 
 
 def as_status_error(error: Exception) -> StatusError | None:
-    """What a client is told, or None for an error nobody expected."""
+    """Return the Status error for an error; None for an unexpected one."""
     for kind in type(error).__mro__:
         translate = TABLE.get(kind)
         if translate is not None:

@@ -1,9 +1,9 @@
-"""The filter chain: what happens to every request, outermost first, in one visible list (``FILTERS``).
+"""The filter chain that every request passes, outermost first, as one list (``FILTERS``).
 
-A filter takes the request, what the filters before it attached (Context) and the next step; it may answer by itself,
-change the answer, or raise StatusError. Only the outermost one knows how errors look on the wire, and it alone
-catches Exception. One that has nothing to wait for, and nothing to do afterwards, is an ordinary function that hands
-on what the next one makes to be awaited: every coroutine takes its time of each request.
+A filter gets the request, with the Context that earlier filters have attached, and calls the next step. It may answer
+itself, change the answer, or raise StatusError. Only the outermost filter turns errors into answers, and only it catches
+Exception. A filter that neither waits nor acts on the answer is an ordinary function, which returns the awaitable of the
+next step: a coroutine would cost time in every request.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
 from kubechronicle.http.context import Context, audit_ids
 from kubechronicle.http.errors import as_status_error
+from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics, Series, request_labels
-from kubechronicle.http.pieces import Pieces
 from kubechronicle.http.representation.answers import CACHE_CONTROL, status_response, warning_fields
 from kubechronicle.http.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
 from kubechronicle.http.wire.exchange import close_iterator
@@ -43,20 +43,22 @@ log = logging.getLogger(__name__)
 
 Next = Callable[[Request], Awaitable[Response]]
 
-# Bounds of what a client may ask of a request's time-out (?timeout=), as kube-apiserver's WithRequestDeadline.
+# Subresources that stream: no time-out, no limit of requests in flight.
 LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
 READ_VERBS = frozenset({"get", "list", "watch"})
-# Seconds a credential is worth waiting for that this replica's views do not know.
+# Seconds to wait for the views to catch up, if a credential is not in them.
 CATCH_UP = 5.0
-# The labels of requests for resources that are not there.
+# The metric labels of requests for unknown resources.
 NOT_SERVED = ("other", "", "", "", "", "", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What the filters need. ``is_served``: whether a resource request names a resource, and subresource, there is;
-    ``catch_up``: return when the views hold all that any replica has committed by now.
-    Limits of 0 mean no limit; times in seconds."""
+    """The parts and settings that the filters need. A limit of 0 means none; times are in seconds.
+
+    ``is_served``: tells if the resource and subresource of a request exist.
+    ``catch_up``: returns when the views contain everything that any replica has committed by now.
+    """
 
     metrics: Metrics
     authentication: AuthenticationChain
@@ -72,7 +74,7 @@ Filter = Callable[[Services, Next], Next]
 
 
 def answer_errors(services: Services, following: Next) -> Next:
-    """Whatever goes wrong further in becomes a Status; a bug becomes a 500 and a traceback in the log."""
+    """Turn errors into Status answers; a bug into a 500 and a traceback in the log."""
 
     async def filtered(request: Request) -> Response:
         try:
@@ -92,7 +94,7 @@ def answer_errors(services: Services, following: Next) -> Next:
 
 
 def identify(services: Services, following: Next) -> Next:
-    """Give the request its id and its context: what it is about, and until when it may take."""
+    """Attach the context: the request's id, and the information in its path and query."""
     new_ids = audit_ids()
 
     async def filtered(request: Request) -> Response:
@@ -115,7 +117,7 @@ def identify(services: Services, following: Next) -> Next:
             response = await following(request)
             response.headers.append(("audit-id", audit_id))
         except StatusError as error:
-            response = status_response(request, error)  # warnings are told with refusals, too
+            response = status_response(request, error)  # errors have warnings, too
         if context.warnings:
             response.headers.extend(("warning", text) for text in warning_fields(context.warnings))
         return response
@@ -124,7 +126,7 @@ def identify(services: Services, following: Next) -> Next:
 
 
 def measure(services: Services, following: Next) -> Next:
-    """Count requests and their time by verb, resource and code; a watch is counted when it ends."""
+    """Count requests and their durations by verb, resource and code. A watch is counted when it ends."""
     metrics = services.metrics
 
     async def filtered(request: Request) -> Response:
@@ -132,7 +134,7 @@ def measure(services: Services, following: Next) -> Next:
         started = time.perf_counter()
         info = context.info
         if info.is_resource and not services.is_served(info):
-            labels = NOT_SERVED  # clients choose what to ask for, and must not thereby make series
+            labels = NOT_SERVED  # clients must not create metric series by requesting unknown resources
         else:
             labels = request_labels(info, request.method, dry_run="dryRun" in context.query)
         series = metrics.requests(labels)
@@ -148,7 +150,7 @@ def measure(services: Services, following: Next) -> Next:
         body = response.body
         if isinstance(body, bytes):
             series.observe(response.status, time.perf_counter() - started, len(body))
-        elif isinstance(body, Pieces):
+        elif isinstance(body, ListBody):
             series.observe(response.status, time.perf_counter() - started, body.length)
         else:
             gauge = metrics.long_running(labels[0], labels[2], labels[3], labels[4])
@@ -159,8 +161,8 @@ def measure(services: Services, following: Next) -> Next:
 
 
 class _Counted:
-    """A streamed body that is counted as a long-running request until it is closed. Adds no step of its own to the
-    iteration: what it hands out is the body's own awaitable."""
+    """A streamed body, counted as a long-running request until it is closed. Returns the body's own awaitables, so that
+    the iteration has no additional step."""
 
     def __init__(self, body: AsyncIterator[bytes], gauge: Gauge, series: Series, code: int) -> None:
         self._body = body
@@ -184,10 +186,10 @@ class _Counted:
 
 
 def authenticate(services: Services, following: Next) -> Next:
-    """Who asks. A wrong credential is 401 whatever is asked for; one that another replica has just given out is looked
-    at again when this one knows what the other knew."""
+    """Authenticate the user; 401 for a wrong credential. A credential that is not in the views may be one that another
+    replica has just issued: it is checked again after a consistent read."""
     chain = services.authentication
-    figures = chain.figures
+    figures = chain.metrics
 
     def filtered(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)

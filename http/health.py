@@ -1,8 +1,8 @@
 """/healthz, /livez and /readyz: named checks, each path one check, ?verbose and ?exclude (Kubernetes API docs, "API
 health endpoints").
 
-A check is a synchronous look at state that others keep; it returns nothing or raises Unhealthy with the reason, which
-is told in the server's log and only as "reason withheld" to clients, as kube-apiserver does.
+A check is a synchronous function that reads the state of another part. It returns nothing, or raises Unhealthy with the
+reason. The reason goes to the server's log; clients read "reason withheld", as from kube-apiserver.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ HEADERS = [TEXT, ("x-content-type-options", "nosniff")]
 
 
 class Unhealthy(Exception):
-    """A failed check's reason, for the log."""
+    """Raised by a failed check, with the reason for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """``name`` as the path names it; ``live``: also part of /livez (a process that fails it should be restarted)."""
+    """A named check. ``name``: as in the path. ``live``: also part of /livez (restart the process if it fails)."""
 
     name: str
     check: Callable[[], None]
@@ -34,27 +34,27 @@ class Check:
 
 
 def ping() -> None:
-    """Always well: that it answers is the point."""
+    """Succeed always: an answer proves that the server runs."""
 
 
 class Health:
-    """Answers the health paths over a list of checks that may grow while the server starts."""
+    """Answers the health paths."""
 
     def __init__(self, checks: Sequence[Check]) -> None:
         self._checks = [Check("ping", ping), *checks]
 
     def paths(self) -> list[str]:
-        found: list[str] = []
+        paths: list[str] = []
         for endpoint in ("healthz", "livez", "readyz"):
-            found.append(f"/{endpoint}")
-            found.extend(f"/{endpoint}/{check.name}" for check in self._of(endpoint))
-        return found
+            paths.append(f"/{endpoint}")
+            paths.extend(f"/{endpoint}/{check.name}" for check in self._of(endpoint))
+        return paths
 
     def _of(self, endpoint: str) -> list[Check]:
         return self._checks if endpoint == "readyz" else [check for check in self._checks if check.live]
 
     def answer(self, request: Request, context: Context) -> Response | None:
-        """The answer for a health path, None for any other."""
+        """Answer a health path; None for any other path."""
         endpoint, _, name = request.path.strip("/").partition("/")
         if endpoint not in ("healthz", "livez", "readyz"):
             return None
@@ -102,5 +102,5 @@ def _text(status: int, body: str) -> Response:
 
 
 def page_not_found() -> Response:
-    """The answer of Go's net/http to a path nobody serves; kube-apiserver gives it outside known API groups."""
+    """Return Go's net/http answer to unknown paths; kube-apiserver gives it outside of known API groups."""
     return _text(404, "404 page not found\n")

@@ -1,56 +1,45 @@
-"""POST …/pods/NAME/eviction: a pod is asked to go, as far as its disruption budget allows."""
+"""POST …/pods/NAME/eviction: delete a pod if its disruption budget allows it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kubechronicle.actors.eviction import evict as evict_pod
 from kubechronicle.api.errors import status
-from kubechronicle.api.meta import metadata, options
-from kubechronicle.api.pipeline import bodies
+from kubechronicle.api.meta.options import DeleteOptions, parse_create_options, parse_delete_options
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import eviction
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http.context import Context
-from kubechronicle.http.handlers.bodies import MAX_BODY, caller_of, decoded_body, target_of
+from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.responses import object_response
+from kubechronicle.http.handlers.write_request import decode_object, read_write
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.representation.answers import CACHE_CONTROL, object_form
-from kubechronicle.http.representation.entry_encoder import encode
-
-if TYPE_CHECKING:
-    from kubechronicle.http.handlers.resources import Resources
+from kubechronicle.http.representation.answers import object_form
 
 
-async def evict(resources: Resources, request: Request, context: Context, rt: ResourceType) -> Response:
-    """``rt`` is pods. 201 and a Status; 400 for an Eviction of another pod than the URL's, 429 by its budget."""
-    info = context.info
+async def evict(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    """Answer 201 and a Status. ``rt`` is pods. 400 for an Eviction of another pod than the URL's; 429 if the budget
+    allows no disruption."""
     form = object_form(request, context)
-    query = context.query.as_dict()
-    asked = options.parse_create_options(query)
-    kind = eviction.eviction_type(rt)
-    value, duplicates = await decoded_body(request, kind, asked.field_validation)
-    if not isinstance(value, dict):
-        raise bodies.unrecognized(kind, bodies.not_an_object(value), await request.body(MAX_BODY))
-    if value.get("apiVersion") == eviction.OLD_VERSION:
-        value["apiVersion"] = kind.api_version
-    sent, warnings = bodies.decode(kind, value, duplicates=duplicates, validation=asked.field_validation)
-    context.warnings.extend(warnings)
-    metadata.match_namespace(sent["metadata"], namespaced=True, namespace=info.namespace)
-    if sent["metadata"].get("name", "") != info.name:
+    body_type = eviction.eviction_type(rt)
+    write = await read_write(request, context, rt, parse_create_options, body_type=body_type)
+    value = write.body.value
+    if isinstance(value, dict) and value.get("apiVersion") == eviction.OLD_VERSION:
+        value["apiVersion"] = body_type.api_version
+    sent = decode_object(write.body, body_type, context, write.options.field_validation)
+    if sent["metadata"].get("name", "") != write.target.name:
         raise status.bad_request("name in URL does not match name in Eviction object")
-    wanted = _delete_options(sent, query.get("dryRun") or ())
-    target = target_of(request, context, rt, asked)
-    await evict_pod(resources.store, caller_of(request, context, asked.field_manager), target, sent, wanted)
-    body = encode(status.success(code=201), form.media_type, pretty=form.pretty)
-    return Response(201, [("content-type", form.content_type), CACHE_CONTROL], body)
+    options = _delete_options(sent, context.query.get_all("dryRun"))
+    await evict_pod(backend.store, write.caller, write.target, sent, options)
+    return object_response(201, form, status.success(code=201))
 
 
-def _delete_options(sent: Object, dry_run: Sequence[str]) -> options.DeleteOptions:
-    """What the Eviction says of the deletion. A dry run may be asked for in it or in the query; both must agree."""
-    given = sent.get("deleteOptions") or {}
-    inside = given.get("dryRun") or []
-    if inside and dry_run and list(inside) != list(dry_run):
-        lists = f"[{' '.join(dry_run)}] and [{' '.join(inside)}]"
+def _delete_options(sent: Object, dry_run: Sequence[str]) -> DeleteOptions:
+    """Return the Eviction's options of the deletion. If both it and the query request a dry run, they must agree."""
+    body_options = sent.get("deleteOptions") or {}
+    body_dry_run = body_options.get("dryRun") or []
+    if body_dry_run and dry_run and list(body_dry_run) != list(dry_run):
+        lists = f"[{' '.join(dry_run)}] and [{' '.join(body_dry_run)}]"
         raise status.unknown(f"Non-matching dry-run options in request and content: {lists}")
-    return options.parse_delete_options({}, {**given, "dryRun": inside or list(dry_run)})
+    return parse_delete_options({}, {**body_options, "dryRun": body_dry_run or list(dry_run)})

@@ -1,13 +1,13 @@
-"""/history/at/MOMENT/…: the API as it was at a moment, to read. An ordinary request once the prefix is off.
+"""/history/at/MOMENT/…: read the API as it was at a moment.
 
-    GET  /history/at/-2h/api/v1/pods                        the list of then; its resourceVersions are those of then
-    GET  /history/at/41/api/v1/pods?watch=1&speed=10        what happened since, ten times as fast, then the present
-    GET  /history/at/41/api/v1/pods?watch=1&until=-1h       what happened in between, and the stream ends
-    POST /history/at/41/apis/authorization.k8s.io/v1/…      reviews, answered as of now: so are rights
-    PUT  /history/at/41/api/v1/…                            405: what has been can't be changed
+    GET  /history/at/-2h/api/v1/pods                        the list at that moment, with its resourceVersions
+    GET  /history/at/41/api/v1/pods?watch=1&speed=10        the events since, ten times as fast, then the present
+    GET  /history/at/41/api/v1/pods?watch=1&until=-1h       the events up to an hour ago, then the stream ends
+    POST /history/at/41/apis/authorization.k8s.io/v1/…      reviews, answered by the present rights
+    PUT  /history/at/41/api/v1/…                            405: the past cannot be changed
 
-The filters take the prefix off (``split``) before anything else looks at the path; so rights, metrics and limits are
-those of the same request without it. Handlers are the ordinary ones, with other reads.
+The filters remove the prefix (``request_info.split_moment``) before anything else reads the path, so rights, metrics
+and limits are those of the same request without it. The handlers are the ordinary ones with other reads.
 """
 
 from __future__ import annotations
@@ -23,41 +23,42 @@ from kubechronicle.api.history.moments import Asked, parse_moment, written
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision
 from kubechronicle.eventlog.records import Moment
 from kubechronicle.http.context import Context
-from kubechronicle.http.handlers.resources import Resources
+from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.reviews import REVIEWS
 from kubechronicle.http.messages import Request
 from kubechronicle.http.request_info import RequestInfo
 
 READING = frozenset({"GET", "HEAD"})
-# Subresources that reach into what runs, which nothing of the past does.
+# Subresources that reach into a running container, of which history keeps nothing.
 RUNNING = frozenset({"attach", "exec", "log", "portforward", "proxy"})
-# Times as fast as it happened; beyond, it is as fast as it can be read, or as good as never.
+# Bounds of a replay's speed, as a factor. A higher one is as fast as reading; a lower one never ends.
 SLOWEST, FASTEST = 1e-3, 1e6
 
 
-async def resources_for(resources: Resources, request: Request, context: Context) -> Resources:
-    """What a request of history is answered from: the reads of its moment, which is found out for ``context.at``.
-    StatusError 400 and 410 for a moment there is not, 405 for what is no look at the past.
+async def backend_at(backend: Backend, request: Request, context: Context) -> Backend:
+    """Return the backend with the reads of the request's moment, and set ``context.at``. StatusError 400 and 410 for a
+    moment that does not exist, 405 for a request that does not read.
 
-    Documents are answered at any moment, also at one there is not: what is served does not depend on it, and clients
-    ask for them first but show no message with their refusal, as they do with that of the objects."""
+    Documents (discovery, OpenAPI) do not depend on the moment, so it is not checked for them. Clients request them
+    first and show no message if they are rejected; they do show the message for the objects.
+    """
     info, query = context.info, context.query
-    if _is_review(resources, request.method, info):
-        return resources
+    if _is_review(backend, request.method, info):
+        return backend
     _check_readable(request, context)
     if not info.is_resource:
-        return resources
-    last = (await _moment(resources, query.get("until"))).revision if query.get("until") else None
-    context.at = moment = await _moment(resources, context.moment, timed=_needs_time(request, info))
-    reads = PastReads(resources.store.reads, moment, until=last, speed=_speed(query.get("speed")))
-    return replace(resources, reads=reads)
+        return backend
+    last = (await _moment(backend, query.get("until"))).revision if query.get("until") else None
+    context.at = moment = await _moment(backend, context.moment, timed=_needs_time(request, info))
+    reads = PastReads(backend.store.reads, moment, until=last, speed=_speed(query.get("speed")))
+    return replace(backend, reads=reads)
 
 
-def _is_review(resources: Resources, method: str, info: RequestInfo) -> bool:
-    """Whether the request asks a question by POST, as for its rights; nothing is kept of it."""
+def _is_review(backend: Backend, method: str, info: RequestInfo) -> bool:
+    """Tell whether the request is the POST of a review, of which nothing is stored."""
     if method != "POST" or not info.is_resource or info.name:
         return False
-    rt = resources.store.registry.lookup(info.group, info.version, info.resource)
+    rt = backend.store.registry.lookup(info.group, info.version, info.resource)
     return rt is not None and not rt.stored and rt.kind in REVIEWS
 
 
@@ -77,8 +78,8 @@ def _check_readable(request: Request, context: Context) -> None:
 
 
 def _restore(info: RequestInfo, moment: str) -> str:
-    """The command for what the request is about: an object or, where it names none, a namespace."""
-    to = f"--to {moment.removeprefix('-')}"  # -2h is 2h, which no shell or flag takes for something else
+    """Return the command that restores the object of the request or, without a name, its namespace."""
+    to = f"--to {moment.removeprefix('-')}"  # -2h becomes 2h, which is not mistaken for a flag
     namespace = f" -n {info.namespace}" if info.namespace else ""
     if not (info.is_resource and info.name):
         return f"kubectl chronicle restore{namespace or ' TYPE/NAME'} {to}"
@@ -88,21 +89,21 @@ def _restore(info: RequestInfo, moment: str) -> str:
 
 
 def _needs_time(request: Request, info: RequestInfo) -> bool:
-    """Whether the answer depends on when its revision was: tables tell ages, and watches may have a pace."""
+    """Tell whether the answer needs the time of its revision: tables show ages, and watches may have a speed."""
     return info.verb == "watch" or "Table" in request.headers.get("accept")
 
 
-async def _moment(resources: Resources, text: str, *, timed: bool = True) -> Moment:
-    """Without ``timed``, the time of a revision is not asked for, and now is taken."""
-    past = resources.store.reads.past
+async def _moment(backend: Backend, text: str, *, timed: bool = True) -> Moment:
+    """Resolve a moment. ``timed`` False: take the present as the time of a revision, which saves a query."""
+    past = backend.store.reads.past
     try:
-        asked: Asked = parse_moment(text)
+        moment: Asked = parse_moment(text)
     except ValueError as error:
         raise status.bad_request(str(error)) from None
-    if not timed and isinstance(asked, int) and past.is_retained(asked):
-        return Moment(asked, datetime.now(UTC))
+    if not timed and isinstance(moment, int) and past.is_retained(moment):
+        return Moment(moment, datetime.now(UTC))
     try:
-        return await past.moment(asked)
+        return await past.moment(moment)
     except BeforeHistory as error:
         raise _expired(text, error.oldest) from None
     except FutureMoment as error:

@@ -1,5 +1,7 @@
-"""Selectors of a review's resourceAttributes as a request has them: text. What cannot be one is left out, which asks
-for the right to more (k8s.io/kubernetes, registry/authorization/util).
+"""Selectors of a review's resourceAttributes, converted to the text that a request would have.
+
+Requirements that cannot be converted are left out: the review is then about more objects (k8s.io/kubernetes,
+registry/authorization/util).
 
     {"requirements": [{"key": "app", "operator": "In", "values": ["a", "b"]}]}    app in (a,b)
 """
@@ -13,7 +15,7 @@ from kubechronicle.api.errors.field_errors import Path
 from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm, field_terms, label_selector_problem
 from kubechronicle.api.values import names
 
-# Characters of a raw selector that is looked at: more than any request's line can hold.
+# Characters of a raw selector; longer ones are ignored. No request line holds as many.
 MAX_RAW: Final = 64 * 1024
 
 FIELD_OPERATORS: Final[Mapping[str, bool]] = {"In": True, "NotIn": False}
@@ -25,11 +27,11 @@ LABEL_OPERATORS: Final[Mapping[str, str]] = {
 }
 
 
-def field_selector(given: Mapping[str, Any]) -> tuple[str, bool]:
-    """The text, and whether it says all that was given."""
-    requirements = given.get("requirements") or ()
+def field_selector(selector: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the text, and True if nothing was left out."""
+    requirements = selector.get("requirements") or ()
     if not requirements:
-        raw = given.get("rawSelector", "")
+        raw = selector.get("rawSelector", "")
         return (raw, True) if len(raw) <= MAX_RAW and field_terms(raw) is not None else ("", False)
     terms = []
     for each in requirements:
@@ -39,11 +41,11 @@ def field_selector(given: Mapping[str, Any]) -> tuple[str, bool]:
     return str(FieldSelector(terms)), len(terms) == len(requirements)
 
 
-def label_selector(given: Mapping[str, Any]) -> tuple[str, bool]:
-    """As field_selector."""
-    requirements = given.get("requirements") or ()
+def label_selector(selector: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the text, and True if nothing was left out."""
+    requirements = selector.get("requirements") or ()
     if not requirements:
-        raw = given.get("rawSelector", "")
+        raw = selector.get("rawSelector", "")
         return (raw, True) if len(raw) <= MAX_RAW and label_selector_problem(raw, Path()) is None else ("", False)
     terms = []
     for each in requirements:

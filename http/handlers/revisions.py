@@ -1,19 +1,19 @@
-"""Revisions (history.kubechronicle.dev): the ordinary handlers of get, list and watch, on the changes of the log.
+"""Revisions (history.kubechronicle.dev): get, list and watch of the changes in the log, by the ordinary handlers.
 
-    ?content=diff|full    lists and watches tell diffs, or the objects before and after as well; a get tells all
+    ?content=diff|full    lists and watches: diffs only, or also the objects before and after; a get has all
     ?order=oldest         lists begin with the oldest (?order=newest, the default, with the newest)
-    ?summary=density      how many there are over time, instead of a list of them; with &bucket=1h, &by=user (resource,
-                          namespace, operation), and of revisions in all namespaces &include=clusterrevisions
+    ?summary=density      their number over time instead of a list; with &bucket=1h, &by=user (resource, namespace,
+                          operation), and for all namespaces also &include=clusterrevisions
 
-Rights: those on revisions (clusterrevisions) in the namespace let one see that something changed. What changed is told
-to those who may get the object itself, asked of the authorizers for each object. Counting takes the right to list.
+Rights: the right to revisions (clusterrevisions) in a namespace shows that an object changed. The change itself is
+shown to users with the right to get that object, which the authorizers decide for each object. Counting needs the right
+to list.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import orjson
 
@@ -27,47 +27,46 @@ from kubechronicle.api.history.revisions import CONTENTS, GROUP
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.authorization.decision import Decision, forbidden_message
 from kubechronicle.http.context import Context
+from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.messages import Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL
 from kubechronicle.http.request_info import RequestInfo
 
 SUMMARY = "summary"
 
-if TYPE_CHECKING:
-    from kubechronicle.http.handlers.resources import Resources
 
-
-def reading_changes(resources: Resources, context: Context) -> Resources:
-    """The same, reading revisions as this request's user may. StatusError 400."""
+def read_revisions(backend: Backend, context: Context) -> Backend:
+    """Return the backend with reads of revisions, limited to the rights of the request's user. StatusError 400."""
     content, order = context.query.get("content"), context.query.get("order", "newest")
     if content not in CONTENTS:
         raise status.bad_request(f"content={content}: must be diff or full, or left out")
     if order not in ("newest", "oldest"):
         raise status.bad_request(f"order={order}: must be newest or oldest")
-    return replace(resources, reads=_changes(resources, context, content=content, oldest_first=order == "oldest"))
+    return replace(backend, reads=_changes(backend, context, content=content, oldest_first=order == "oldest"))
 
 
-def _changes(resources: Resources, context: Context, *, content: str = "", oldest_first: bool = False) -> ChangeReads:
-    reads = resources.store.reads
+def _changes(backend: Backend, context: Context, *, content: str = "", oldest_first: bool = False) -> ChangeReads:
+    reads = backend.store.reads
     return ChangeReads(
         reads.log,
         reads,
-        resources.store.registry,
-        readable=_readable(resources, context),
+        backend.store.registry,
+        readable=_readable(backend, context),
         at=context.at,
         content=next(each for each in CONTENTS if each == content),
         oldest_first=oldest_first,
     )
 
 
-async def summarized(resources: Resources, context: Context, rt: ResourceType, selection: Selection) -> Response:
-    """How many revisions a list would tell. StatusError 400; 403 where the other revisions may not be listed."""
+async def summarize(backend: Backend, context: Context, rt: ResourceType, selection: Selection) -> Response:
+    """Answer with the number of revisions that a list would have. StatusError 400; 403 without the right to list the
+    included clusterrevisions."""
     wanted = _wanted(context, rt, selection)
     if wanted.everything:
-        await _check_listed(resources, context)
-    changes = _changes(resources, context)
-    found = await density(resources.store.reads.log, changes, await changes.asked(rt, selection), wanted)
-    return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(found))
+        await _check_listed(backend, context)
+    changes = _changes(backend, context)
+    summary = await density(backend.store.reads.log, changes, await changes.asked(rt, selection), wanted)
+    return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(summary))
 
 
 def _wanted(context: Context, rt: ResourceType, selection: Selection) -> Wanted:
@@ -96,8 +95,8 @@ def _width(text: str) -> timedelta | None:
     return width
 
 
-async def _check_listed(resources: Resources, context: Context) -> None:
-    """Whether the user may list clusterrevisions, too. StatusError 403."""
+async def _check_listed(backend: Backend, context: Context) -> None:
+    """Check the user's right to list clusterrevisions. StatusError 403."""
     info = RequestInfo(
         path="",
         verb="list",
@@ -107,16 +106,17 @@ async def _check_listed(resources: Resources, context: Context) -> None:
         resource="clusterrevisions",
         field_selector=context.info.field_selector,
     )
-    verdict = await decide_with_answers(lambda: resources.authorization.decide(context.user, info))
+    verdict = await decide_with_answers(lambda: backend.authorization.decide(context.user, info))
     if verdict.decision is not Decision.ALLOW:
         why = forbidden_message(context.user, info, verdict.reason)
         raise status.forbidden(info.group_resource, "", why)
 
 
-def _readable(resources: Resources, context: Context) -> Readable:
-    """Whether the user may get an object: any of its kind there, or this one by name. Each is asked once a request."""
+def _readable(backend: Backend, context: Context) -> Readable:
+    """Return the check for the right to get an object: all of its kind in the namespace, or this one by name. Each
+    answer is kept for the request."""
     known: dict[tuple[str, str, str], bool] = {}
-    user, registry, authorization = context.user, resources.store.registry, resources.authorization
+    user, registry, authorization = context.user, backend.store.registry, backend.authorization
 
     async def may_get(resource: str, namespace: str, name: str) -> bool:
         key = (resource, namespace, name)

@@ -1,7 +1,8 @@
-"""Which handler answers a path: health, metrics, the web page, discovery, OpenAPI, else resources.
+"""The innermost step of the filter chain: choose the handler by the path.
 
-The innermost of the filter chain. Paths of history are answered by the same handlers, but for health, metrics and the
-page, which have no past here."""
+A path belongs to health, metrics, the web page, discovery, OpenAPI or a resource. Paths of history have the same
+handlers, except health, metrics and the page, of which no past is kept.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ from collections.abc import Awaitable, Callable
 
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers import history
+from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.openapi import OpenApi
-from kubechronicle.http.handlers.resources import Resources, handle
+from kubechronicle.http.handlers.resources import handle
 from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Health, page_not_found
 from kubechronicle.http.messages import Request, Response
@@ -24,24 +26,24 @@ def router(
     metrics: Metrics,
     discovery: Discovery,
     openapi: OpenApi,
-    resources: Resources,
+    backend: Backend,
     ui: Ui | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
-    registry = resources.store.registry
+    registry = backend.store.registry
 
     def route(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
         info = context.info
         if info.is_resource and not context.moment and registry.versions(info.group):
-            return handle(resources, request, context)
-        return routed(request, context)
+            return handle(backend, request, context)
+        return route_other(request, context)
 
-    async def routed(request: Request, context: Context) -> Response:
-        these = await history.resources_for(resources, request, context) if context.moment else resources
+    async def route_other(request: Request, context: Context) -> Response:
+        at_moment = await history.backend_at(backend, request, context) if context.moment else backend
         info = context.info
         if info.is_resource:
-            if these.store.registry.versions(info.group):
-                return await handle(these, request, context)
+            if at_moment.store.registry.versions(info.group):
+                return await handle(at_moment, request, context)
             return page_not_found()
         answer = None
         if not context.moment:

@@ -1,4 +1,4 @@
-"""What every handler needs to answer: which representation the client asked for, and errors in it."""
+"""The form of an answer by the request's Accept field, and the responses that every handler may give."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.entry_encoder import encode
 
 CACHE_CONTROL = ("cache-control", "no-cache, private")
-# Characters of all warnings of an answer, and of one where that is too much (kube-apiserver's WithWarningRecorder).
+# Characters of all warnings of an answer; if there are more, characters of each (kube-apiserver's WithWarningRecorder).
 MAX_WARNINGS = 4 * 1024
 MAX_CUT_WARNING = 256
 GZIPPED = [("content-encoding", "gzip"), ("vary", "Accept-Encoding")]
@@ -24,14 +24,14 @@ JSON_FORM = Representation(media_type=negotiate.JSON)
 
 
 def object_form(request: Request, context: Context, *, protobuf: bool = True) -> Representation:
-    """For an object or a list; ``protobuf``: whether the kind has such a form. StatusError 406."""
+    """Negotiate the form of an object or a list. ``protobuf``: True if the kind has such a form. StatusError 406."""
     accept = request.headers.get("accept")
     negotiate.check_route(accept, lists=context.info.verb in ("list", "watch"))
     return _pretty(negotiate.resource(accept, protobuf=protobuf), request, context)
 
 
 def watch_form(request: Request, context: Context, *, protobuf: bool = True) -> Representation:
-    """For a watch, likewise. StatusError 406."""
+    """Negotiate the form of a watch. ``protobuf``: True if the kind has such a form. StatusError 406."""
     accept = request.headers.get("accept")
     if request.websocket is None:
         negotiate.check_route(accept, lists=True)
@@ -39,13 +39,13 @@ def watch_form(request: Request, context: Context, *, protobuf: bool = True) -> 
 
 
 def discovery_form(request: Request, context: Context, *, aggregated: bool = True) -> Representation:
-    """For a discovery document, aggregated where that is offered. StatusError 406."""
+    """Negotiate the form of a discovery document. ``aggregated``: it has an aggregated form, too. StatusError 406."""
     accept = request.headers.get("accept")
     return negotiate.discovery(accept) if aggregated else negotiate.plain(accept)
 
 
 def status_form(request: Request) -> Representation:
-    """For a Status: what the client accepts, JSON if that is nothing a Status can be written in."""
+    """Negotiate the form of a Status; JSON if the client accepts no form of it."""
     try:
         form = negotiate.resource(request.headers.get("accept"))
     except NotAcceptableError:
@@ -54,7 +54,7 @@ def status_form(request: Request) -> Representation:
 
 
 def takes_gzip(request: Request) -> bool:
-    """Whether the client wants its answer gzipped."""
+    """Tell whether the client accepts gzip."""
     accepted = [token.partition(";") for token in request.headers.get("accept-encoding").split(",")]
     return any(name.strip() == "gzip" and not _REFUSED.fullmatch(further) for name, _, further in accepted)
 
@@ -72,19 +72,19 @@ def status_response(request: Request, error: StatusError) -> Response:
     form = status_form(request)
     headers = [("content-type", form.content_type), CACHE_CONTROL, ("x-content-type-options", "nosniff")]
     headers.extend((name.lower(), value) for name, value in error.headers.items())
-    with contextlib.suppress(LookupError):  # it failed before it was identified
+    with contextlib.suppress(LookupError):  # no context: the request failed before the filter that attaches it
         headers.append(("audit-id", request.attached(Context).audit_id))
     return Response(error.code, headers, encode(error.body(), form.media_type))
 
 
 def warning_fields(warnings: Sequence[str]) -> list[str]:
-    """Each warning once. If they are too long together each is cut short, and those that don't fit then are left out:
-    proxies refuse answers with too large a header."""
-    found = list(dict.fromkeys(warnings))
-    if sum(map(len, found)) > MAX_WARNINGS:
-        found = [text[:MAX_CUT_WARNING] for text in found]
+    """Return the Warning field of each distinct warning. Warnings that are too long together are cut, and those that
+    still do not fit are dropped: proxies reject answers with too large a header."""
+    texts = list(dict.fromkeys(warnings))
+    if sum(map(len, texts)) > MAX_WARNINGS:
+        texts = [text[:MAX_CUT_WARNING] for text in texts]
     fields, length = [], 0
-    for text in found:
+    for text in texts:
         length += len(text)
         if length > MAX_WARNINGS:
             break

@@ -1,15 +1,16 @@
-"""Gzip for long answers, as kube-apiserver does it: above 128 KiB, at the level 1, for clients that take it.
+"""Gzip of long answers, as in kube-apiserver: above 128 KiB, at level 1, for clients that accept it.
 
-Level 1 takes half the time of 6, which makes an answer a few hundredths to a fifth smaller; but at some 10 ms a
-megabyte it still costs ten times what sending does. So threads do it (zlib holds no lock), and its result is kept.
+Level 6 takes twice the time of level 1 and makes an answer a few hundredths to a fifth smaller. Level 1 takes some
+10 ms a megabyte, which is still ten times the cost of sending. So threads compress (zlib releases the interpreter's
+lock), and the result is cached.
 
-Two lists of the same objects differ in their head, which tells the revision they are of. So the ends and the items are
-compressed apart, and put together to one stream:
+Two lists of the same objects differ in their head, which contains the revision. So opening, items and closing are
+compressed separately and joined to one stream:
 
     header | deflate(opening) | deflate(items) | deflate(closing) | CRC-32 of all | length of all
 
-A part begins with an empty window and ends on a byte, so it can stand behind any other. The CRC of the whole follows
-from those of its parts (RFC 1951, RFC 1952; the algebra is that of zlib's crc32_combine).
+Each part begins with an empty window and ends at a byte boundary, so it can follow any other part. The CRC of the
+stream is computed from those of the parts (RFC 1951, RFC 1952; zlib's crc32_combine).
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from typing import NamedTuple
 import trio
 
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.http.pieces import Items, Pieces, kept_items
-from kubechronicle.http.representation.encoding_cache import Encodings
+from kubechronicle.http.list_body import Items, ListBody, chunked_items
+from kubechronicle.http.representation.encoding_cache import EncodingCache
 
 THRESHOLD = 128 * 1024
-"""Bytes of a body up to which it is left as it is."""
+"""Bytes of a body up to which it is not compressed."""
 LEVEL = 1
-GATHERED = 1024 * 1024
-"""Bytes given to zlib at once: after each time the thread has to wait for the interpreter's lock again, 5 ms if the
-event loop is busy."""
+JOINED = 1024 * 1024
+"""Bytes passed to zlib at once. After each call the thread waits for the interpreter's lock, 5 ms if the event loop is
+busy."""
 
 _HEADER = b"\x1f\x8b\x08\0\0\0\0\0\x04\xff"
 _POLYNOMIAL = 0xEDB88320
 
 
 class Deflated(NamedTuple):
-    """Bytes as a part of a deflate stream, with their CRC-32 and their length."""
+    """A part of a deflate stream, with the CRC-32 and the length of the uncompressed bytes."""
 
     chunks: Sequence[bytes]
     crc: int
@@ -49,7 +50,7 @@ class Deflated(NamedTuple):
 def deflate(data: Iterator[bytes], *, last: bool = False) -> Deflated:
     compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     chunks, crc, length = [], 0, 0
-    for chunk in _gathered(data):
+    for chunk in _joined(data):
         crc = zlib.crc32(chunk, crc)
         length += len(chunk)
         chunks.append(compressor.compress(chunk))
@@ -57,32 +58,32 @@ def deflate(data: Iterator[bytes], *, last: bool = False) -> Deflated:
     return Deflated([chunk for chunk in chunks if chunk], crc, length)
 
 
-def _gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _joined(chunks: Iterator[bytes]) -> Iterator[bytes]:
     pending, size = [], 0
     for chunk in chunks:
         pending.append(chunk)
         size += len(chunk)
-        if size >= GATHERED:
+        if size >= JOINED:
             yield b"".join(pending)
             pending, size = [], 0
     if pending:
         yield b"".join(pending)
 
 
-def gzipped(parts: Sequence[Deflated]) -> Pieces:
-    """A gzip file of these parts, the last of which ends the stream."""
+def gzipped(parts: Sequence[Deflated]) -> ListBody:
+    """Return a gzip file of these parts; the last one must end the stream."""
     crc, length = 0, 0
     chunks = [_HEADER]
     for part in parts:
-        crc = combined(crc, part.crc, part.length)
+        crc = combined_crc(crc, part.crc, part.length)
         length += part.length
         chunks += part.chunks
     chunks.append(struct.pack("<II", crc, length & 0xFFFFFFFF))
-    return Pieces(b"", kept_items(chunks), b"")
+    return ListBody(b"", chunked_items(chunks), b"")
 
 
-def combined(first: int, second: int, length: int) -> int:
-    """The CRC-32 of two texts together, of the CRC of each and the length of the second."""
+def combined_crc(first: int, second: int, length: int) -> int:
+    """Return the CRC-32 of two joined texts from the CRC of each and the length of the second."""
     shift, square = 1 << 31, 1 << 23  # x^0 and x^8, modulo the polynomial; the highest bit is the lowest power
     while length:
         if length & 1:
@@ -93,7 +94,7 @@ def combined(first: int, second: int, length: int) -> int:
 
 
 def _product(a: int, b: int) -> int:
-    """Of two polynomials over GF(2), modulo that of CRC-32."""
+    """Return the product of two polynomials over GF(2), modulo the polynomial of CRC-32."""
     product, bit = 0, 1 << 31
     while bit:
         if a & bit:
@@ -104,42 +105,42 @@ def _product(a: int, b: int) -> int:
 
 
 class Compression:
-    """Compresses bodies for requests. Of equal ones that are asked for at once, one is compressed, the others wait."""
+    """Compresses bodies in threads. Concurrent requests for the same items share one compression."""
 
-    def __init__(self, encodings: Encodings) -> None:
-        self._encodings = encodings
+    def __init__(self, cache: EncodingCache) -> None:
+        self._cache = cache
         self._limiter = trio.CapacityLimiter(os.cpu_count() or 1)
         self._under_way: dict[Hashable, trio.Event] = {}
 
     async def bytes(self, body: bytes) -> bytes:
         return await trio.to_thread.run_sync(gzip.compress, body, LEVEL, limiter=self._limiter)
 
-    async def pieces(self, body: Pieces, variant: Hashable, entries: Sequence[Entry]) -> Pieces:
-        """``variant`` and ``entries`` tell what the items are made of; a tuple of entries may be met again, and what
-        is made of it is kept. None, if the items are made of more (what the time is)."""
+    async def list_body(self, body: ListBody, variant: Hashable, entries: Sequence[Entry]) -> ListBody:
+        """Compress a list. ``variant`` and ``entries`` (if a tuple) are the cache key of its items; a ``variant`` of
+        None means that the items depend on more, such as the time, and are not cached."""
         items = await self._items(body.items, variant, entries)
         return gzipped([deflate(iter((body.opening,))), items, deflate(iter((body.closing,)), last=True)])
 
     async def _items(self, items: Items, variant: Hashable, entries: Sequence[Entry]) -> Deflated:
         if variant is None or not isinstance(entries, tuple):
-            return await self._deflated(items)
+            return await self._deflate(items)
         variant, key = ("gzip", variant), id(entries)
         while (under_way := self._under_way.get((variant, key))) is not None:
             await under_way.wait()
-        found: Deflated | None = self._encodings.of_list(variant, entries)
-        if found is not None:
-            return found
-        erasures = self._encodings.erasures
+        cached: Deflated | None = self._cache.get_list(variant, entries)
+        if cached is not None:
+            return cached
+        erasures = self._cache.erasures
         done = self._under_way[variant, key] = trio.Event()
         try:
-            made = await self._deflated(items)
+            deflated = await self._deflate(items)
         finally:
             del self._under_way[variant, key]
             done.set()
-        if erasures == self._encodings.erasures:
-            self._encodings.keep_list(variant, entries, made, sum(map(len, made.chunks)))
-        return made
+        if erasures == self._cache.erasures:
+            self._cache.put_list(variant, entries, deflated, sum(map(len, deflated.chunks)))
+        return deflated
 
-    async def _deflated(self, items: Items) -> Deflated:
-        # The chunks are made of entries, which never change, so a thread may put them together.
+    async def _deflate(self, items: Items) -> Deflated:
+        # A thread may join the chunks, because entries never change.
         return await trio.to_thread.run_sync(deflate, items.chunks(b"", b""), limiter=self._limiter)

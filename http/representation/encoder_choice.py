@@ -1,5 +1,6 @@
-"""The encoder of each answer. What it is to be follows from few things, in which the same clients ask again and again:
-so it is negotiated once for each of them.
+"""The choice of an answer's encoder: negotiated once for each combination of Accept, type and options.
+
+Clients repeat the same few combinations in all of their requests.
 """
 
 from __future__ import annotations
@@ -9,32 +10,34 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request
 from kubechronicle.http.representation.answers import object_form
-from kubechronicle.http.representation.encoding_cache import Encodings
-from kubechronicle.http.representation.entry_encoder import Encoder
+from kubechronicle.http.representation.encoding_cache import EncodingCache
+from kubechronicle.http.representation.entry_encoder import EntryEncoder
 
 MOST = 256
-"""Encoders remembered, and characters of what each was asked by: both are the clients' to choose."""
+"""Encoders that are remembered, and characters of the fields that choose one. Clients control both."""
 
 
-class Encoders:
-    def __init__(self, kept: Encodings) -> None:
-        self._kept = kept
-        self._known: dict[tuple[ResourceType, str, bool, str], Encoder] = {}
+class EncoderChoice:
+    """``cache``: shared by all encoders."""
 
-    def of(self, request: Request, context: Context, rt: ResourceType) -> Encoder:
-        """For one answer. StatusError 400, 406."""
+    def __init__(self, cache: EncodingCache) -> None:
+        self._cache = cache
+        self._known: dict[tuple[ResourceType, str, bool, str], EntryEncoder] = {}
+
+    def choose(self, request: Request, context: Context, rt: ResourceType) -> EntryEncoder:
+        """Return the encoder of one answer. StatusError 400, 406."""
         headers, query = request.headers, context.query
         accept, include = headers.get("accept"), query.get("includeObject")
         if context.at is not None:
             form = object_form(request, context, protobuf=bool(rt.message))
-            return Encoder(rt, form, include_object=include, then=context.at.time, kept=self._kept)
-        asked = (rt, accept, wants_pretty(query.get("pretty"), headers.get("user-agent")), include)
-        found = self._known.get(asked)
-        if found is None:
+            return EntryEncoder(rt, form, include_object=include, as_of=context.at.time, cache=self._cache)
+        key = (rt, accept, wants_pretty(query.get("pretty"), headers.get("user-agent")), include)
+        encoder = self._known.get(key)
+        if encoder is None:
             form = object_form(request, context, protobuf=bool(rt.message))
-            found = Encoder(rt, form, include_object=include, kept=self._kept)
+            encoder = EntryEncoder(rt, form, include_object=include, cache=self._cache)
             if len(accept) + len(include) <= MOST:
                 if len(self._known) >= MOST:
                     self._known.clear()
-                self._known[asked] = found
-        return found.again()
+                self._known[key] = encoder
+        return encoder.copy()

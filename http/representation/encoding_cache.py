@@ -1,17 +1,17 @@
-"""What entries were encoded to before, so that a list asked for again is put together and not encoded again.
+"""The cache of encoded entries and lists.
 
-An Entry never changes, so neither does what was made of it: it is kept by the entry's identity, and what replaces the
-object is another entry. Nothing here has to be told of changes, and nothing can be stale.
+The key is the identity of an entry. An Entry never changes, and a new version of an object is another entry, so nothing
+here can be stale or needs invalidation. Only an erasure of history empties the cache.
 
-Bounded in bytes, in two generations: what is used goes into the young one; when that holds half of the bytes, it is
-the old one, and what was in the old one and has not been used since is gone. A hit is one look into a dict, which for
-ten thousand objects is what counts.
+The cache is bounded in bytes and has two generations. An item that is used goes into the young one. When the young one
+holds half of the bytes, it becomes the old one, and the former old one is dropped. So a hit is one look-up in a dict,
+which decides the time of a list of ten thousand objects.
 
-    young {pods in protobuf: {entry: bytes, …}, …}    looked into first, added to
-    old   {…}                                         looked into then; what is found moves to the young one
+    young {pods in protobuf: {entry: bytes, …}, …}    looked up first, added to
+    old   {…}                                         looked up second; a hit moves to the young one
 
-Lists and pages of lists are kept whole as well, one of each scope (lists.py): with their entries, by which they are
-known. So these count, too: when all objects have been replaced, nobody else holds them any more.
+Whole lists and pages are cached, too (list_cache.py), one for each scope, with their entries as key. The bytes of these
+entries count: nothing else may refer to them when all objects have been replaced.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from kubechronicle.eventlog.records import Key
 from kubechronicle.http.metrics import Reading
 
 MOST_BYTES = 64 * 1024 * 1024
-"""With the JSON of the entries, which lives on with them here when they have been replaced."""
-AROUND = 200
-"""Bytes around each thing kept: its place in the dict, the object's head, the entry."""
+"""Bound of the cache, including the JSON of its entries, which it may be the last to refer to."""
+OVERHEAD = 200
+"""Bytes of memory for each cached item besides its content: dict slot, object header, entry."""
 SAMPLE = 64
-"""Entries of a list by which the bytes of all are estimated."""
+"""Entries of a list from which the bytes of all are estimated."""
 
 T = TypeVar("T")
 
 
-class Looks:
-    """How often something was there, and how often not."""
+class HitCount:
+    """Numbers of hits and misses."""
 
     __slots__ = ("hits", "misses")
 
@@ -42,17 +42,21 @@ class Looks:
         self.hits = self.misses = 0
 
 
-class Encodings:
-    """See the head of this file. One for all representations."""
+class EncodingCache:
+    """One for all representations; described at the head of this file.
+
+    ``variant``: a representation and all other rules of an encoding.
+    ``erasures``: number of erasures; an encoding begun before one must not be cached after it.
+    """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.half = most_bytes // 2
-        self.erasures = 0  # what was begun before another must not be kept after it
-        self.objects, self.lists = Looks(), Looks()
+        self.erasures = 0
+        self.objects, self.lists = HitCount(), HitCount()
         self._young: dict[Hashable, dict[Hashable, Any]] = {}
         self._old: dict[Hashable, dict[Hashable, Any]] = {}
         self._young_bytes = 0
-        self._young_items = (0, 0)  # of them, those that are no lists: how many, their bytes
+        self._young_objects = (0, 0)  # number and bytes of the items that are no lists
         self._old_bytes = 0
 
     @property
@@ -65,194 +69,206 @@ class Encodings:
     def old(self, variant: Hashable) -> dict[Hashable, Any]:
         return self._old.get(variant) or {}
 
-    def usual_size(self) -> int:
-        """Bytes of one entry kept, on the average."""
-        count, size = self._young_items
+    def average_size(self) -> int:
+        """Return the average bytes of a cached object."""
+        count, size = self._young_objects
         return size // max(count, 1)
 
     def readings(self) -> Iterator[Reading]:
-        """What it holds, and what it is good for."""
-        looks = {"object": self.objects, "list": self.lists}
+        """Yield the size, the hits and the misses for /metrics."""
+        counts = {"object": self.objects, "list": self.lists}
         yield Reading(
             "kubechronicle_encoding_cache_bytes",
-            "Bytes held of encoded objects and lists, with the objects that lists are of.",
+            "Bytes of cached encoded objects and lists, with the entries of the lists.",
             False,
             "",
             {"": float(self.bytes_held)},
         )
         yield Reading(
             "kubechronicle_encoding_cache_hits",
-            "Encoded objects and lists that were there when asked for.",
+            "Encoded objects and lists that were found in the cache.",
             True,
             "kind",
-            {kind: float(of.hits) for kind, of in looks.items()},
+            {kind: float(count.hits) for kind, count in counts.items()},
         )
         yield Reading(
             "kubechronicle_encoding_cache_misses",
-            "Encoded objects and lists that were made anew.",
+            "Objects and lists that were not in the cache and had to be encoded.",
             True,
             "kind",
-            {kind: float(of.misses) for kind, of in looks.items()},
+            {kind: float(count.misses) for kind, count in counts.items()},
         )
 
-    def forget(self) -> None:
-        """History was erased, and what was encoded may be of it."""
+    def clear(self) -> None:
+        """Drop everything after an erasure of history: cached items may contain erased data."""
         self.erasures += 1
-        self._young, self._young_bytes, self._young_items = {}, 0, (0, 0)
+        self._young, self._young_bytes, self._young_objects = {}, 0, (0, 0)
         self._old, self._old_bytes = {}, 0
 
-    def keep(self, variant: Hashable, key: Hashable, made: Any, size: int) -> None:
-        self._add(variant, key, made, size)
-        count, sizes = self._young_items
-        self._young_items = (count + 1, sizes + size)
+    def put(self, variant: Hashable, key: Hashable, encoded: Any, size: int) -> None:
+        self._add(variant, key, encoded, size)
+        count, total = self._young_objects
+        self._young_objects = (count + 1, total + size)
 
-    def _add(self, variant: Hashable, key: Hashable, made: Any, size: int) -> None:
+    def _add(self, variant: Hashable, key: Hashable, encoded: Any, size: int) -> None:
         if self._young_bytes + size > self.half:
             self._old, self._old_bytes = self._young, self._young_bytes
-            self._young, self._young_bytes, self._young_items = {}, 0, (0, 0)
-        self._young.setdefault(variant, {})[key] = made
+            self._young, self._young_bytes, self._young_objects = {}, 0, (0, 0)
+        self._young.setdefault(variant, {})[key] = encoded
         self._young_bytes += size
 
-    def holds(self, size: int) -> bool:
-        """Whether a whole list of so many bytes may be kept: a quarter of all is for one."""
+    def admits(self, size: int) -> bool:
+        """Tell whether a list of ``size`` bytes may be cached: one list may take a quarter of the cache."""
         return size <= self.half // 2
 
-    def of_list(self, variant: Hashable, entries: Sequence[Entry]) -> Any:
-        """What was kept for the whole of a list; None if nothing was. A list is what its entries are: a view gives out
-        the same tuple until something in it changes, and each page is a new one of the same entries, which are compared
-        one by one, by identity: 5 ns each, and up to the first that differs."""
+    def get_list(self, variant: Hashable, entries: Sequence[Entry]) -> Any:
+        """Return the cached encoding of a whole list; None on a miss.
+
+        A list is identified by its entries. A view returns the same tuple until one of its objects changes. A page is
+        a new tuple of the same entries; these are compared by identity, which takes 5 ns each.
+        """
         if not isinstance(entries, tuple):
             return None
         scope = _scope(entries)
-        found: _List | None = self.young(variant).get(scope)
-        if found is None or not found.is_of(entries):
-            found = self.old(variant).get(scope)
-            if found is None or not found.is_of(entries):
+        cached: _CachedList | None = self.young(variant).get(scope)
+        if cached is None or not cached.is_of(entries):
+            cached = self.old(variant).get(scope)
+            if cached is None or not cached.is_of(entries):
                 self.lists.misses += 1
                 return None
-            self._keep_list(variant, scope, found)
-        if found.made:
+            self._put_list(variant, scope, cached)
+        if cached.encoded:
             self.lists.hits += 1
         else:
             self.lists.misses += 1
-        return found.made
+        return cached.encoded
 
-    def keep_list(self, variant: Hashable, entries: Sequence[Entry], made: Any, size: int) -> None:
-        """In the place of what was kept of its scope before. With the entries, unless nothing is ``made`` but a note
-        that it was asked for: if that is of another list by now, it does no harm."""
+    def put_list(self, variant: Hashable, entries: Sequence[Entry], encoded: Any, size: int) -> None:
+        """Cache the encoding of a list in place of any other of its scope. An empty ``encoded`` only notes that the
+        list was requested; the note is kept without the entries and may match another list, which does no harm."""
         if isinstance(entries, tuple):
-            self._keep_list(variant, _scope(entries), _List(hash(entries), entries if made else (), made, size, 0))
+            cached = _CachedList(hash(entries), entries if encoded else (), encoded, size, 0)
+            self._put_list(variant, _scope(entries), cached)
 
-    def _keep_list(self, variant: Hashable, scope: Hashable, kept: _List) -> None:
-        self._drop_lists(variant, scope, kept.mark)
-        if not self.holds(kept.size):
+    def _put_list(self, variant: Hashable, scope: Hashable, cached: _CachedList) -> None:
+        self._drop_lists(variant, scope, cached.entries_hash)
+        if not self.admits(cached.size):
             return
-        held = kept.size + AROUND
-        if kept.made and not any(found.made for found in self._lists(self._young, scope)):
-            held += _bytes_of(kept.entries)
+        held = cached.size + OVERHEAD
+        if cached.encoded and not any(other.encoded for other in self._lists(self._young, scope)):
+            held += _estimated_bytes(cached.entries)
         if held <= self.half:
-            self._add(variant, scope, kept._replace(held=held), held)
+            self._add(variant, scope, cached._replace(held=held), held)
 
     @staticmethod
-    def _lists(generation: dict[Hashable, dict[Hashable, Any]], scope: Hashable) -> list[_List]:
-        """Those of a scope, in all forms."""
-        return [forms[scope] for forms in generation.values() if scope in forms]
+    def _lists(generation: dict[Hashable, dict[Hashable, Any]], scope: Hashable) -> list[_CachedList]:
+        """Return the lists of a scope in all variants."""
+        return [items[scope] for items in generation.values() if scope in items]
 
-    def _drop_lists(self, variant: Hashable, scope: Hashable, but: int) -> None:
-        """Of a scope, in this form, and in all forms but those of the list of a mark."""
+    def _drop_lists(self, variant: Hashable, scope: Hashable, entries_hash: int) -> None:
+        """Drop the lists of a scope: in this variant all, in other variants those of other entries."""
         for generation in (self._young, self._old):
-            for form, kept in generation.items():
-                found: _List | None = kept.get(scope)
-                if found is not None and (form == variant or found.mark != but):
-                    del kept[scope]
+            for other, items in generation.items():
+                cached: _CachedList | None = items.get(scope)
+                if cached is not None and (other == variant or cached.entries_hash != entries_hash):
+                    del items[scope]
                     if generation is self._young:
-                        self._young_bytes -= found.held
+                        self._young_bytes -= cached.held
                     else:
-                        self._old_bytes -= found.held
+                        self._old_bytes -= cached.held
 
 
-class _List(NamedTuple):
-    """``mark``: the hash of the entries, which is that of their identities. Bytes: ``size`` of what was made, ``held``
-    of all of it; of the entries only with the first of the forms that hold them."""
+class _CachedList(NamedTuple):
+    """One list in one variant.
 
-    mark: int
+    ``entries_hash``: the hash of the entries' identities.
+    ``entries``: the entries; () if nothing is encoded.
+    ``encoded``: the encoding; () if the list was only requested once.
+    ``size``: bytes of the encoding.
+    ``held``: bytes that count: with those of the entries in the first variant that refers to them.
+    """
+
+    entries_hash: int
     entries: tuple[Entry, ...]
-    made: Any
+    encoded: Any
     size: int
     held: int
 
     def is_of(self, entries: tuple[Entry, ...]) -> bool:
-        if self.made:
+        if self.encoded:
             return self.entries is entries or self.entries == entries
-        return self.mark == hash(entries)
+        return self.entries_hash == hash(entries)
 
 
 def _scope(entries: Sequence[Entry]) -> tuple[Key, Key] | None:
-    """From where to where a list is: that of a namespace, that of all and their pages are told apart, mostly; and what
-    follows a list when one of its objects changes mostly has the same."""
+    """Return the cache key of a list: its first and last object key. A list has mostly the same scope after one of its
+    objects has changed, and so replaces its predecessor. Collisions are detected (``_CachedList.is_of``)."""
     return (entries[0].key, entries[-1].key) if entries else None
 
 
-def _bytes_of(entries: Sequence[Entry]) -> int:
-    """About as many as there are."""
+def _estimated_bytes(entries: Sequence[Entry]) -> int:
     step = -(-len(entries) // SAMPLE) or 1
     some = entries[::step]
     return len(entries) * (8 + sum(len(entry.json) for entry in some) // max(len(some), 1))
 
 
-class Encoded(Generic[T]):
-    """The entries of one answer in one representation, ``variant``: what all that is made by the same rules shares.
+class CachedEncoder(Generic[T]):
+    """Encodes the entries of one answer through the cache.
 
-    ``make`` encodes an entry, ``size`` tells the bytes of what it made. An answer keeps at most half of what may be
-    kept: of a longer list, its beginning, rather than each of its parts in the place of the one before. Without
-    ``encodings`` nothing is kept.
+    ``cache``: None to encode every entry.
+    ``encode``: encodes one entry.
+    ``size``: returns the bytes of an encoding.
+
+    An answer adds at most half of the cache's bytes: of a longer list the beginning, because each part would displace
+    the part before.
     """
 
     def __init__(
-        self, encodings: Encodings | None, variant: Hashable, make: Callable[[Entry], T], size: Callable[[T], int]
+        self, cache: EncodingCache | None, variant: Hashable, encode: Callable[[Entry], T], size: Callable[[T], int]
     ) -> None:
-        self._encodings = encodings
+        self._cache = cache
         self._variant = variant
-        self._make = make
+        self._encode = encode
         self._size = size
-        self._room = encodings.half if encodings is not None else 0
-        self._erasures = encodings.erasures if encodings is not None else 0
+        self._room = cache.half if cache is not None else 0
+        self._erasures = cache.erasures if cache is not None else 0
 
     def one(self, entry: Entry) -> T:
-        """As it was kept, or made anew and not kept: single objects are read as they change, lists of all."""
-        if self._encodings is not None:
-            for kept in (self._encodings.young(self._variant), self._encodings.old(self._variant)):
-                found: T | None = kept.get(entry)
-                if found is not None:
-                    self._encodings.objects.hits += 1
-                    return found
-            self._encodings.objects.misses += 1
-        return self._make(entry)
+        """Return the encoding of an entry. A new one is not cached: single objects are mostly read after a change."""
+        if self._cache is not None:
+            for generation in (self._cache.young(self._variant), self._cache.old(self._variant)):
+                cached: T | None = generation.get(entry)
+                if cached is not None:
+                    self._cache.objects.hits += 1
+                    return cached
+            self._cache.objects.misses += 1
+        return self._encode(entry)
 
     def all(self, entries: Sequence[Entry]) -> list[T]:
-        if self._encodings is None:
-            return [self._make(entry) for entry in entries]
-        young = self._encodings.young(self._variant)
-        found: list[T | None] = [young.get(entry) for entry in entries] if young else [None] * len(entries)
-        missing = found.count(None)
-        self._encodings.objects.hits += len(found) - missing
-        self._room -= (len(found) - missing) * self._encodings.usual_size()
+        if self._cache is None:
+            return [self._encode(entry) for entry in entries]
+        young = self._cache.young(self._variant)
+        cached: list[T | None] = [young.get(entry) for entry in entries] if young else [None] * len(entries)
+        missing = cached.count(None)
+        self._cache.objects.hits += len(cached) - missing
+        self._room -= (len(cached) - missing) * self._cache.average_size()
         if not missing:
-            return found  # type: ignore[return-value]
-        return [self._missing(entry) if each is None else each for each, entry in zip(found, entries, strict=True)]
+            return cached  # type: ignore[return-value]
+        return [self._missing(entry) if each is None else each for each, entry in zip(cached, entries, strict=True)]
 
     def _missing(self, entry: Entry) -> T:
-        encodings = self._encodings
-        if encodings is None:
-            raise AssertionError("only what is kept can be missing")
-        made: T | None = encodings.old(self._variant).get(entry)
-        if made is None:
-            encodings.objects.misses += 1
-            made = self._make(entry)
+        """Return the encoding of an entry that is not in the young generation, and add it there."""
+        cache = self._cache
+        if cache is None:
+            raise AssertionError("there is no cache in which an entry could be missing")
+        encoded: T | None = cache.old(self._variant).get(entry)
+        if encoded is None:
+            cache.objects.misses += 1
+            encoded = self._encode(entry)
         else:
-            encodings.objects.hits += 1
-        size = self._size(made) + len(entry.json) + AROUND
-        if size <= self._room and self._erasures == encodings.erasures:
+            cache.objects.hits += 1
+        size = self._size(encoded) + len(entry.json) + OVERHEAD
+        if size <= self._room and self._erasures == cache.erasures:
             self._room -= size
-            encodings.keep(self._variant, entry, made, size)
-        return made
+            cache.put(self._variant, entry, encoded, size)
+        return encoded

@@ -1,16 +1,14 @@
-"""Entries into bytes, in the representation a client asked for: JSON, YAML or protobuf, of the object, of its Table or
-of its metadata alone.
+"""Entries encoded in the negotiated form: the object, its Table row or its metadata, as JSON, YAML or protobuf.
 
-The fast path is JSON in the stored version: an entry's bytes are spliced into the answer, not decoded. Items of a typed
-list carry no apiVersion and kind (they are the list's), so their common prefix is cut off:
+The fast path is JSON in the stored version: an entry's bytes are spliced into the answer without being decoded. Items
+of a typed list have no apiVersion and kind (the list has them), so this common prefix is cut off:
 
     {"apiVersion":"v1","kind":"Secret","metadata":{…},…}   ->   {"metadata":{…},…}
 
-Everything else that is asked for by the thousand (protobuf, rows of tables, metadata, other versions) is encoded once
-for each entry and kept (encoded.py). Long lists leave in pieces (pieces.py), and while one is encoded, others get their
-turn.
+Other frequent encodings (protobuf, rows of tables, metadata, other versions) are cached by entry (encoding_cache.py).
+Long lists are sent in chunks (list_body.py), and their encoding pauses for other tasks.
 
-An Encoder is made per request; a watch keeps one, and what it encodes is cached in the Event for all watchers alike.
+Each request has an EntryEncoder of its own. A watch keeps one; the Event caches its frames for all watchers.
 """
 
 from __future__ import annotations
@@ -28,7 +26,8 @@ from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline.pipeline import to_request_version
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.tables import (
+from kubechronicle.api.tables.rows import Row, encoded_row, filler, row_size
+from kubechronicle.api.tables.table import (
     include_object_policy,
     partial_object_metadata,
     partial_object_metadata_list,
@@ -36,12 +35,11 @@ from kubechronicle.api.tables import (
     table,
     table_of_rows,
 )
-from kubechronicle.api.tables.rows import Row, encoded_row, filler, row_size
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
-from kubechronicle.http.pieces import Items, Pieces, encoded_items, stored_bytes, stored_items
-from kubechronicle.http.representation.encoding_cache import Encoded, Encodings
-from kubechronicle.http.representation.list_cache import Turns, list_items
+from kubechronicle.http.list_body import Items, ListBody, joined_items, stored_bytes, stored_items
+from kubechronicle.http.representation.encoding_cache import CachedEncoder, EncodingCache
+from kubechronicle.http.representation.list_cache import Pauses, list_items
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -50,28 +48,34 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 PART = 64
-"""Entries encoded between two looks at the clock."""
+"""Entries encoded between two pauses."""
 MANY = 4096
-"""Entries whose bytes are counted between two looks."""
-IN_ONE = trio.CapacityLimiter(2)
-"""Threads for lists that are encoded in one go, YAML above all: 10,000 objects take seconds, others must not wait."""
+"""Entries whose bytes are counted between two pauses."""
+WHOLE_LISTS = trio.CapacityLimiter(2)
+"""Threads for lists that are encoded as a whole, such as YAML: 10,000 objects take seconds."""
 
-Body: TypeAlias = "bytes | Pieces"
+Body: TypeAlias = "bytes | ListBody"
 
 
 def encode(value: Object, media_type: str, *, pretty: bool = False) -> bytes:
-    """A whole answer in one of the three media types."""
+    """Encode a whole answer in one of the three media types."""
     if media_type == YAML:
         return yaml.encode(value)
     if media_type == PROTOBUF:
-        # APIVersions alone tells no version of its own in JSON (kube-apiserver strips it for the oldest clients).
+        # APIVersions has no apiVersion of its own in JSON (kube-apiserver strips it for the oldest clients).
         return protobuf.encode(value if "apiVersion" in value else {"apiVersion": "v1", **value})
     return json.encode(value, pretty=pretty) + b"\n"
 
 
-class Encoder:
-    """``include_object``: the includeObject parameter of tables. ``then``: when it is, for the ages in tables; by
-    default now, otherwise as of then and of each event. ``kept``: what was encoded for other requests."""
+class EntryEncoder:
+    """Encodes the entries of one answer.
+
+    ``rt``: the resource type, in the version of the request.
+    ``form``: the negotiated form.
+    ``include_object``: the includeObject parameter of tables.
+    ``as_of``: the time for ages in tables, moved on by each event; None for the present.
+    ``cache``: encodings of other requests; None to cache nothing.
+    """
 
     def __init__(
         self,
@@ -79,58 +83,58 @@ class Encoder:
         form: Representation,
         *,
         include_object: str = "",
-        then: datetime | None = None,
-        kept: Encodings | None = None,
+        as_of: datetime | None = None,
+        cache: EncodingCache | None = None,
     ) -> None:
         self.rt = rt
         self.form = form
-        self._then = then
+        self._as_of = as_of
         self._table = form.kind == "Table"
         self._include = include_object_policy(include_object) if self._table else ""
         self._meta = f"meta.k8s.io/{form.version}"
         self._partial = form.kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
         self._plain = not self._table and not self._partial
         self._stored_form = rt.is_storage_version and rt.kind == rt.storage_kind
-        # What every stored object of this type begins with; see encode_stored.
+        # Length of the prefix that all stored objects of this type share (see the head of this file).
         self._prefix = len(b'{"apiVersion":"%b","kind":"%b",' % (rt.api_version.encode(), rt.kind.encode()))
-        self._headers_told = False
+        self._columns_sent = False
         self._cache_key = (rt.api_version, form.media_type, form.kind, form.version, self._include)
-        # With the type: a custom resource's may be replaced by one with other columns, while its objects stay.
+        # With the type: that of a custom resource may be replaced by one with other columns while its objects stay.
         self._variant = (rt, form.media_type, self._table, self._partial, form.version, self._include)
-        # Entries of what is not stored, and of the past, are made for a request: nobody meets them again.
-        self._kept = kept if rt.stored and then is None else None
+        # Entries of the past, and of types that are not stored, exist for one request only.
+        self._cache = cache if rt.stored and as_of is None else None
 
-    def again(self) -> Encoder:
-        """Another by the same rules, for another answer. This one must not have encoded anything."""
-        made = Encoder.__new__(Encoder)
-        made.__dict__.update(self.__dict__)
-        return made
+    def copy(self) -> EntryEncoder:
+        """Return an encoder with the same rules for another answer. This one must not have encoded anything."""
+        copy = EntryEncoder.__new__(EntryEncoder)
+        copy.__dict__.update(self.__dict__)
+        return copy
 
     @property
-    def items_of(self) -> Hashable:
-        """What items of lists are made by, besides their entries; None if also by what the time is."""
+    def items_variant(self) -> Hashable:
+        """The rules by which the items of lists are encoded; None if they also depend on the time."""
         return None if self._table else self._variant
 
     @property
     def stateful(self) -> bool:
-        """Whether an event's bytes depend on the events before it."""
+        """True if the bytes of an event depend on the events before it."""
         return self._table
 
     @cached_property
-    def _items(self) -> Encoded[bytes]:
-        """Entries as items of a list: JSON, or messages with their tag and length."""
-        make = self._protobuf_item if self.form.media_type == PROTOBUF else self._json_item
-        return Encoded(self._kept, self._variant, make, len)
+    def _items(self) -> CachedEncoder[bytes]:
+        """The encoder of list items: JSON, or protobuf messages with tag and length."""
+        encode_item = self._protobuf_item if self.form.media_type == PROTOBUF else self._json_item
+        return CachedEncoder(self._cache, self._variant, encode_item, len)
 
     @cached_property
-    def _rows(self) -> Encoded[Row]:
-        return Encoded(self._kept, self._variant, self._row, row_size)
+    def _rows(self) -> CachedEncoder[Row]:
+        return CachedEncoder(self._cache, self._variant, self._row, row_size)
 
     def _protobuf_item(self, entry: Entry) -> bytes:
-        return protobuf.list_item(protobuf.encode_raw(self._made(entry.object())))
+        return protobuf.list_item(protobuf.encode_raw(self._shown(entry.object())))
 
     def _json_item(self, entry: Entry) -> bytes:
-        obj = self._made(entry.object())
+        obj = self._shown(entry.object())
         if self._plain:
             obj = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
         return json.encode(obj)
@@ -140,15 +144,15 @@ class Encoder:
         served = None if self._stored_form else self.served(obj)
         return encoded_row(self.rt, obj, include_object=self._include, version=self._meta, served=served)
 
-    def _made(self, obj: Object) -> Object:
-        """What a client sees of a stored object."""
+    def _shown(self, obj: Object) -> Object:
+        """Return a stored object, or its metadata, in the request's version."""
         return partial_object_metadata(obj, self._meta) if self._partial else self.served(obj)
 
     # -- one object ---------------------------------------------------------------------------------------------------
 
     def one(self, entry: Entry) -> bytes:
-        """An answer of one object."""
-        self._refuse_list_form()
+        """Encode an answer of one object."""
+        self._reject_list_form()
         if self._plain and self.form.media_type == JSON and self._stored_form and not self.form.pretty:
             return entry.json + b"\n"
         if self.form.media_type == PROTOBUF and not self._table:
@@ -156,19 +160,19 @@ class Encoder:
         return self._transformed(entry.object())
 
     def _enveloped(self, item: bytes) -> bytes:
-        """An object in protobuf, of what it is as an item."""
+        """Return an object in protobuf, given its list item."""
         return protobuf.envelope(*self._object_type(), protobuf.raw_of_item(item))
 
     def object(self, obj: Object) -> bytes:
-        """As ``one``, of an object in the stored version that is not stored as it is (dry runs, last states)."""
-        self._refuse_list_form()
+        """Encode an answer of an object without an entry, in the stored version (dry runs, last states)."""
+        self._reject_list_form()
         return self._transformed(obj)
 
     def served(self, obj: Object) -> Object:
-        """A stored object in the request's version."""
+        """Return a stored object in the request's version."""
         return obj if self._stored_form else to_request_version(self.rt, obj)
 
-    def _refuse_list_form(self) -> None:
+    def _reject_list_form(self) -> None:
         if self.form.kind == "PartialObjectMetadataList":
             raise status.not_acceptable_because(
                 "you requested PartialObjectMetadataList, but the requested object is not a list "
@@ -179,7 +183,7 @@ class Encoder:
         if self._table:
             obj = self._table_of([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
         else:
-            obj = self._made(obj)
+            obj = self._shown(obj)
         return encode(obj, self.form.media_type, pretty=self.form.pretty)
 
     def _table_of(self, objects: Sequence[Object], metadata: Object, *, no_headers: bool = False) -> Object:
@@ -197,7 +201,7 @@ class Encoder:
     # -- lists --------------------------------------------------------------------------------------------------------
 
     async def many(self, listing: Listing) -> Body:
-        """An answer of many objects."""
+        """Encode an answer of many objects."""
         metadata: Object = {"resourceVersion": str(listing.revision)}
         if listing.continue_token:
             metadata["continue"] = listing.continue_token
@@ -219,38 +223,38 @@ class Encoder:
         if self.form.media_type == JSON and not self.form.pretty:
             return await self._json_list(entries, metadata)
         if len(entries) <= PART:
-            return self._list_in_one(entries, metadata)
-        return await trio.to_thread.run_sync(self._list_in_one, entries, metadata, limiter=IN_ONE)
+            return self._whole_list(entries, metadata)
+        return await trio.to_thread.run_sync(self._whole_list, entries, metadata, limiter=WHOLE_LISTS)
 
-    def _list_in_one(self, entries: Sequence[Entry], metadata: Object) -> bytes:
-        """In the representations that people read, and the oldest: nothing of it can be kept for others."""
+    def _whole_list(self, entries: Sequence[Entry], metadata: Object) -> bytes:
+        """Encode a list at once: YAML, pretty JSON and old protobuf forms, of which nothing is cached."""
         objects = [entry.object() for entry in entries]
         if not self._partial:
             return self._object_list(objects, metadata)
-        made = partial_object_metadata_list(objects, list_metadata=metadata, version=self._meta)
-        return encode(made, self.form.media_type, pretty=self.form.pretty)
+        metadata_list = partial_object_metadata_list(objects, list_metadata=metadata, version=self._meta)
+        return encode(metadata_list, self.form.media_type, pretty=self.form.pretty)
 
     def _object_list(self, objects: Sequence[Object], metadata: Object) -> bytes:
-        """A plain list, encoded as a whole."""
+        """Encode a list of whole objects."""
         items = [
             {key: value for key, value in self.served(obj).items() if key not in ("apiVersion", "kind")}
             for obj in objects
         ]
-        made = {"kind": self.rt.list_kind, "apiVersion": self.rt.api_version, "metadata": metadata, "items": items}
-        return encode(made, self.form.media_type, pretty=self.form.pretty)
+        listed = {"kind": self.rt.list_kind, "apiVersion": self.rt.api_version, "metadata": metadata, "items": items}
+        return encode(listed, self.form.media_type, pretty=self.form.pretty)
 
     def _object_type(self) -> tuple[str, str]:
-        """The apiVersion and kind of an object, as a client sees it."""
+        """Return the apiVersion and kind of an object in this form."""
         return (self._meta, "PartialObjectMetadata") if self._partial else (self.rt.api_version, self.rt.kind)
 
     def _list_type(self) -> tuple[str, str]:
-        """The list's apiVersion and kind."""
+        """Return the apiVersion and kind of a list in this form."""
         return (self._meta, self.form.kind) if self._partial else (self.rt.api_version, self.rt.list_kind)
 
     async def _protobuf_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
-        items = await list_items(self._kept, self._variant, entries, lambda: self._encoded_items(entries, b""))
+        items = await list_items(self._cache, self._variant, entries, lambda: self._encoded_items(entries, b""))
         opening, closing = protobuf.list_frame(*self._list_type(), metadata, items.length)
-        return Pieces(opening, items, closing)
+        return ListBody(opening, items, closing)
 
     async def _json_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
         api_version, kind = self._list_type()
@@ -258,27 +262,27 @@ class Encoder:
         if self._partial and not entries:
             return head[:-1] + b',"items":null}\n'
         stored = self._plain and self._stored_form
-        make = self._stored_items if stored else partial(self._encoded_items, separator=b",")
-        items = await list_items(self._kept, self._variant, entries, partial(make, entries))
-        return Pieces(head[:-1] + b',"items":[', items, b"]}\n")
+        encode_items = self._stored_items if stored else partial(self._encoded_items, separator=b",")
+        items = await list_items(self._cache, self._variant, entries, partial(encode_items, entries))
+        return ListBody(head[:-1] + b',"items":[', items, b"]}\n")
 
     async def _stored_items(self, entries: Sequence[Entry]) -> Items:
-        size, turns = 0, Turns()
+        size, pauses = 0, Pauses()
         for start in range(0, len(entries), MANY):
             size += stored_bytes(entries[start : start + MANY])
-            await turns.pause()
+            await pauses.pause()
         return stored_items(entries, self._prefix, size)
 
     async def _encoded_items(self, entries: Sequence[Entry], separator: bytes) -> Items:
-        return encoded_items(await self._in_turns(entries, self._items.all), separator=separator)
+        return joined_items(await self._in_parts(entries, self._items.all), separator=separator)
 
     async def _table_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
-        # Where rows are sorted by what is in the objects, the objects are needed.
+        # Rows that are sorted by a field need the objects.
         if not self._fills_rows or printer_of(self.rt).order is not None:
-            made = self._table_of([entry.object() for entry in entries], metadata)
-            return encode(made, self.form.media_type, pretty=self.form.pretty)
+            whole = self._table_of([entry.object() for entry in entries], metadata)
+            return encode(whole, self.form.media_type, pretty=self.form.pretty)
         fill = filler(self._now())
-        rows = await self._in_turns(entries, lambda part: [fill(row) for row in self._rows.all(part)])
+        rows = await self._in_parts(entries, lambda part: [fill(row) for row in self._rows.all(part)])
         return self._table_around(rows, metadata, ending=b"\n")
 
     @property
@@ -286,34 +290,34 @@ class Encoder:
         return self._table and self.form.media_type == JSON and not self.form.pretty
 
     def _now(self) -> datetime:
-        return self._then or datetime.now(UTC)
+        return self._as_of or datetime.now(UTC)
 
     def _table_around(
         self, rows: Sequence[bytes], metadata: Object, *, no_headers: bool = False, ending: bytes = b""
-    ) -> Pieces:
-        """The Table of rows that are encoded already."""
-        told = {key: value for key, value in metadata.items() if value}
-        made = json.encode(table_of_rows(self.rt, [], list_metadata=told, version=self._meta, no_headers=no_headers))
+    ) -> ListBody:
+        """Return the Table of rows that are encoded already."""
+        shown = {key: value for key, value in metadata.items() if value}
+        empty = json.encode(table_of_rows(self.rt, [], list_metadata=shown, version=self._meta, no_headers=no_headers))
         if not rows:
-            return Pieces(made, encoded_items(()), ending)
-        # Without rows it ends with "rows":[]} or, for some kinds, with "rows":null}.
-        return Pieces(made[: made.rindex(b":") + 1] + b"[", encoded_items(rows, separator=b","), b"]}" + ending)
+            return ListBody(empty, joined_items(()), ending)
+        # The empty table ends with "rows":[]} or, for some kinds, with "rows":null}.
+        return ListBody(empty[: empty.rindex(b":") + 1] + b"[", joined_items(rows, separator=b","), b"]}" + ending)
 
-    async def _in_turns(
+    async def _in_parts(
         self, entries: Sequence[Entry], encode_part: Callable[[Sequence[Entry]], list[bytes]]
     ) -> list[bytes]:
-        """All entries, encoded part by part. Whoever else waits gets a turn after a while."""
-        done: list[bytes] = []
-        turns = Turns()
+        """Encode all entries, with pauses for other tasks."""
+        encoded: list[bytes] = []
+        pauses = Pauses()
         for start in range(0, len(entries), PART):
-            done += encode_part(entries[start : start + PART])
-            await turns.pause()
-        return done
+            encoded += encode_part(entries[start : start + PART])
+            await pauses.pause()
+        return encoded
 
     # -- events -------------------------------------------------------------------------------------------------------
 
     def initial(self, entries: Sequence[Entry]) -> list[bytes]:
-        """The frames of what there is when a watch begins."""
+        """Return the frames of the objects that exist when a watch begins."""
         if self._table:
             return [self.event("ADDED", entry) for entry in entries]
         if self.form.media_type == PROTOBUF:
@@ -324,46 +328,48 @@ class Encoder:
         return [b'{"type":"ADDED","object":%b}\n' % item for item in self._items.all(entries)]
 
     def event(self, kind: str, entry: Entry, event: Event | None = None) -> bytes:
-        """A watch event, framed for the stream. Cached in ``event`` for other watchers of the same representation."""
+        """Return the frame of a watch event. ``event`` caches it for other watchers of the same form."""
         if self._table:
             return self._table_event(kind, entry, event)
         if event is None:
             return self._framed(kind, entry)
         key = (kind, self._cache_key)
-        found = event.cache.get(key)
-        if found is None:
-            found = event.cache[key] = self._framed(kind, entry)
-        return bytes(found) if not isinstance(found, bytes) else found
+        framed = event.cache.get(key)
+        if framed is None:
+            framed = event.cache[key] = self._framed(kind, entry)
+        return bytes(framed) if not isinstance(framed, bytes) else framed
 
     def _framed(self, kind: str, entry: Entry) -> bytes:
         if self._plain and self._stored_form and self.form.media_type == JSON:
             return b'{"type":"%b","object":%b}\n' % (kind.encode(), entry.json)
-        return self.frame(kind, self._made(entry.object()))
+        return self.frame(kind, self._shown(entry.object()))
 
     def _table_event(self, kind: str, entry: Entry, event: Event | None) -> bytes:
-        """A Table of one row; only the first of a watch tells its columns. Its row is cached, its ages are not."""
+        """Return a Table of one row. Only the first one of a watch has column definitions. ``event`` caches the row,
+        but not its ages."""
         metadata = {"resourceVersion": str(entry.revision)}
-        if event is not None and self._then is not None:
-            self._then = max(self._then, event.committed_at)
+        if event is not None and self._as_of is not None:
+            self._as_of = max(self._as_of, event.committed_at)
         if not self._fills_rows:
             return self.frame(kind, self._event_table([entry.object()], metadata))
         if event is None:
             (row,) = self._rows.all((entry,))
         else:
-            # By the entry: whoever is told DELETED because it matches no longer is told of the state before.
+            # By the entry: a DELETED event of an object that no longer matches shows the state before the event.
             key = (entry, *self._variant)
             row = event.cache.get(key) or event.cache.setdefault(key, self._row(entry))
-        made = self._table_around([filler(self._now())(row)], metadata, no_headers=self._headers_told)
-        self._headers_told = True
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), made.whole())
+        body = self._table_around([filler(self._now())(row)], metadata, no_headers=self._columns_sent)
+        self._columns_sent = True
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), body.whole())
 
     def _event_table(self, objects: Sequence[Object], metadata: Object) -> Object:
-        made = self._table_of(objects, metadata, no_headers=self._headers_told)
-        self._headers_told = True
-        return made
+        event_table = self._table_of(objects, metadata, no_headers=self._columns_sent)
+        self._columns_sent = True
+        return event_table
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
-        """BOOKMARK: everything up to the revision has been told; ``initial_end``: the initial events end here."""
+        """Return a BOOKMARK frame: all events up to the revision have been sent. ``initial_end``: the initial events
+        end here."""
         metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
         if initial_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
@@ -375,7 +381,7 @@ class Encoder:
         return self.frame("BOOKMARK", obj)
 
     def error(self, error: status.StatusError) -> bytes:
-        """ERROR: the watch ends, and why."""
+        """Return the ERROR frame with which a watch ends."""
         return self.frame("ERROR", error.body())
 
     def frame(self, kind: str, obj: Object) -> bytes:
@@ -385,5 +391,5 @@ class Encoder:
 
 
 def _go_package(rt: ResourceType) -> str:
-    """The internal Go package whose name such errors show: ``rbac`` for rbac.authorization.k8s.io."""
+    """Return the internal Go package in the error message: ``rbac`` for rbac.authorization.k8s.io."""
     return rt.group.partition(".")[0] or "core"

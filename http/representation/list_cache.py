@@ -1,7 +1,7 @@
-"""Lists, whole or page by page, put together once for all who ask before anything in them changes: a cluster's
-informers begin anew together.
+"""Cached lists and pages of lists, valid until one of their objects changes.
 
-A list that is asked for a second time is kept as it is sent, in chunks; one that is asked for once costs no memory.
+A cluster's informers restart together and list the same objects. The second request for a list stores its chunks; a
+list that is requested once costs no memory.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 import trio
 
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.http.pieces import Items, kept_items
-from kubechronicle.http.representation.encoding_cache import Encodings
+from kubechronicle.http.list_body import Items, chunked_items
+from kubechronicle.http.representation.encoding_cache import EncodingCache
 
 TURN = 0.004
-"""Seconds of work on one list, after which others get their turn."""
+"""Seconds of work on one list after which other tasks run."""
 FEW = 64
-"""Entries of a list that is put together each time."""
+"""Entries of a list up to which it is not cached."""
 
 
-class Turns:
-    """Lets others have their turn from time to time."""
+class Pauses:
+    """Lets other tasks run from time to time."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -34,27 +34,27 @@ class Turns:
 
 
 async def list_items(
-    encodings: Encodings | None, variant: Hashable, entries: Sequence[Entry], make: Callable[[], Awaitable[Items]]
+    cache: EncodingCache | None, variant: Hashable, entries: Sequence[Entry], encode: Callable[[], Awaitable[Items]]
 ) -> Items:
-    """The items of these entries: as they are kept, or else as they are made. ``variant`` tells by which rules."""
-    if encodings is None or len(entries) < FEW:
-        return await make()
+    """Return the items of these entries, from the cache or newly encoded. ``variant``: the representation."""
+    if cache is None or len(entries) < FEW:
+        return await encode()
     variant = ("list", variant)
-    kept: Items | None = encodings.of_list(variant, entries)
-    if kept:
-        return kept
-    erasures = encodings.erasures
-    items = await make()
-    if erasures != encodings.erasures:
+    cached: Items | tuple[()] | None = cache.get_list(variant, entries)
+    if cached:
+        return cached
+    erasures = cache.erasures
+    items = await encode()
+    if erasures != cache.erasures:
         return items
-    if kept is None:
-        encodings.keep_list(variant, entries, (), 0)
-    elif encodings.holds(items.length):
-        chunks, turns = [], Turns()
+    if cached is None:
+        cache.put_list(variant, entries, (), 0)
+    elif cache.admits(items.length):
+        chunks, pauses = [], Pauses()
         for chunk in items.chunks(b"", b""):
             chunks.append(chunk)
-            await turns.pause()
-        items = kept_items(chunks)
-        if erasures == encodings.erasures:
-            encodings.keep_list(variant, entries, items, items.length)
+            await pauses.pause()
+        items = chunked_items(chunks)
+        if erasures == cache.erasures:
+            cache.put_list(variant, entries, items, items.length)
     return items

@@ -12,9 +12,9 @@ import trio
 from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authorization.decision import AlwaysAllow, AuthorizationChain
+from kubechronicle.http.list_body import ListBody, joined_items
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
-from kubechronicle.http.pieces import Pieces, encoded_items
 
 TAIL = b" HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nX-Twice: a\r\nAuthorization: Bearer t\r\nX-Twice: b\r\n\r\n"
 
@@ -165,7 +165,7 @@ async def test_a_list_is_whole_though_its_requests_time_is_over(wire: Any) -> No
             while request.path == "/overdue" and limited and not request.exchange.overdue:
                 await trio.lowlevel.checkpoint()
         over.append(request.exchange.overdue)
-        body = Pieces(b"[", encoded_items(items, separator=b","), b"]")
+        body = ListBody(b"[", joined_items(items, separator=b","), b"]")
         return Response(200, [("content-length", str(body.length))], body)
 
     served = await wire(app)

@@ -28,16 +28,17 @@ from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor
 from kubechronicle.api.registry.runtime_config import parse, registry_for
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.memory.memory_log import MemoryLog, MemoryStore
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
 from kubechronicle.http.authentication.token_file import StaticTokens
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.x509 import ClientCertificates
-from kubechronicle.http.authorization.in_force import AuthorizationPlan
+from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
+from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.pieces import Pieces
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops.server.assembly import Assembly, Plan, assemble
 
@@ -157,7 +158,7 @@ class InProcess:
     async def ask(self, method: str, target: str, body: Any = None, **request: Any) -> Answer:
         response = await self.respond(method, target, body, **request)
         content = response.body
-        if isinstance(content, Pieces):
+        if isinstance(content, ListBody):
             content = b"".join([piece async for piece in content])
             assert len(content) == int(response.header("content-length"))
         assert isinstance(content, bytes), "this is a stream"

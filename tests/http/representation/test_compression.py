@@ -14,10 +14,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
-from kubechronicle.http.pieces import Pieces, stored_bytes, stored_items
+from kubechronicle.http.list_body import ListBody, stored_bytes, stored_items
 from kubechronicle.http.representation import compression
 from kubechronicle.http.representation.compression import Compression, combined, deflate, gzipped
-from kubechronicle.http.representation.encoding_cache import Encodings
+from kubechronicle.http.representation.encoding_cache import EncodingCache
 
 GZIP = {"accept-encoding": "gzip"}
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -58,12 +58,12 @@ async def test_equal_items_are_compressed_once(monkeypatch: pytest.MonkeyPatch) 
         return made
 
     monkeypatch.setattr(compression, "deflate", counting)
-    compressing, entries = Compression(Encodings()), entries_of(5000)
+    compressing, entries = Compression(EncodingCache()), entries_of(5000)
     long = 50_000
 
     async def ask(opening: bytes, asked: tuple[Entry, ...]) -> None:
-        body = Pieces(opening, stored_items(asked, 1, stored_bytes(asked)), b"]}\n")
-        packed = await compressing.pieces(body, "form", asked)
+        body = ListBody(opening, stored_items(asked, 1, stored_bytes(asked)), b"]}\n")
+        packed = await compressing.list_body(body, "form", asked)
         assert gzip.decompress(packed.whole()) == body.whole()
 
     async with trio.open_nursery() as nursery:
@@ -74,19 +74,21 @@ async def test_equal_items_are_compressed_once(monkeypatch: pytest.MonkeyPatch) 
     assert sum(length > long for length in compressed) == 1
     await ask(b"later[", entries[1:])
     assert sum(length > long for length in compressed) == 2
-    made_of_more = Pieces(b"[", stored_items(entries, 1, stored_bytes(entries)), b"]")
+    made_of_more = ListBody(b"[", stored_items(entries, 1, stored_bytes(entries)), b"]")
     for _ in range(2):
-        assert gzip.decompress((await compressing.pieces(made_of_more, None, entries)).whole()) == made_of_more.whole()
+        assert (
+            gzip.decompress((await compressing.list_body(made_of_more, None, entries)).whole()) == made_of_more.whole()
+        )
     assert sum(length > long for length in compressed) == 4
 
 
 async def test_who_waits_for_one_that_gave_up_goes_on_alone() -> None:
-    compressing, entries = Compression(Encodings()), entries_of(5000)
-    body = Pieces(b"[", stored_items(entries, 1, stored_bytes(entries)), b"]")
+    compressing, entries = Compression(EncodingCache()), entries_of(5000)
+    body = ListBody(b"[", stored_items(entries, 1, stored_bytes(entries)), b"]")
     packed = []
 
     async def ask() -> None:
-        packed.append(await compressing.pieces(body, "form", entries))
+        packed.append(await compressing.list_body(body, "form", entries))
 
     async with trio.open_nursery() as others, trio.open_nursery() as first:
         first.start_soon(ask)

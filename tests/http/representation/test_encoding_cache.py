@@ -1,4 +1,4 @@
-"""What was encoded before and is kept: the same bytes as anew, for every kind and form, and never those of before."""
+"""What was encoded before and is cache: the same bytes as anew, for every kind and form, and never those of before."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema import types
 from kubechronicle.eventlog.entries import Entry, seal
 from kubechronicle.eventlog.records import Key
-from kubechronicle.http import pieces
-from kubechronicle.http.pieces import Pieces
+from kubechronicle.http import list_body
+from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.representation import entry_encoder as encoding
 from kubechronicle.http.representation import list_cache
-from kubechronicle.http.representation.encoding_cache import AROUND, Encoded, Encodings
-from kubechronicle.http.representation.entry_encoder import JSON, YAML, Body, Encoder, encode
+from kubechronicle.http.representation.encoding_cache import OVERHEAD, CachedEncoder, EncodingCache
+from kubechronicle.http.representation.entry_encoder import JSON, YAML, Body, EntryEncoder, encode
 
 REGISTRY = builtin_registry()
 LISTED = [rt for rt in REGISTRY if rt.stored and "list" in rt.verbs and rt.definition]
@@ -112,10 +112,10 @@ def test_kept_is_the_same_as_anew_for_every_kind(rt: ResourceType, data: st.Data
             expected = anew(rt, form, entries, metadata)
         except (errors.EncodeError, AttributeError, TypeError, ValueError, KeyError):
             assume(False)
-        kept = Encodings()
+        cache = EncodingCache()
         for _ in range(2):
-            encoder = Encoder(rt, form, kept=kept)
-            encoder._now = lambda: THEN  # type: ignore[method-assign]  # an Encoder of then keeps nothing
+            encoder = EntryEncoder(rt, form, cache=cache)
+            encoder._now = lambda: THEN  # type: ignore[method-assign]  # an EntryEncoder of then keeps nothing
             made = whole(trio.run(encoder.many, listing))
             assert made == expected
 
@@ -126,9 +126,9 @@ async def test_pieces_of_long_lists_are_the_same_as_anew(form: Representation, c
     rt = REGISTRY.lookup("", "v1", "configmaps")
     assert rt is not None
     entries = [entry_of(rt, {"metadata": {}, "data": {"a": "ü" * 500}}, revision) for revision in range(5, 5 + count)]
-    kept = Encodings()
+    cache = EncodingCache()
     for asked in (entries, tuple(entries), *[tuple(entries)] * 3):
-        encoder = Encoder(rt, form, kept=kept)
+        encoder = EntryEncoder(rt, form, cache=cache)
         encoder._now = lambda: THEN  # type: ignore[method-assign]
         body = await encoder.many(Listing(entries=asked, revision=9))
         assert whole(body) == anew(rt, form, entries, {"resourceVersion": "9"})
@@ -138,10 +138,10 @@ async def test_ages_are_those_of_the_answer() -> None:
     rt = REGISTRY.lookup("", "v1", "events")
     assert rt is not None
     event = {"metadata": {}, "lastTimestamp": "2026-05-01T11:59:00Z", "firstTimestamp": "yesterday", "message": '"\\<ü'}
-    kept, entry = Encodings(), entry_of(rt, event, 5)
+    cache, entry = EncodingCache(), entry_of(rt, event, 5)
     ages = []
     for seconds in (0, 7):
-        encoder = Encoder(rt, TABLE, kept=kept)
+        encoder = EntryEncoder(rt, TABLE, cache=cache)
         encoder._now = lambda later=seconds: THEN + timedelta(seconds=later)  # type: ignore[method-assign,misc]
         cells = json.loads(whole(await encoder.many(Listing(entries=[entry], revision=9))))["rows"][0]["cells"]
         ages.append((cells[0], cells[6], cells[7]))
@@ -153,10 +153,10 @@ async def test_initial_events_are_those_of_single_objects() -> None:
     assert rt is not None
     entries = [entry_of(rt, {"metadata": {"labels": {"a": "b"}}}, revision) for revision in range(5, 8)]
     for form in (FORMS["json"], FORMS["protobuf"], FORMS["metadata"], FORMS["metadata in protobuf"]):
-        kept = Encodings()
-        single = [Encoder(rt, form).event("ADDED", entry) for entry in entries]
-        assert Encoder(rt, form, kept=kept).initial(entries) == single
-        assert Encoder(rt, form, kept=kept).initial(entries) == single
+        cache = EncodingCache()
+        single = [EntryEncoder(rt, form).event("ADDED", entry) for entry in entries]
+        assert EntryEncoder(rt, form, cache=cache).initial(entries) == single
+        assert EntryEncoder(rt, form, cache=cache).initial(entries) == single
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------------
@@ -175,11 +175,11 @@ def test_what_is_kept_is_bounded_and_what_is_used_stays() -> None:
         made.append(entry)
         return b"y" * 100
 
-    kept = Encodings(20 * (200 + AROUND))
+    cache = EncodingCache(20 * (200 + OVERHEAD))
     used = entries[0]
     for start in range(4, 1000, 4):
-        Encoded(kept, "form", make, len).all([used, *entries[start : start + 4]])
-        assert kept.bytes_held <= 20 * (200 + AROUND)
+        CachedEncoder(cache, "form", make, len).all([used, *entries[start : start + 4]])
+        assert cache.bytes_held <= 20 * (200 + OVERHEAD)
     assert made.count(used) == 1
     assert len(made) == 997
 
@@ -191,46 +191,46 @@ def test_a_list_too_long_keeps_its_beginning() -> None:
         made.append(entry)
         return b"y" * 100
 
-    kept = Encodings(200 * (200 + AROUND))
+    cache = EncodingCache(200 * (200 + OVERHEAD))
     for _ in range(3):
-        assert Encoded(kept, "form", make, len).all(entries) == [b"y" * 100] * 1000
-    assert kept.bytes_held <= 200 * (200 + AROUND)
+        assert CachedEncoder(cache, "form", make, len).all(entries) == [b"y" * 100] * 1000
+    assert cache.bytes_held <= 200 * (200 + OVERHEAD)
     assert len(made) == 1000 + 900 + 900
 
 
 async def test_a_list_asked_for_twice_is_put_together_once_more_and_kept() -> None:
     entries, made = tuple(small_entries(100)), []
 
-    async def make() -> pieces.Items:
+    async def make() -> list_body.Items:
         made.append(1)
-        return pieces.stored_items(entries, 0, pieces.stored_bytes(entries))
+        return list_body.stored_items(entries, 0, list_body.stored_bytes(entries))
 
     async def listed(asked: tuple[Entry, ...]) -> bytes:
-        items = await list_cache.list_items(kept, "form", asked, make)
+        items = await list_cache.list_items(cache, "form", asked, make)
         return b"".join(items.chunks(b"[", b"]"))
 
-    kept = Encodings()
+    cache = EncodingCache()
     first = await listed(entries)
-    small = kept.bytes_held
+    small = cache.bytes_held
     assert small < 10 * len(entries) + 1000
     assert [await listed(entries) for _ in range(3)] == [first] * 3
     assert len(made) == 2
-    assert kept.bytes_held > small + len(first) - 10
+    assert cache.bytes_held > small + len(first) - 10
     await listed(entries[:99])
     assert len(made) == 3
 
 
 def test_entries_that_are_alike_are_not_the_same() -> None:
-    kept, (one, other) = Encodings(), (small_entries(1)[0] for _ in range(2))
-    assert Encoded(kept, "a", lambda entry: b"a", len).all([one]) == [b"a"]
-    assert Encoded(kept, "a", lambda entry: b"b", len).all([other]) == [b"b"]
+    cache, (one, other) = EncodingCache(), (small_entries(1)[0] for _ in range(2))
+    assert CachedEncoder(cache, "a", lambda entry: b"a", len).all([one]) == [b"a"]
+    assert CachedEncoder(cache, "a", lambda entry: b"b", len).all([other]) == [b"b"]
 
 
 def test_what_one_form_keeps_is_not_taken_for_another() -> None:
-    kept, entries = Encodings(), small_entries(3)
-    assert Encoded(kept, "a", lambda entry: b"a", len).all(entries) == [b"a"] * 3
-    assert Encoded(kept, "b", lambda entry: b"b", len).all(entries) == [b"b"] * 3
-    assert Encoded(kept, "a", lambda entry: b"c", len).one(entries[0]) == b"a"
+    cache, entries = EncodingCache(), small_entries(3)
+    assert CachedEncoder(cache, "a", lambda entry: b"a", len).all(entries) == [b"a"] * 3
+    assert CachedEncoder(cache, "b", lambda entry: b"b", len).all(entries) == [b"b"] * 3
+    assert CachedEncoder(cache, "a", lambda entry: b"c", len).one(entries[0]) == b"a"
 
 
 # -- in a server ------------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ async def test_a_list_after_a_change_tells_the_change(
     async with open_server() as server:
 
         async def listed(*present: bytes, gone: tuple[bytes, ...] = ()) -> None:
-            for _ in range(4):  # made, made again and kept, as kept
+            for _ in range(4):  # made, made again and cache, as cache
                 body = (await server.ask("GET", MAPS, headers=headers)).body
                 assert all(text in body for text in present)
                 assert not any(text in body for text in gone)
@@ -274,8 +274,8 @@ async def test_long_lists_leave_in_pieces_and_are_counted(autojump_clock: MockCl
         for index in range(30):
             await server.post(MAPS, configmap(f"a-{index:02}", data="x" * 10_000))
         response = await server.respond("GET", MAPS)
-        assert isinstance(response.body, Pieces)
-        assert response.body.length > pieces.WHOLE
+        assert isinstance(response.body, ListBody)
+        assert response.body.length > list_body.WHOLE
         answer = await server.ask("GET", MAPS)
         assert [item["metadata"]["name"] for item in answer.json()["items"]] == [f"a-{i:02}" for i in range(30)]
         refused = await server.respond("GET", f"{MAPS}?limit=2")
@@ -301,7 +301,7 @@ async def test_others_get_a_turn_while_a_list_is_encoded(form: Representation, m
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others)
-        body = whole(await Encoder(rt, form).many(Listing(entries=entries, revision=9)))
+        body = whole(await EntryEncoder(rt, form).many(Listing(entries=entries, revision=9)))
         assert len(body) > len(entries)
         nursery.cancel_scope.cancel()
     assert turns >= 2

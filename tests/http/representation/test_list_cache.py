@@ -1,4 +1,4 @@
-"""What is kept of whole lists: no more than is said, though each list holds all of its objects as they were."""
+"""What is cache of whole lists: no more than is said, though each list holds all of its objects as they were."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from trio.testing import MockClock
 
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
-from kubechronicle.http.pieces import encoded_items
+from kubechronicle.http.list_body import joined_items
 from kubechronicle.http.representation import list_cache
-from kubechronicle.http.representation.encoding_cache import Encoded, Encodings
+from kubechronicle.http.representation.encoding_cache import CachedEncoder, EncodingCache
 
 SIZE = 10_000
 
@@ -25,109 +25,109 @@ def made_anew(count: int = 64, namespace: str = "n") -> tuple[Entry, ...]:
     )
 
 
-def held_by(kept: Encodings) -> set[Entry]:
-    """All entries that are there because of lists that are kept."""
-    found = [one for generation in (kept._young, kept._old) for form in generation.values() for one in form.values()]
+def held_by(cache: EncodingCache) -> set[Entry]:
+    """All entries that are there because of lists that are cache."""
+    found = [one for generation in (cache._young, cache._old) for form in generation.values() for one in form.values()]
     return {entry for one in found if not isinstance(one, bytes) for entry in one.entries}
 
 
-async def listed(kept: Encodings, entries: Sequence[Entry], form: str = "form") -> None:
+async def listed(cache: EncodingCache, entries: Sequence[Entry], form: str = "form") -> None:
     async def make() -> list_cache.Items:
-        return encoded_items([b"short"] * len(entries))
+        return joined_items([b"short"] * len(entries))
 
-    await list_cache.list_items(kept, form, entries, make)
+    await list_cache.list_items(cache, form, entries, make)
 
 
 @pytest.mark.parametrize("times", [1, 3])
 async def test_lists_that_were_replaced_are_let_go(times: int) -> None:
-    kept = Encodings(100_000_000)
+    cache = EncodingCache(100_000_000)
     for _ in range(20):
         entries = made_anew()
         for _ in range(times):
-            await listed(kept, entries)
-        assert len(held_by(kept)) <= len(entries)
-    assert kept.bytes_held >= sum(len(entry.json) for entry in held_by(kept))
+            await listed(cache, entries)
+        assert len(held_by(cache)) <= len(entries)
+    assert cache.bytes_held >= sum(len(entry.json) for entry in held_by(cache))
 
 
 async def test_lists_of_many_namespaces_are_bounded() -> None:
-    kept = Encodings(16 * 64 * SIZE)
+    cache = EncodingCache(16 * 64 * SIZE)
     for number in range(40):
         entries = made_anew(namespace=f"n-{number}")
         for _ in range(3):
-            await listed(kept, entries)
-        assert sum(len(entry.json) for entry in held_by(kept)) <= kept.bytes_held <= 16 * 64 * SIZE
-    assert len(held_by(kept)) >= 3 * len(entries)
+            await listed(cache, entries)
+        assert sum(len(entry.json) for entry in held_by(cache)) <= cache.bytes_held <= 16 * 64 * SIZE
+    assert len(held_by(cache)) >= 3 * len(entries)
 
 
 async def test_forms_of_a_list_hold_it_once() -> None:
-    kept = Encodings(3 * 64 * SIZE * 2)
+    cache = EncodingCache(3 * 64 * SIZE * 2)
     for _ in range(3):
         entries = made_anew()
         for _ in range(3):
             for form in ("one", "other", "third"):
-                await listed(kept, entries, form)
-        assert held_by(kept) == set(entries)
-        assert 64 * SIZE < kept.bytes_held < 2 * 64 * SIZE * 2
-    await listed(kept, made_anew(), "one")
-    assert held_by(kept) == set()
-    assert kept.bytes_held < SIZE
+                await listed(cache, entries, form)
+        assert held_by(cache) == set(entries)
+        assert 64 * SIZE < cache.bytes_held < 2 * 64 * SIZE * 2
+    await listed(cache, made_anew(), "one")
+    assert held_by(cache) == set()
+    assert cache.bytes_held < SIZE
 
 
 async def test_parts_of_a_list_do_not_take_its_place() -> None:
-    kept, entries = Encodings(), made_anew(200)
+    cache, entries = EncodingCache(), made_anew(200)
     for _ in range(3):
         for asked in (entries, entries[:100], entries[100:], list(entries)):
-            await listed(kept, asked)
-    assert kept.of_list(("list", "form"), entries)
+            await listed(cache, asked)
+    assert cache.get_list(("list", "form"), entries)
 
 
 async def test_the_note_that_a_list_was_asked_for_is_of_that_list_alone() -> None:
-    kept, entries = Encodings(), made_anew()
-    await listed(kept, entries)
-    assert kept.of_list(("list", "form"), entries) == ()
-    assert kept.of_list(("list", "form"), made_anew()) is None
-    await listed(kept, entries)
-    assert kept.of_list(("list", "form"), entries)
-    assert kept.of_list(("list", "form"), (*entries,))
+    cache, entries = EncodingCache(), made_anew()
+    await listed(cache, entries)
+    assert cache.get_list(("list", "form"), entries) == ()
+    assert cache.get_list(("list", "form"), made_anew()) is None
+    await listed(cache, entries)
+    assert cache.get_list(("list", "form"), entries)
+    assert cache.get_list(("list", "form"), (*entries,))
     for place in (0, 31, 63):
         replaced = (*entries[:place], made_anew()[place], *entries[place + 1 :])
-        assert kept.of_list(("list", "form"), replaced) is None
-    assert kept.of_list(("list", "form"), entries[:-1]) is None
+        assert cache.get_list(("list", "form"), replaced) is None
+    assert cache.get_list(("list", "form"), entries[:-1]) is None
 
 
 async def test_pages_are_kept() -> None:
-    kept, entries = Encodings(), made_anew(192)
-    pages = [kept.lists.hits]
+    cache, entries = EncodingCache(), made_anew(192)
+    pages = [cache.lists.hits]
     for _ in range(3):
         for start in range(0, 192, 64):
-            await listed(kept, entries[start : start + 64])
-        pages.append(kept.lists.hits)
+            await listed(cache, entries[start : start + 64])
+        pages.append(cache.lists.hits)
     assert pages == [0, 0, 0, 3]
 
 
 async def test_what_was_begun_before_an_erasure_is_not_kept() -> None:
-    kept, entries = Encodings(), made_anew()
+    cache, entries = EncodingCache(), made_anew()
 
     async def make() -> list_cache.Items:
         if erased:
-            kept.forget()
-        return encoded_items(Encoded(kept, "form", lambda entry: entry.json, len).all(entries))
+            cache.clear()
+        return joined_items(CachedEncoder(cache, "form", lambda entry: entry.json, len).all(entries))
 
     erased = False
-    encoded = Encoded(kept, "form", lambda entry: entry.json, len)
-    await list_cache.list_items(kept, "form", entries, make)
+    encoded = CachedEncoder(cache, "form", lambda entry: entry.json, len)
+    await list_cache.list_items(cache, "form", entries, make)
     erased = True
-    await list_cache.list_items(kept, "form", entries, make)
-    assert held_by(kept) == set()
-    kept.forget()
+    await list_cache.list_items(cache, "form", entries, make)
+    assert held_by(cache) == set()
+    cache.clear()
     encoded.all(entries)
-    assert kept.bytes_held == 0
+    assert cache.bytes_held == 0
 
 
 async def test_compressed_lists_do_not_hold_what_was(autojump_clock: MockClock) -> None:
     gc.collect()
     async with open_server() as server:
-        (kept,) = [one for copy in server.assembly.views._copies if isinstance(one := copy.__self__, Encodings)]  # type: ignore[attr-defined]
+        (cache,) = [one for copy in server.assembly.views._copies if isinstance(one := copy.__self__, EncodingCache)]  # type: ignore[attr-defined]
         for number in range(20):
             await server.post(MAPS, configmap(f"m-{number}", text="x" * SIZE))
         for number in range(5):
@@ -136,5 +136,5 @@ async def test_compressed_lists_do_not_hold_what_was(autojump_clock: MockClock) 
             for _ in range(2):
                 answer = await server.ask("GET", MAPS, headers={"accept-encoding": "gzip"})
                 assert answer.header("content-encoding") == "gzip"
-        assert {entry.version for entry in held_by(kept)} == {6}
-        assert kept.bytes_held >= 20 * SIZE
+        assert {entry.version for entry in held_by(cache)} == {6}
+        assert cache.bytes_held >= 20 * SIZE

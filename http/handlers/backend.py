@@ -1,0 +1,43 @@
+"""The parts of the server that the handlers of resources work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubechronicle.actors.reading.reads import ObjectReads
+from kubechronicle.actors.store import Store
+from kubechronicle.http.authentication.chain import AuthenticationChain
+from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
+from kubechronicle.http.authorization.decision import AuthorizationChain
+from kubechronicle.http.handlers.drain import Drain
+from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.representation.compression import Compression
+from kubechronicle.http.representation.encoder_choice import EncoderChoice
+from kubechronicle.http.representation.encoding_cache import EncodingCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """One per server; a request for history or for revisions gets a copy with other ``reads``.
+
+    ``store``: the store that writes go to.
+    ``reads``: the source of reads: the store, a moment of the past, or the revisions.
+    ``min_watch``: seconds after which a watch ends, plus a random part of the same length (--min-request-timeout).
+    ``drain``: ends the watches when the server stops.
+    ``encodings``: the cache of encoded objects and lists.
+    ``encoders``: the choice of an answer's encoder.
+    ``compression``: the compression of long answers.
+    ``issuer``: the issuer of service account tokens; None if none are issued.
+    """
+
+    store: Store
+    reads: ObjectReads
+    authentication: AuthenticationChain
+    authorization: AuthorizationChain
+    metrics: Metrics
+    min_watch: float
+    drain: Drain
+    encodings: EncodingCache
+    encoders: EncoderChoice
+    compression: Compression
+    issuer: ServiceAccountIssuer | None = None

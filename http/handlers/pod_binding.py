@@ -1,0 +1,41 @@
+"""POST …/pods/NAME/binding and POST …/bindings: the scheduler assigns a pod to a node."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta.options import parse_create_options
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.subresources import binding as pod_binding
+from kubechronicle.api.values.objects import Object
+from kubechronicle.http.context import Context
+from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.responses import object_response
+from kubechronicle.http.handlers.write_request import decode_object, read_write
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import object_form
+
+
+async def bind(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    """Answer 201 and a Status; 409 for a pod that is bound, gated or being deleted. ``rt`` is pods (the URL names the
+    pod) or bindings (the body does)."""
+    form = object_form(request, context)
+    registry = backend.store.registry
+    body_type, pods = registry.known("", "v1", "bindings"), registry.known("", "v1", "pods")
+    if body_type is None or pods is None:
+        raise AssertionError("built-in resources")
+    write = await read_write(request, context, pods, parse_create_options, body_type=body_type)
+    binding = decode_object(write.body, body_type, context, write.options.field_validation)
+    name = write.target.name if rt is pods else binding["metadata"].get("name", "")
+    target = replace(write.target, name=name, subresource="binding")
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def change(pod: Object) -> Object:
+        return pod_binding.bound(pod, binding, now=now)
+
+    pod_binding.check(binding, name=name)
+    await backend.store.writes.rewrite(write.caller, target, change, admitted=binding)
+    return object_response(201, form, status.success(code=201))

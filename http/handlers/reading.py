@@ -1,0 +1,88 @@
+"""The verbs that read: get, list and watch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubechronicle.actors.reading.reads import Selection
+from kubechronicle.api.errors import status
+from kubechronicle.api.history.revisions import LEFT_OUT
+from kubechronicle.api.meta.options import (
+    ListOptions,
+    parse_get_options,
+    parse_list_options,
+    parse_resource_version,
+)
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.registry.resources import HISTORY
+from kubechronicle.api.selectors.field_selectors import parse_field_selector, parse_label_selector
+from kubechronicle.http.context import Context
+from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.responses import bytes_response, list_response
+from kubechronicle.http.handlers.revisions import SUMMARY, summarize
+from kubechronicle.http.handlers.watch import storage_revision, watch
+from kubechronicle.http.handlers.write_request import namespace_of
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.request_info import RequestInfo
+
+
+async def get(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    info = context.info
+    encoder = backend.encoders.choose(request, context, rt)
+    options = parse_get_options(context.query.as_dict())
+    revision = None
+    if options.resource_version:
+        revision = storage_revision(options.resource_version)
+    entry = await backend.reads.get(rt, namespace_of(info, rt), info.name, revision=revision)
+    if entry is None:
+        # Kubernetes names kinds that it does not store in the singular.
+        raise status.not_found(rt if rt.stored else replace(rt, plural=rt.singular), info.name)
+    return bytes_response(200, encoder.form, encoder.one(entry))
+
+
+async def list_(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    options = parse_list_options(context.query.as_dict(), watch=False)
+    if rt.group == HISTORY and SUMMARY in context.query:
+        return await summarize(backend, context, rt, selection_of(context.info, rt, options))
+    encoder = backend.encoders.choose(request, context, rt)
+    selection = selection_of(context.info, rt, options)
+    if options.continue_ and options.resource_version not in ("", "0"):
+        raise status.bad_request("specifying resource version is not allowed when using continue")
+    revision = list_revision(options)
+    match = options.resource_version_match
+    exact = match == "Exact" or (not match and options.limit > 0 and bool(revision))
+    listing = await backend.reads.list(
+        rt, selection, limit=options.limit, continue_token=options.continue_, revision=revision, exact=exact
+    )
+    if listing.erased:
+        context.warnings.append(f"{listing.erased} {rt.plural} {LEFT_OUT}")
+    return await list_response(backend, request, encoder, listing)
+
+
+async def begin_watch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    options = parse_list_options(context.query.as_dict(), watch=True)
+    return await watch(backend, request, context, rt, options, selection_of(context.info, rt, options))
+
+
+def selection_of(info: RequestInfo, rt: ResourceType, options: ListOptions) -> Selection:
+    """Return the objects that a list, a watch or a deletecollection is about. StatusError 400."""
+    labels = parse_label_selector(options.label_selector) if options.label_selector else None
+    text = options.field_selector
+    if info.name and info.deprecated_watch:
+        text = f"metadata.name={info.name},{text}" if text else f"metadata.name={info.name}"
+    fields = parse_field_selector(text, rt) if text else None
+    return Selection(
+        namespace=namespace_of(info, rt),
+        labels=None if labels is None or labels.empty else labels,
+        fields=None if fields is None or fields.empty else fields,
+    )
+
+
+def list_revision(options: ListOptions) -> int | None:
+    """Return the resourceVersion of a list as a number. StatusError 400."""
+    if not options.resource_version:
+        return None
+    try:
+        return parse_resource_version(options.resource_version)
+    except ValueError as error:
+        raise status.bad_request(f"invalid resource version: {error}") from None

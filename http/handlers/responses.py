@@ -1,0 +1,46 @@
+"""Responses of the resource handlers: one object, a list, and long ones compressed."""
+
+from __future__ import annotations
+
+from kubechronicle.actors.reading.reads import Listing
+from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.values.objects import Object
+from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.list_body import WHOLE
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.answers import CACHE_CONTROL, GZIPPED, takes_gzip
+from kubechronicle.http.representation.compression import THRESHOLD
+from kubechronicle.http.representation.entry_encoder import EntryEncoder, encode
+
+
+def bytes_response(code: int, form: Representation, body: bytes) -> Response:
+    """Answer with a body that is encoded already."""
+    return Response(code, [("content-type", form.content_type), CACHE_CONTROL], body)
+
+
+def object_response(code: int, form: Representation, obj: Object) -> Response:
+    """Answer with an object as it is, in the form's media type."""
+    return bytes_response(code, form, encode(obj, form.media_type, pretty=form.pretty))
+
+
+async def list_response(backend: Backend, request: Request, encoder: EntryEncoder, listing: Listing) -> Response:
+    """Answer with a list: a long one as a ListBody, compressed for clients that accept it."""
+    body = await encoder.many(listing)
+    if not isinstance(body, bytes) and (body.length <= WHOLE or request.websocket is not None):
+        body = body.whole()  # a WebSocket handshake is rejected with bytes only
+    if isinstance(body, bytes):
+        return bytes_response(200, encoder.form, body)
+    headers = [("content-type", encoder.form.content_type), CACHE_CONTROL]
+    if takes_gzip(request):
+        body = await backend.compression.list_body(body, encoder.items_variant, listing.entries)
+        headers += GZIPPED
+    return Response(200, [*headers, ("content-length", str(body.length))], body)
+
+
+async def compressed(backend: Backend, request: Request, response: Response) -> Response:
+    """Compress an answer of bytes if it is long and the client accepts that."""
+    body = response.body
+    if isinstance(body, bytes) and len(body) > THRESHOLD and takes_gzip(request) and request.websocket is None:
+        response.body = await backend.compression.bytes(body)
+        response.headers += GZIPPED
+    return response

@@ -1,0 +1,168 @@
+"""A write as the handlers pass it on: the HTTP request, parsed once.
+
+``read_write`` parses POST and PUT, ``read_patch`` PATCH, ``read_delete`` DELETE. Each parses the options first, then
+reads the body, so that a wrong option is answered before a wrong body. Handlers of writes read nothing else of the
+request but the form of its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from kubechronicle.actors.writing.targets import Caller, Target
+from kubechronicle.api.codecs import json, negotiate, protobuf, yaml
+from kubechronicle.api.codecs.errors import DecodeError
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta import metadata
+from kubechronicle.api.meta.options import (
+    CreateOptions,
+    DeleteOptions,
+    PatchOptions,
+    manager_of,
+    parse_delete_options,
+    parse_patch_options,
+)
+from kubechronicle.api.pipeline import bodies
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import Object
+from kubechronicle.http.context import Context, author_of
+from kubechronicle.http.messages import Request
+from kubechronicle.http.request_info import RequestInfo
+
+# The real server's bound on a request's body (MaxRequestBodyBytes of k8s.io/apiserver's generic config).
+MAX_BODY = 3 * 1024 * 1024
+
+Options = TypeVar("Options", bound=CreateOptions | DeleteOptions)
+
+
+class Body(NamedTuple):
+    """A request's body.
+
+    ``raw``: the bytes as sent.
+    ``media_type``: its media type, from Content-Type.
+    ``value``: the decoded value; None for a patch, which is decoded when it is applied.
+    ``duplicates``: the fields that occur twice, looked for unless fieldValidation is Ignore.
+    """
+
+    raw: bytes
+    media_type: str
+    value: Any = None
+    duplicates: Sequence[str] = ()
+
+
+class WriteRequest(NamedTuple, Generic[Options]):
+    """One write. A tuple, because a frozen dataclass takes five times as long to make.
+
+    ``rt``: the resource type of the URL.
+    ``caller``: the user, and the deadline of the request.
+    ``target``: the object to write, with the options that every write has.
+    ``options``: the options of the verb.
+    ``body``: the body; empty for DELETE, whose body is among the options.
+    """
+
+    rt: ResourceType
+    caller: Caller
+    target: Target
+    options: Options
+    body: Body
+
+
+async def read_write(
+    request: Request,
+    context: Context,
+    rt: ResourceType,
+    parse_options: Callable[[Mapping[str, Sequence[str]]], CreateOptions],
+    *,
+    body_type: ResourceType | None = None,
+) -> WriteRequest[CreateOptions]:
+    """Parse a POST or PUT. ``body_type``: the type of the body, if it is not ``rt``. StatusError 400, 413, 415, 422."""
+    options = parse_options(context.query.as_dict())
+    body = await read_body(request, body_type or rt, options.field_validation)
+    return _write_request(request, context, rt, options, body)
+
+
+async def read_patch(request: Request, context: Context, rt: ResourceType) -> WriteRequest[PatchOptions]:
+    """Parse a PATCH. StatusError 400, 413, 415, 422."""
+    media_type = negotiate.patch_type(request.headers.get("content-type"))
+    options = parse_patch_options(context.query.as_dict(), media_type)
+    body = Body(await request.body(MAX_BODY), media_type)
+    return _write_request(request, context, rt, options, body)
+
+
+def _write_request(
+    request: Request, context: Context, rt: ResourceType, options: Options, body: Body
+) -> WriteRequest[Options]:
+    info, field_manager, field_validation = context.info, "", ""
+    if not isinstance(options, DeleteOptions):
+        field_manager, field_validation = options.field_manager, options.field_validation
+    # The deadline ends the request, whatever it waits for (filters.limit_time).
+    caller = Caller(
+        who=author_of(request, context, field_manager=field_manager), deadline=context.deadline, limited=True
+    )
+    target = Target(
+        rt=rt,
+        namespace=namespace_of(info, rt),
+        name=info.name,
+        subresource=info.subresource,
+        manager=manager_of(field_manager, request.headers.get("user-agent")),
+        dry_run=options.dry_run,
+        field_validation=field_validation,
+        who=caller.who,
+    )
+    return WriteRequest(rt, caller, target, options, body)
+
+
+def namespace_of(info: RequestInfo, rt: ResourceType) -> str:
+    """Return the namespace of the object: "" for cluster-scoped ones, a Namespace included."""
+    return info.namespace if rt.namespaced else ""
+
+
+# -- bodies -----------------------------------------------------------------------------------------------------------
+
+
+async def read_body(request: Request, body_type: ResourceType, field_validation: str) -> Body:
+    """Decode the body by its Content-Type. StatusError 400, 413, 415."""
+    media_type = negotiate.body_type(request.headers.get("content-type"))
+    raw = await request.body(MAX_BODY)
+    try:
+        value, duplicates = _decode(raw, media_type, body_type, strict=field_validation != "Ignore")
+    except DecodeError as error:
+        raise bodies.unrecognized(body_type, error.message, raw) from None
+    return Body(raw, media_type, value, duplicates)
+
+
+def decode_object(body: Body, body_type: ResourceType, context: Context, field_validation: str) -> Object:
+    """Decode a body that is not stored against its schema. Its namespace must be the URL's. StatusError 400."""
+    if not isinstance(body.value, dict):
+        raise bodies.unrecognized(body_type, bodies.not_an_object(body.value), body.raw)
+    obj, warnings = bodies.decode(body_type, body.value, duplicates=body.duplicates, validation=field_validation)
+    context.warnings.extend(warnings)
+    namespace = namespace_of(context.info, body_type)
+    metadata.match_namespace(obj["metadata"], namespaced=body_type.namespaced, namespace=namespace)
+    return obj
+
+
+async def read_delete(request: Request, context: Context, rt: ResourceType) -> WriteRequest[DeleteOptions]:
+    """Parse a DELETE: the options of the body if there is one, else of the query. StatusError 400, 413, 415, 422."""
+    raw = await request.body(MAX_BODY)
+    value: Any = None
+    if raw:
+        media_type = negotiate.body_type(request.headers.get("content-type"))
+        try:
+            decoded, _ = _decode(raw, media_type, None, strict=False)
+        except DecodeError as error:
+            raise status.bad_request(error.message) from None
+        value = bodies.decode_delete_options(decoded)
+    options = parse_delete_options(context.query.as_dict(), value)
+    return _write_request(request, context, rt, options, Body(raw, ""))
+
+
+def _decode(body: bytes, media_type: str, rt: ResourceType | None, *, strict: bool) -> tuple[Any, Sequence[str]]:
+    if media_type == negotiate.PROTOBUF:
+        if rt is None:
+            return protobuf.decode(body), []
+        return protobuf.decode(body, default_api_version=rt.api_version, default_kind=rt.kind), []
+    if media_type == negotiate.YAML:
+        return yaml.decode(body, strict=strict)
+    return json.decode(body, strict=strict)

@@ -1,0 +1,123 @@
+"""The verbs that write: create, update, patch, delete and deletecollection.
+
+Each handler chooses the encoder of the answer (so that 406 comes first), parses the request into a WriteRequest, and
+passes that to the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from kubechronicle.actors.writing.writes import Written
+from kubechronicle.api.errors import status
+from kubechronicle.api.meta.options import parse_create_options, parse_list_options, parse_update_options
+from kubechronicle.api.pipeline import deletion, pipeline
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.http.authorization.decision import Decision
+from kubechronicle.http.context import Context
+from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.reading import list_revision, selection_of
+from kubechronicle.http.handlers.responses import bytes_response, list_response
+from kubechronicle.http.handlers.reviews import REVIEWS, review
+from kubechronicle.http.handlers.write_request import read_delete, read_patch, read_write
+from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.representation.entry_encoder import EntryEncoder, encode
+
+
+async def create(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    encoder = backend.encoders.choose(request, context, rt)
+    if not rt.stored:
+        if rt.kind not in REVIEWS:
+            raise status.method_not_supported(rt, "create")
+        return await review(backend, request, context, rt)
+    write = await read_write(request, context, rt, parse_create_options)
+    written = await backend.store.writes.create(
+        write.caller, write.target, write.body.value, duplicates=write.body.duplicates
+    )
+    return _response(context, encoder, written)
+
+
+async def update(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    encoder = backend.encoders.choose(request, context, rt)
+    write = await read_write(request, context, rt, parse_update_options)
+    written = await backend.store.writes.update(
+        write.caller,
+        write.target,
+        write.body.value,
+        duplicates=write.body.duplicates,
+        may_create=partial(_check_create, backend, context),
+    )
+    return _response(context, encoder, written)
+
+
+async def patch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    encoder = backend.encoders.choose(request, context, rt)
+    write = await read_patch(request, context, rt)
+    written = await backend.store.writes.patch(
+        write.caller,
+        write.target,
+        write.body.media_type,
+        write.body.raw,
+        force=bool(write.options.force),
+        may_create=partial(_check_create, backend, context),
+    )
+    return _response(context, encoder, written)
+
+
+def _check_create(backend: Backend, context: Context) -> None:
+    """Check the right to create, when an update or apply finds no object (withAuthorization of k8s.io/apiserver): the
+    filters have authorized a change only. StatusError 403, 500; Unanswered."""
+    info = replace(context.info, verb="create")
+    verdict = backend.authorization.decide(context.user, info)
+    if verdict.decision is Decision.ALLOW:
+        return
+    if verdict.error:
+        raise status.internal_error(verdict.error)
+    raise status.forbidden(info.group_resource, info.name, verdict.reason)
+
+
+async def delete(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    encoder = backend.encoders.choose(request, context, rt)
+    write = await read_delete(request, context, rt)
+    context.warnings += deletion.warnings(rt.resource, write.options)
+    written = await backend.store.writes.delete(write.caller, write.target, write.options)
+    prepared = written.prepared
+    if prepared is None:
+        raise AssertionError("a deletion is prepared")
+    answer = pipeline.delete_answer(rt, prepared, write.target.name)
+    pending = prepared.outcome is not pipeline.Outcome.GONE
+    code = 202 if pending and write.options.orphan_dependents is False else 200
+    if answer.get("kind") == "Status" and answer.get("apiVersion") == "v1":
+        return bytes_response(code, encoder.form, encode(answer, encoder.form.media_type))
+    return bytes_response(code, encoder.form, _encoded(encoder, written))
+
+
+async def delete_collection(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    encoder = backend.encoders.choose(request, context, rt)
+    list_options = parse_list_options(context.query.as_dict(), watch=False)
+    write = await read_delete(request, context, rt)
+    context.warnings += deletion.warnings(rt.resource, write.options)
+    deleted = await backend.store.writes.delete_collection(
+        write.caller,
+        write.target,
+        selection_of(context.info, rt, list_options),
+        write.options,
+        limit=list_options.limit,
+        continue_token=list_options.continue_,
+        revision=list_revision(list_options),
+    )
+    return await list_response(backend, request, encoder, deleted)
+
+
+def _response(context: Context, encoder: EntryEncoder, written: Written) -> Response:
+    context.warnings.extend(written.warnings)
+    return bytes_response(201 if written.created else 200, encoder.form, _encoded(encoder, written))
+
+
+def _encoded(encoder: EntryEncoder, written: Written) -> bytes:
+    if written.entry is not None:
+        return encoder.one(written.entry)
+    if written.object is None:
+        raise AssertionError("a write leaves an entry or an object")
+    return encoder.object(written.object)

@@ -1,0 +1,137 @@
+"""Bodies of lists: their length is known, and their chunks are joined while they are sent.
+
+A list of 10,000 objects has some 14 MB. Joined into one body, it is copied twice through memory that no cache holds and
+that the kernel has to allocate page by page. In chunks that fit a processor's cache it costs a fifth, and takes a few
+hundred kilobytes at once. Between chunks, the connection waits for a slow client, and other tasks run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import attrgetter
+
+from kubechronicle.eventlog.entries import Entry
+
+CHUNK = 128 * 1024
+"""Approximate bytes of a chunk."""
+FIRST = 15 * 1024
+"""Bytes of the first chunk. It is copied once more, behind the head of the answer; both together fit one TLS record.
+A small first chunk also reaches the client early."""
+WHOLE = 128 * 1024
+"""Bytes of a body up to which it is sent in one piece."""
+
+_json = attrgetter("json")
+
+
+class Items:
+    """The items of a list, without the text around them.
+
+    ``length``: their bytes.
+    ``chunks``: yields them, with the opening before the first chunk and the closing after the last.
+    """
+
+    __slots__ = ("chunks", "length")
+
+    def __init__(self, length: int, chunks: Callable[[bytes, bytes], Iterator[bytes]]) -> None:
+        self.length = length
+        self.chunks = chunks
+
+
+class ListBody:
+    """A body of ``length`` bytes: opening, items, closing. The connection that sends it iterates it once."""
+
+    __slots__ = ("_chunks", "closing", "items", "length", "opening")
+
+    def __init__(self, opening: bytes, items: Items, closing: bytes) -> None:
+        self.length = len(opening) + items.length + len(closing)
+        self.opening = opening
+        self.items = items
+        self.closing = closing
+        self._chunks: Iterator[bytes] | None = None
+
+    def whole(self) -> bytes:
+        return b"".join(self.items.chunks(self.opening, self.closing))
+
+    def __aiter__(self) -> ListBody:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._chunks is None:
+            self._chunks = self.items.chunks(self.opening, self.closing)
+        for chunk in self._chunks:
+            return chunk
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Release the chunks that have not been sent."""
+        self._chunks = iter(())
+
+
+def joined_items(items: Sequence[bytes], *, separator: bytes = b"") -> Items:
+    """Return encoded items with the separator between them."""
+    length = sum(map(len, items)) + len(separator) * max(len(items) - 1, 0)
+    return Items(length, partial(_joined, items, length, separator))
+
+
+def _joined(items: Sequence[bytes], length: int, separator: bytes, opening: bytes, closing: bytes) -> Iterator[bytes]:
+    count = len(items)
+    for start, end in _chunks(length, count):
+        parts = list(items[start:end])
+        parts[0] = opening + parts[0]
+        if end == count:
+            parts[-1] += closing
+        yield separator.join(parts)
+        opening = separator
+    if not count:
+        yield opening + closing
+
+
+def stored_bytes(entries: Sequence[Entry]) -> int:
+    """Return the number of bytes of the entries' JSON."""
+    return sum(map(len, map(_json, entries)))
+
+
+def stored_items(entries: Sequence[Entry], cut: int, size: int) -> Items:
+    """Return the JSON of entries, each without its first ``cut`` bytes but with its opening brace, separated by commas.
+    ``size``: the bytes of all (``stored_bytes``)."""
+    # Each entry gets its brace back, and all but the first a comma.
+    length = size + len(entries) * (2 - cut) - 1 if entries else 0
+    return Items(length, partial(_spliced, entries, length, cut))
+
+
+def _spliced(entries: Sequence[Entry], length: int, cut: int, opening: bytes, closing: bytes) -> Iterator[bytes]:
+    count, lead = len(entries), opening + b"{"
+    for start, end in _chunks(length, count):
+        # Joining views copies once; slices of bytes would be copies themselves.
+        parts: list[bytes | memoryview] = [memoryview(entry.json)[cut:] for entry in entries[start:end]]
+        parts[0] = b"".join((lead, parts[0]))
+        if end == count:
+            parts[-1] = b"".join((parts[-1], closing))
+        yield b",{".join(parts)
+        lead = b",{"
+    if not count:
+        yield opening + closing
+
+
+def chunked_items(chunks: Sequence[bytes]) -> Items:
+    """Return items whose chunks are joined already."""
+    return Items(sum(map(len, chunks)), partial(_enclosed, chunks))
+
+
+def _enclosed(chunks: Sequence[bytes], opening: bytes, closing: bytes) -> Iterator[bytes]:
+    last = len(chunks) - 1
+    for index, chunk in enumerate(chunks):
+        ends = (opening if not index else b"", closing if index == last else b"")
+        yield ends[0] + chunk + ends[1] if any(ends) else chunk
+    if not chunks:
+        yield opening + closing
+
+
+def _chunks(length: int, count: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and the end index of each chunk, for ``count`` items of ``length`` bytes."""
+    first, step = (max(1, size * count // max(length, 1)) for size in (FIRST, CHUNK))
+    start, end = 0, min(first, count)
+    while start < count:
+        yield start, end
+        start, end = end, min(end + step, count)
