@@ -1,4 +1,4 @@
-"""The Common Expression Language as Kubernetes offers it: parser, checker, closures, and a counter of what it costs.
+"""The Common Expression Language as Kubernetes offers it: parser, checker, closures, and a cost budget.
 
 program = base_environment().extend(variables={"request": REQUEST}).compile("request.user == 'x'", result=BOOL)
 program.evaluate({"request": {"user": "x"}}, budget=1_000_000)

@@ -1,9 +1,8 @@
-"""Expressions of admission: what they may name, and what is wrong with one that is to be kept (in a policy, or as a
-match condition of a webhook).
+"""Expressions of admission: their environment, and the check of an expression before a policy or webhook stores it.
 
 Source: k8s.io/apiserver/pkg/admission/plugin/cel (compile.go, composition.go), pkg/cel/mutation.
 
-Lives here: variables and types, and the check when an expression is written. Not here: evaluating one for a request.
+Lives here: variables, types, and the check at the time of writing. Not here: evaluation for a request.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ VARIABLES: Final = "kubernetes.variables"
 
 
 class _AnyField(Mapping[str, Type | Field]):
-    """Fields of every name, of a dynamic type."""
+    """Fields of any name, of type dyn."""
 
     def __getitem__(self, name: str) -> Type | Field:
         return DYN
@@ -119,7 +118,7 @@ class _AnyField(Mapping[str, Type | Field]):
 
 
 class _ObjectTypes(Mapping[str, Type]):
-    """``Object``, ``Object.spec`` and so on: what a mutation may construct without anybody knowing a schema."""
+    """``Object``, ``Object.spec`` and so on: types that a mutation may construct without a schema."""
 
     def __getitem__(self, name: str) -> Type:
         if name == "Object" or name.startswith("Object."):
@@ -138,8 +137,12 @@ OBJECT_TYPES: Final = _ObjectTypes()
 
 
 class Offer(NamedTuple):
-    """What is there besides object, oldObject, namespaceObject and request: parameters of the policy, an authorizer,
-    types of patches."""
+    """The names of an environment besides object, oldObject, namespaceObject and request.
+
+    ``params``: the policy's parameters.
+    ``authorizer``: the authorizer and its check of the request's resource.
+    ``patches``: the types and functions of patches.
+    """
 
     params: bool = False
     authorizer: bool = True
@@ -148,7 +151,7 @@ class Offer(NamedTuple):
 
 @functools.cache
 def environment(offer: Offer) -> Environment:
-    """Return the environment of admission's expressions."""
+    """Return the environment of admission expressions."""
     variables = {"object": DYN, "oldObject": DYN, "namespaceObject": NAMESPACE, "request": REQUEST}
     if offer.params:
         variables["params"] = DYN
@@ -165,24 +168,24 @@ ANNOTATION: Final = (STRING, NULL)
 VARIABLE: Final = (ANY, DYN)
 APPLY_CONFIGURATION: Final = (OBJECT,)
 JSON_PATCHES: Final = (list_of(json_patch.JSON_PATCH),)
-"""What expressions must evaluate to, by what they are for."""
+"""The result types allowed for each use of an expression."""
 
 
 class Composition:
-    """The expressions of one policy: later ones may name the variables declared before them."""
+    """The expressions of one policy. Each may name the variables declared before it."""
 
     def __init__(self, composed: bool) -> None:
-        """``composed``: the policy has variables, so there is something called ``variables`` from the start on."""
+        """``composed``: the policy has variables, so that ``variables`` exists from the start."""
         self._variables: dict[str, Type] | None = {} if composed else None
 
     def problem(self, expression: str, wanted: tuple[Type, ...], offer: Offer) -> str:
-        """Return why the expression cannot be kept, empty if it can. InstantiationError as of `check`."""
+        """Return the reason against storing the expression, empty if none. InstantiationError as in `check`."""
         return self._compile(expression, wanted, offer)[0]
 
     def declare(self, name: str, expression: str, offer: Offer) -> str:
-        """Let expressions from now on name a variable; return why its expression cannot be kept, empty if it can.
+        """Declare a variable for later expressions; return the reason against storing its expression, empty if none.
 
-        InstantiationError as of `check`."""
+        Raises InstantiationError as `check` does."""
         kind = DYN
         try:
             problem, kind = self._compile(expression, VARIABLE, offer)
@@ -199,22 +202,22 @@ class Composition:
 
 
 def check(expression: str, scope: Environment, wanted: tuple[Type, ...]) -> tuple[str, Type]:
-    """Return (why the expression cannot be kept, its type). ANY among the wanted types takes every type.
+    """Return (reason against storing the expression, its type). ANY among the wanted types takes every type.
 
-    InstantiationError if a constant in it cannot be converted, which is told in another way."""
-    problem, found = compiled_type(expression, scope)
+    InstantiationError if a constant in it cannot be converted: callers report that in other words."""
+    problem, kind = compiled_type(expression, scope)
     if isinstance(problem, str):
         return problem, DYN
-    if ANY not in wanted and found not in wanted:
+    if ANY not in wanted and kind not in wanted:
         shown = type_text(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(type_text, wanted))}]"
-        return f"must evaluate to {shown} but got {type_text(found)}", found
+        return f"must evaluate to {shown} but got {type_text(kind)}", kind
     if problem is not None:
         raise problem
-    return "", found
+    return "", kind
 
 
 def compiled_type(expression: str, scope: Environment) -> tuple[str | InstantiationError | None, Type]:
-    """Return (what is wrong with the expression, its type): that no program can be made of it comes last."""
+    """Return (problem of the expression, its type). An InstantiationError is found last, when the type is known."""
     try:
         return None, scope.compile(expression).result_type
     except InstantiationError as problem:
@@ -224,7 +227,7 @@ def compiled_type(expression: str, scope: Environment) -> tuple[str | Instantiat
 
 
 def type_text(of: Type) -> str:
-    """Return a type by its name at run time, as answers name it: ``list(string)``, ``google.protobuf.Timestamp``."""
+    """Return a type's name at run time, as in Status messages: ``list(string)``, ``google.protobuf.Timestamp``."""
     if not of.parameters:
         return of.name
     return f"{of.name}({', '.join(map(type_text, of.parameters))})"
@@ -234,7 +237,7 @@ _PLAIN: Final = frozenset(("any", "bool", "bytes", "double", "duration", "int", 
 
 
 def _as_variable(of: Type) -> Type:
-    """The type a variable has for those who name it: objects and what is opaque are dynamic to them."""
+    """Return the type of a variable for the expressions that name it: objects and opaque values become dyn."""
     if of.kind in _PLAIN:
         return of
     if of.kind in ("list", "map"):

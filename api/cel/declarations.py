@@ -1,4 +1,4 @@
-"""Libraries: what an environment may offer to expressions, as functions, macros, constants and types."""
+"""Libraries: sets of functions, macros, constants and types that an environment may offer."""
 
 from __future__ import annotations
 

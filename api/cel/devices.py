@@ -1,8 +1,7 @@
-"""Expressions that select devices: ``device.attributes["gpu.example.com"].memory``… (KEP-4381, dynamic resource
-allocation).
+"""Expressions that select devices (KEP-4381): ``device.attributes["gpu.example.com"].memory == 1``.
 
-Source: k8s.io/dynamic-resource-allocation/cel. An attribute named without a domain is of the driver's domain; of
-a domain no attribute is of there is an empty map.
+An attribute without a domain belongs to the driver's domain. A domain without attributes reads as an empty map.
+Source: k8s.io/dynamic-resource-allocation/cel.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from kubechronicle.api.cel.syntax.macros import UNUSED, Macro, MacroError
 from kubechronicle.api.cel.types import ANY, BOOL, STRING, map_of, object_type
 
 MAX_COST: Final = 1_000_000
-"""What evaluating a selector for one device may cost (resource.k8s.io: CELSelectorExpressionMaxCost)."""
+"""The cost limit of a selector for one device (resource.k8s.io: CELSelectorExpressionMaxCost)."""
 
 DEVICE: Final = object_type(
     "kubernetes.DRADevice",
@@ -36,7 +35,7 @@ DEVICE: Final = object_type(
 
 
 def _bind(at: int, target: Node | None, arguments: Sequence[Node]) -> Node | None:
-    """``cel.bind(name, value, expression)``: the expression, in which a name stands for a value."""
+    """Expand ``cel.bind(name, value, expression)``: in the expression, the name stands for the value."""
     if not isinstance(target, Ident) or target.name != "cel":
         return None
     name, value, expression = arguments
@@ -57,19 +56,19 @@ def environment() -> Environment:
 
 @functools.lru_cache(maxsize=1024)
 def problem(expression: str) -> str:
-    """Return why a selector cannot be kept, empty if it can. InstantiationError if a constant cannot be converted."""
-    wrong, found = compiled_type(expression, environment())
-    if isinstance(wrong, str):
-        return wrong
-    if found not in (BOOL, ANY):
-        return f"must evaluate to bool or the unknown type, not {type_text(found)}"
-    if wrong is not None:
-        raise wrong
+    """Return the reason against storing a selector, empty if none. InstantiationError as in `compile`."""
+    problem, kind = compiled_type(expression, environment())
+    if isinstance(problem, str):
+        return problem
+    if kind not in (BOOL, ANY):
+        return f"must evaluate to bool or the unknown type, not {type_text(kind)}"
+    if problem is not None:
+        raise problem
     return ""
 
 
 def worst_cost(expression: str) -> int:
-    """Return what a selector that compiles costs at worst. One that may cost more than MAX_COST is not kept."""
+    """Return the worst-case cost of a selector that compiles. One above MAX_COST must not be stored."""
     return estimate(environment().check(expression), _size, estimates.estimate).most
 
 
@@ -81,7 +80,7 @@ _ALL: Final = frozenset(("@values", "@items"))
 
 
 def _size(path: Path) -> int | None:
-    """The limits of ResourceSlices: characters of texts, entries of maps."""
+    """Return the limit of ResourceSlices at a path: characters of a text, entries of a map."""
     if path[:1] != ("device",):
         return None
     if len(path) < 3:
@@ -101,7 +100,7 @@ def _size(path: Path) -> int | None:
 
 
 class _Domains(dict[str, Any]):
-    """What is there by domain; of any other domain there is nothing."""
+    """Values by domain. Any other domain reads as an empty map."""
 
     def __missing__(self, domain: str) -> dict[str, Any]:
         return {}
@@ -113,14 +112,14 @@ class _Domains(dict[str, Any]):
 def device_value(driver: str, device: Mapping[str, Any]) -> dict[str, Any]:
     """Return the value of the variable ``device`` for a device of a ResourceSlice.
 
-    QuantityError or VersionError if an attribute is not what it says it is."""
+    QuantityError or VersionError if an attribute is malformed."""
     attributes, capacity = _Domains(), _Domains()
     for name, attribute in (device.get("attributes") or {}).items():
         domain, own = _split(name, driver)
         attributes.setdefault(domain, {})[own] = _attribute(attribute)
-    for name, given in (device.get("capacity") or {}).items():
+    for name, entry in (device.get("capacity") or {}).items():
         domain, own = _split(name, driver)
-        capacity.setdefault(domain, {})[own] = quantity_arithmetic.parse(given.get("value", "0"))
+        capacity.setdefault(domain, {})[own] = quantity_arithmetic.parse(entry.get("value", "0"))
     return {
         "driver": driver,
         "allowMultipleAllocations": bool(device.get("allowMultipleAllocations")),
@@ -142,5 +141,5 @@ def _attribute(attribute: Mapping[str, Any]) -> Any:
 
 
 def matches(program: Program, driver: str, device: Mapping[str, Any]) -> bool:
-    """Return whether a device is selected. EvaluationError if that cannot be said."""
+    """Return whether a device is selected. EvaluationError if the selector fails."""
     return program.evaluate({"device": device_value(driver, device)}, budget=MAX_COST) is True

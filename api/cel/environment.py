@@ -1,4 +1,4 @@
-"""Environments: which variables, functions, macros and types an expression may use.
+"""Environments: the variables, functions, macros and types that an expression may use.
 
 Source of the base environment: k8s.io/apiserver ``pkg/cel/environment/base.go`` of v1.36.
 """
@@ -27,11 +27,11 @@ from kubechronicle.api.cel.syntax.token_stream import too_deep
 from kubechronicle.api.cel.types import Type
 
 Types = Mapping[str, Type] | Iterable[Type]
-"""Types by name; a mapping may give those it knows only when asked."""
+"""Types by name. A mapping may compute its types on look-up."""
 
 
 class Environment:
-    """Immutable; `extend` makes a larger one. Made once per use, not per expression."""
+    """The names an expression may use. Immutable; `extend` returns a larger one. Made per use, not per expression."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Environment:
         libraries: Iterable[Library] = (),
         types: Types = (),
     ) -> Environment:
-        """Return an environment that has these in addition. ``types`` are those an expression may construct or name."""
+        """Return a larger environment. ``types``: further types that an expression may construct or name."""
         own = types if isinstance(types, Mapping) else {of.name: of for of in types}
         return Environment(
             {**self.variables, **(variables or {})},
@@ -71,10 +71,10 @@ class Environment:
         )
 
     def compile(self, expression: str, result: Type | None = None) -> Program:
-        """Return the program of an expression, whose type must be ``result`` if given (dyn fits any).
+        """Return the program of an expression. Its type must be ``result`` if that is set; dyn fits any.
 
-        CompileError: ``.issues`` tell what is wrong and where, ``str()`` is cel-go's text of them. InstantiationError
-        if the expression is right, but a constant in it cannot be converted.
+        CompileError: ``.issues`` lists the problems with their places, ``str()`` is cel-go's text.
+        InstantiationError: the expression is valid, but a constant in it cannot be converted.
         """
         source = Source(expression)
         tree = self.check(expression)
@@ -90,7 +90,7 @@ class Environment:
         return Program(expression, code.run, code.cost, planner.slots, tree.type, validators.paths_read(tree))
 
     def check(self, expression: str) -> Node:
-        """Return the checked tree of an expression. CompileError as of `compile`."""
+        """Return the checked tree of an expression. Raises CompileError as `compile` does."""
         source = Source(expression)
         tree = parser.parse(source, self._macros)
         try:
@@ -103,5 +103,5 @@ class Environment:
 
 @functools.cache
 def base_environment() -> Environment:
-    """Return what every expression may use: the standard library and what Kubernetes v1.36 adds to it."""
+    """Return the environment of every expression: the standard library and the additions of Kubernetes v1.36."""
     return Environment(libraries=BASE_LIBRARIES)

@@ -1,4 +1,4 @@
-"""What can go wrong with an expression: it does not compile, fails when evaluated, or costs too much.
+"""Errors of expressions: one does not compile, fails when evaluated, or costs too much.
 
 The texts are those of cel-go (``common/errors.go``, ``common/types/err.go``).
 """
@@ -11,23 +11,23 @@ from typing import Final, NamedTuple
 SOURCE_NAME: Final = "<input>"
 
 MAX_ISSUES: Final = 100
-"""Issues told of one expression; of more there is only the number."""
+"""Issues reported for one expression; further ones are only counted."""
 MAX_SHOWN: Final = 16_384
-"""Bytes of a line that is shown."""
+"""The longest source line shown below an issue, in bytes."""
 
 _WIDE_FROM: Final = 0x80
 """cel-go draws a full-width dot and caret under characters that take more than one byte."""
 
 
 class Issue(NamedTuple):
-    """One complaint about an expression. ``line`` counts from 1, ``column`` from 0, in characters."""
+    """One problem of an expression. ``line`` counts from 1, ``column`` from 0, in characters."""
 
     line: int
     column: int
     message: str
 
     def display(self, lines: Sequence[str]) -> str:
-        """Return cel-go's three lines: where and what, the line of source, and a caret under the place."""
+        """Return cel-go's three lines: place and message, the line of source, and a caret under the place."""
         text = f"ERROR: {SOURCE_NAME}:{self.line}:{self.column + 1}: {self.message}"
         if not 0 < self.line <= len(lines) or len(lines[self.line - 1].encode(errors="replace")) > MAX_SHOWN:
             return text
@@ -38,26 +38,27 @@ class Issue(NamedTuple):
 
 
 class CompileError(Exception):
-    """An expression that cannot be compiled. ``issues`` in order of place; ``str()`` is cel-go's text of them all.
+    """An expression that cannot be compiled.
 
-    Both have MAX_ISSUES at most, the first found.
+    ``issues``: the first MAX_ISSUES found, in order of place.
+    ``str()``: cel-go's text of these issues.
     """
 
     def __init__(self, issues: Iterable[Issue], source: str) -> None:
-        found = list(issues)
-        told = sorted(found[:MAX_ISSUES], key=lambda issue: (issue.line, issue.column))
-        self.issues: tuple[Issue, ...] = tuple(told)
+        every = list(issues)
+        first = sorted(every[:MAX_ISSUES], key=lambda issue: (issue.line, issue.column))
+        self.issues: tuple[Issue, ...] = tuple(first)
         lines = source.split("\n")
-        shown = [issue.display(lines) for issue in told]
-        if len(found) > MAX_ISSUES:
-            shown.append(f"{len(found) - MAX_ISSUES} more errors were truncated")
+        shown = [issue.display(lines) for issue in first]
+        if len(every) > MAX_ISSUES:
+            shown.append(f"{len(every) - MAX_ISSUES} more errors were truncated")
         super().__init__("\n".join(shown))
 
 
 class InstantiationError(CompileError):
-    """A checked expression that no program can be made of: a conversion of a constant fails. It names no place.
+    """A checked expression without a program, because the conversion of a constant fails. It names no place.
 
-    Kubernetes says "program instantiation failed" of it, where it says "compilation failed" of other errors.
+    Kubernetes reports "program instantiation failed" for it, and "compilation failed" for other errors.
     """
 
     def __init__(self, message: str) -> None:
@@ -66,7 +67,7 @@ class InstantiationError(CompileError):
 
 
 class EvaluationError(Exception):
-    """An expression that fails on the values given: its text is cel-go's, such as ``no such key: x``."""
+    """An expression that fails on its values. The text is cel-go's, such as ``no such key: x``."""
 
 
 class CostExceeded(EvaluationError):
@@ -77,12 +78,12 @@ class CostExceeded(EvaluationError):
 
 
 def no_such_overload(function: str | None = None, *types: str) -> EvaluationError:
-    """Return the error for a function called with values it is not made for."""
+    """Return the error for a function called with values of types that no overload takes."""
     if function is None:
         return EvaluationError("no such overload")
     return EvaluationError(f"no such overload: {function}({', '.join(types)})")
 
 
 def no_such_key(key: object) -> EvaluationError:
-    """Return the error for a key that a map does not have."""
+    """Return the error for a key that is not in a map."""
     return EvaluationError(f"no such key: {key}")

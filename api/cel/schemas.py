@@ -1,7 +1,7 @@
-"""Schemas as CEL sees them: the types of the objects they describe, and the values of those objects.
+"""OpenAPI schemas as CEL types, and JSON data as values of these types.
 
-Source: k8s.io/apiserver/pkg/cel/common (schemas.go, values.go). A schema is an OpenAPI v3 one, a dict as JSON has it,
-or one of the built-in kinds' types.
+A schema is an OpenAPI v3 schema, as a dict, or the type of a built-in kind.
+Source: k8s.io/apiserver/pkg/cel/common (schemas.go, values.go).
 
 | schema | CEL |
 |---|---|
@@ -10,7 +10,7 @@ or one of the built-in kinds' types.
 | array | list; x-kubernetes-list-type set and map compare without order |
 | int-or-string | dyn |
 | string with format byte, date, date-time, duration | bytes, timestamp, duration |
-| no type, such as with x-kubernetes-preserve-unknown-fields | nothing: it cannot be named |
+| no type, such as with x-kubernetes-preserve-unknown-fields | none: it cannot be named |
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ _RESOURCE: Final[Mapping[str, Schema]] = {
     "kind": _TEXT,
     "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
 }
-"""What every resource has, whatever its schema says."""
+"""Properties of every resource; a schema need not list them."""
 
 
 def object_type_of(schema: Schema, name: str, *, resource: bool = False) -> Type | None:
-    """Return the CEL type of what a schema describes, None if expressions cannot name it.
+    """Return the CEL type of a schema, None if expressions cannot name it.
 
-    ``name`` is how the type is called, and those below it after it; ``resource``: it is the root of one.
+    ``name``: the type's name, which also begins the names of the types below it.
+    ``resource``: the schema is the root of a resource.
     """
     if _is_int_or_string(schema):
         return DYN
@@ -150,12 +151,12 @@ def _built_in_fields(of: built_in.ObjectType, name: str) -> dict[str, Type | Fie
 
 
 def value_of(data: Any, of: Type) -> Any:
-    """Return the CEL value of data of that type: what a variable of it holds. What is below is read when it is used."""
+    """Return the CEL value of data of that type. Values below it are read when they are used."""
     return data if of.read is None else of.read(data)
 
 
 def without_nulls(schema: Schema) -> Convert | None:
-    """Return what leaves out the properties that are null, which are as good as absent; None if none may be null."""
+    """Return a function that drops null properties, which count as absent. None if no property may be null."""
     items, values = schema.get("items"), schema.get("additionalProperties")
     if schema.get("type") == "array" and isinstance(items, Mapping):
         item = without_nulls(items)
@@ -187,12 +188,12 @@ def _bytes(data: Any) -> bytes:
         raise EvaluationError(f"Invalid byte formatted string {data}: {problem}") from None
 
 
-def _reader(what: str, parse: Callable[[str], Any], suffix: str = "") -> Convert:
+def _reader(form: str, parse: Callable[[str], Any], suffix: str = "") -> Convert:
     def read(data: Any) -> Any:
-        found = parse(data + suffix) if isinstance(data, str) else data
-        if found is None:
-            raise EvaluationError(f"Invalid {what} {data}")
-        return found
+        value = parse(data + suffix) if isinstance(data, str) else data
+        if value is None:
+            raise EvaluationError(f"Invalid {form} {data}")
+        return value
 
     return read
 

@@ -1,7 +1,7 @@
-"""CEL's types: what a declaration says of a variable, a field, an argument or a result.
+"""CEL's types: of variables, fields, arguments and results.
 
-``str()`` of a type is the text cel-go's checker prints. Two types are equal if kind, name and parameters are; the
-fields of an object type do not count, so that a schema may be recursive.
+``str()`` of a type is the text that cel-go's checker prints. Two types are equal if their kinds, names and parameters
+are. The fields of an object type do not count, so that a schema may be recursive.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 Fields = Mapping[str, "Type | Field"] | Callable[[], Mapping[str, "Type | Field"]]
-"""The fields of an object type, or what gives them when they are first asked for."""
+"""The fields of an object type, or a function that returns them at the first use."""
 
 
 class Field(NamedTuple):
-    """A field whose name in the data differs from its name in CEL (``__namespace__`` for ``namespace``).
+    """A field with another name in the data than in CEL (``__namespace__`` for ``namespace``).
 
-    ``default``, if ``has_default``, is what reading the absent field gives; without one it is ``no such key``.
+    ``default``: the value of the absent field if ``has_default``; otherwise reading it fails with ``no such key``.
     """
 
     type: Type
@@ -26,10 +26,12 @@ class Field(NamedTuple):
 
 
 class Type:
-    """A CEL type. ``kind`` is one of the names below; ``name`` is the name of the type at run time.
+    """A CEL type.
 
-    ``read``, if there is one, makes the CEL value of what the data holds whenever a field, element or entry of this
-    type is read: a Timestamp of a text, for instance. None: the data holds CEL's values.
+    ``kind``: one of the kinds of the constants below.
+    ``name``: the name of the type at run time.
+    ``read``: converts data to the CEL value whenever a field, element or entry of this type is read, for example a text
+    to a Timestamp. None: the data holds CEL values already.
     """
 
     __slots__ = ("_fields", "_hash", "kind", "name", "parameters", "read")
@@ -51,7 +53,7 @@ class Type:
 
     @property
     def fields(self) -> Mapping[str, Type | Field]:
-        """The fields of an object type; empty for any other."""
+        """The fields of an object type; empty for any other type."""
         if self._fields is None:
             return {}
         if not isinstance(self._fields, Mapping):
@@ -59,19 +61,19 @@ class Type:
         return self._fields
 
     def field(self, name: str) -> Field | None:
-        """Return the field called so in CEL, or None."""
-        found = self.fields.get(name)
-        if found is None:
+        """Return the field with this name in CEL, or None."""
+        field = self.fields.get(name)
+        if field is None:
             return None
-        if isinstance(found, Type):
-            return Field(found, name)
-        return found if found.name else found._replace(name=name)
+        if isinstance(field, Type):
+            return Field(field, name)
+        return field if field.name else field._replace(name=name)
 
     def with_parameters(self, parameters: tuple[Type, ...]) -> Type:
         return Type(self.kind, self.name, parameters, self._fields, self.read)
 
     def reading(self, read: Callable[[Any], Any]) -> Type:
-        """Return the same type for data that have to be read by a function first."""
+        """Return the same type with a function that converts its data to CEL values."""
         return Type(self.kind, self.name, self.parameters, self._fields, read)
 
     @property
@@ -108,7 +110,7 @@ class Type:
 
 
 _SHOWN: Final = {"any": "any", "timestamp": "timestamp", "duration": "duration", "null": "null", "error": "!error!"}
-"""Kinds whose name in messages differs from their name at run time."""
+"""The kinds with another name in messages than at run time."""
 
 DYN: Final = Type("dyn", "dyn")
 ANY: Final = Type("any", "google.protobuf.Any")
@@ -134,7 +136,7 @@ def map_of(key: Type, value: Type) -> Type:
 
 
 def type_of_type(of: Type) -> Type:
-    """The type of a type's name: ``type(int)`` is what the checker gives the identifier ``int``."""
+    """Return the type of a type's name: the identifier ``int`` has the type ``type(int)``."""
     return Type("type", "type", (of,))
 
 
@@ -148,17 +150,17 @@ def unwrap_optional(of: Type) -> tuple[Type, bool]:
 
 
 def opaque(name: str, *parameters: Type) -> Type:
-    """A type known by its name alone, such as ``net.IP``; its values are Python objects with ``cel_type``."""
+    """Return a type known by its name alone, such as ``net.IP``. Its values are Python objects with ``cel_type``."""
     return Type("opaque", name, parameters)
 
 
 def object_type(name: str, fields: Fields) -> Type:
-    """A type with fields; its values are dicts as JSON has them."""
+    """Return a type with fields. Its values are dicts as JSON has them."""
     return Type("struct", name, (), fields)
 
 
 def param(name: str) -> Type:
-    """A type parameter of a function's overload."""
+    """Return a type parameter of an overload."""
     return Type("param", name)
 
 

@@ -7,11 +7,11 @@
 | list, map | list or tuple, dict |
 | timestamp, duration | `Timestamp`, `Duration` (whole nanoseconds) |
 | type, optional | `TypeValue`, `OptionalValue` |
-| object | a dict as JSON has it; what an expression constructs is an `ObjectValue` |
+| object | a dict as JSON has it; an `ObjectValue` if an expression constructed it |
 | opaque | any object with the attribute ``cel_type``, comparable with ``==`` |
 
-Python's True equals 1 and has the same hash. So values of unknown type are compared by `equal` (equality.py), never by
-``==``, and the type of a value is asked of `type_name`, never by ``isinstance(value, int)`` alone.
+Python's True equals 1 and has the same hash. So compare values of unknown type with `equal` (equality.py), never with
+``==``, and get the type of a value from `type_name`, never from ``isinstance(value, int)`` alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TIMESTAMP_MAX: Final = 253_402_300_799 * NANOS + 999_999_999
 
 
 class UInt(int):
-    """A CEL uint: 0 to 2**64-1. Who makes one answers for the range."""
+    """A CEL uint: 0 to 2**64-1. The caller checks the range."""
 
     __slots__ = ()
 
@@ -65,7 +65,7 @@ class Timestamp:
 
 @total_ordering
 class Duration:
-    """A length of time in ``nanoseconds``, 64 bits, may be negative."""
+    """A length of time in ``nanoseconds``: 64 bits, may be negative."""
 
     __slots__ = ("nanoseconds",)
 
@@ -86,7 +86,7 @@ class Duration:
 
 
 class TypeValue:
-    """A type as a value: what ``type(x)`` gives. Equal by name: ``type([1]) == type(['a']) == list``."""
+    """A type as a value, the result of ``type(x)``. Equal by name: ``type([1]) == type(['a']) == list``."""
 
     __slots__ = ("name",)
 
@@ -120,7 +120,7 @@ NONE: Final = OptionalValue(None, has_value=False)
 
 
 class ObjectValue(dict[str, Any]):
-    """An object that an expression constructed: its fields, and its type."""
+    """An object that an expression constructed: its fields and its type."""
 
     __slots__ = ("cel_type",)
 
@@ -146,15 +146,15 @@ _NAMES: Final[dict[type, str]] = {
     OptionalValue: "optional_type",
 }
 PLAIN: Final = frozenset(_NAMES)
-"""Python types whose values all are of one CEL type."""
+"""Python types with values of one CEL type only."""
 _BASES: Final = ((str, "string"), (int, "int"), (float, "double"), (dict, "map"), (list, "list"), (tuple, "list"))
 
 
 def type_name(value: Any) -> str:
     """Return the name of a value's type as CEL's ``type()`` gives it: ``int``, ``map``, ``net.IP``…"""
-    found = _NAMES.get(type(value))
-    if found is not None:
-        return found
+    name = _NAMES.get(type(value))
+    if name is not None:
+        return name
     cel_type = getattr(value, "cel_type", None)
     if cel_type is not None:
         return str(cel_type.name)

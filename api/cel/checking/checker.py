@@ -1,7 +1,7 @@
-"""The type checker: says of each part of a tree what type it has, which variable or overload it means.
+"""The type checker: sets the type of each part of a tree, and resolves names and overloads.
 
-Source: cel-go ``checker/checker.go``. All complaints are gathered; a part that has one is of type error, which fits
-anything, so that one mistake is told once.
+All issues are collected. A part with an issue has the type error, which fits any type, so that one mistake is reported
+once. Source: cel-go ``checker/checker.go``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from kubechronicle.api.cel.values import TypeValue
 
 
 class Scope(NamedTuple):
-    """What an expression may name. ``functions``: name -> overloads; ``types``: those that have a name."""
+    """The names an expression may use. ``functions``: name -> overloads. ``types``: types by name."""
 
     variables: Mapping[str, Type]
     constants: Mapping[str, tuple[Type, Any]]
@@ -73,7 +73,7 @@ _LITERAL_TYPES: Final = {
 
 
 def check(tree: Node, scope: Scope, source: Source) -> None:
-    """Give each node its type and meaning. CompileError with all that does not fit."""
+    """Set the type of each node, and resolve its names. CompileError with all issues."""
     checker = _Checker(scope, source)
     checker.check(tree)
     checker.finish()
@@ -141,7 +141,7 @@ class _Checker:
         return self._undeclared(node.offset, node.name) if found is None else found
 
     def _global(self, name: str, node: Ident) -> Type | None:
-        """Let the node mean the global variable, constant or type of this name. None if there is none."""
+        """Resolve the node to the global variable, constant or type of this name. None if there is none."""
         scope = self._scope
         found = scope.variables.get(name)
         if found is not None:
@@ -167,7 +167,7 @@ class _Checker:
         return BOOL if node.test_only else substitute(self._bindings, found)
 
     def _qualified(self, node: Select) -> Type | None:
-        """A dotted name that is declared as a whole, such as ``google.protobuf.Timestamp``."""
+        """Resolve a dotted name that is declared as a whole, such as ``google.protobuf.Timestamp``."""
         name = _dotted(node)
         if name is None or any(name.partition(".")[0] in names for names in self._locals):
             return None
@@ -243,14 +243,14 @@ class _Checker:
         for overload in overloads:
             if overload.member is not member or len(overload.args) != len(arguments):
                 continue
-            declared, given = self._instance(overload)
+            declared, returned = self._instance(overload)
             if not all_assignable(self._bindings, arguments, declared):
                 continue
             fitting.append(overload)
-            found = substitute(self._bindings, given)
+            returned = substitute(self._bindings, returned)
             if result is None:
-                result = found
-            elif not is_dynamic(result) and found != result:
+                result = returned
+            elif not is_dynamic(result) and returned != result:
                 result = DYN
         if result is None:
             shown = [str(substitute(self._bindings, argument, to_dyn=True)) for argument in arguments]
@@ -262,7 +262,7 @@ class _Checker:
         return result
 
     def _instance(self, overload: Overload) -> tuple[Sequence[Type], Type]:
-        """(arguments, result) of an overload, with type parameters of its own."""
+        """Return (arguments, result) of an overload, with fresh type parameters."""
         parameters = parameters_of((*overload.args, overload.result))
         if not parameters:
             return overload.args, overload.result
@@ -278,7 +278,7 @@ class _Checker:
         node.overloads = tuple(overloads)
         return BOOL if fits else ERROR
 
-    # -- what is constructed ------------------------------------------------------------------------------------------
+    # -- constructed values -------------------------------------------------------------------------------------------
 
     def _list(self, node: ListNode) -> Type:
         joined: Type | None = None

@@ -1,6 +1,6 @@
-"""Which types fit which: assignability with type parameters, and the more general of two types.
+"""Relations of types: assignability with type parameters, and the more general of two types.
 
-Source: cel-go ``checker/types.go``. What parameters stand for is a dict that grows while types are compared.
+The bindings of parameters are a dict that grows while types are compared. Source: cel-go ``checker/types.go``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from kubechronicle.api.cel.types import DYN, NULL, Type
 
 
 class Bindings(dict[Type, Type]):
-    """Type parameter -> what it stands for, which may be or contain another parameter.
+    """Type parameter -> its type, which may be or contain another parameter.
 
-    What was bound in a comparison that failed is taken back: `bind` notes what was there before.
+    `bind` records the previous binding, so that a failed comparison can be undone.
     """
 
     __slots__ = ("_before",)
@@ -27,7 +27,7 @@ class Bindings(dict[Type, Type]):
         self[parameter] = to
 
     def settle(self, agreed: bool) -> bool:
-        """End a comparison: keep what it bound, or take it back. Returns ``agreed``."""
+        """End a comparison: keep its bindings if ``agreed``, else undo them. Return ``agreed``."""
         before = self._before
         if before:
             if not agreed:
@@ -53,14 +53,14 @@ def is_dynamic_or_error(of: Type) -> bool:
 
 
 def assignable(bindings: Bindings, target: Type, value: Type) -> bool:
-    """Return whether the types agree; ``bindings`` then know what that takes, and are as before if not."""
+    """Return whether the types agree. ``bindings`` change only if they do."""
     if target is value and target.kind != "param":
         return True
     return bindings.settle(_assignable(bindings, target, value))
 
 
 def all_assignable(bindings: Bindings, targets: Sequence[Type], values: Sequence[Type]) -> bool:
-    """The same for each pair, in order. Lists of different length do not agree."""
+    """Return whether each pair agrees, in order. Lists of different length do not."""
     if len(targets) != len(values):
         return False
     agreed = all(_assignable(bindings, target, value) for target, value in zip(targets, values, strict=True))
@@ -93,7 +93,7 @@ def _assignable(bindings: Bindings, first: Type, second: Type) -> bool:
 
 
 def _substitutes(bindings: Bindings, other: Type, parameter: Type) -> tuple[bool, bool]:
-    """(whether ``parameter`` may stand for ``other``, whether it was known what it stands for)."""
+    """Return (``parameter`` may stand for ``other``, ``parameter`` was bound before)."""
     if other == parameter:
         return True, True
     bound = bindings.get(parameter)
@@ -113,7 +113,7 @@ def _substitutes(bindings: Bindings, other: Type, parameter: Type) -> tuple[bool
 
 
 def _absent(bindings: Bindings, parameter: Type, within: Type) -> bool:
-    """Whether a type does not contain the parameter, so that it may stand for it."""
+    """Return whether a type does not contain the parameter, which may then be bound to it."""
     if within == parameter:
         return False
     if within.kind == "param":
@@ -144,7 +144,7 @@ def _less_specific(first: Type, second: Type) -> bool:
 
 
 def substitute(bindings: Mapping[Type, Type], of: Type, to_dyn: bool = False) -> Type:
-    """Return a type with its parameters replaced by what they stand for; ``to_dyn``: by dyn where nothing is known."""
+    """Return a type with its bound parameters replaced. ``to_dyn``: replace unbound ones with dyn."""
     bound = bindings.get(of) if of.kind == "param" else None
     if bound is not None:
         return substitute(bindings, bound, to_dyn)
@@ -157,7 +157,7 @@ def substitute(bindings: Mapping[Type, Type], of: Type, to_dyn: bool = False) ->
 
 
 def parameters_of(types: Sequence[Type]) -> set[Type]:
-    """Return the type parameters within types."""
+    """Return all type parameters in these types."""
     found: set[Type] = set()
     for of in types:
         if of.kind == "param":
@@ -168,7 +168,7 @@ def parameters_of(types: Sequence[Type]) -> set[Type]:
 
 
 def equivalent(first: Type, second: Type) -> bool:
-    """Return whether two types are the same but for the names of type parameters."""
+    """Return whether two types are the same, apart from the names of type parameters."""
     if first.kind != second.kind or len(first.parameters) != len(second.parameters):
         return False
     if first.kind != "param" and first.name != second.name:

@@ -1,6 +1,6 @@
-"""What is refused of a checked tree although its types fit: constants that cannot be read, mixed lists and maps.
+"""Validators: reject well-typed trees with malformed constants, or with lists and maps of mixed types.
 
-Source: cel-go ``cel/validator.go``; the validators are those of k8s.io/apiserver's base environment.
+The same validators as in k8s.io/apiserver's base environment. Source: cel-go ``cel/validator.go``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubechronicle.api.cel.syntax.lexer import Source
 from kubechronicle.api.cel.types import Type, unwrap_optional
 
 _MIXING: Final = frozenset({"format"})
-"""Functions whose arguments may be lists of different things."""
+"""Functions that take lists of mixed types."""
 
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "duration": conversions.string_to_duration,
@@ -28,7 +28,7 @@ _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def validate(tree: ast.Node, source: Source) -> None:
-    """CompileError with all that is found."""
+    """Raise CompileError with all issues, if there are any."""
     issues: list[Issue] = []
     for node, mixing in descendants(tree):
         if isinstance(node, ast.Call):
@@ -43,7 +43,7 @@ def validate(tree: ast.Node, source: Source) -> None:
 
 
 def children(node: ast.Node) -> list[ast.Node]:
-    """Return the parts of a node, in order."""
+    """Return the child nodes of a node, in order."""
     if isinstance(node, ast.Select):
         return [node.operand]
     if isinstance(node, ast.Call):
@@ -60,7 +60,7 @@ def children(node: ast.Node) -> list[ast.Node]:
 
 
 def descendants(tree: ast.Node) -> Iterator[tuple[ast.Node, bool]]:
-    """Yield (node, whether within a call that may mix types)."""
+    """Yield (node, it is within a call that may mix types)."""
     waiting = [(tree, False)]
     while waiting:
         node, mixing = waiting.pop()
@@ -83,9 +83,9 @@ def _constants(node: ast.Call, source: Source) -> Iterator[Issue]:
 
 
 def _format(node: ast.Call, source: Source) -> Iterator[Issue]:
-    found = check_call(node) if node.function == "format" else None
-    if found is not None:
-        yield source.issue(found[0].offset, found[1])
+    problem = check_call(node) if node.function == "format" else None
+    if problem is not None:
+        yield source.issue(problem[0].offset, problem[1])
 
 
 def _mismatch(source: Source, node: ast.Node, expected: Type, found: Type) -> Issue:
@@ -118,7 +118,7 @@ def _mixed_map(node: ast.MapNode, source: Source) -> Iterator[Issue]:
 
 
 def paths_read(tree: ast.Node) -> frozenset[str]:
-    """Return the dotted paths of variables that occur: ``a.b`` for ``a.b``, ``a.?b``, ``has(a.b)``; ``a`` for ``a``."""
+    """Return the dotted paths of variables: ``a.b`` for ``a.b``, ``a.?b``, ``has(a.b)``; ``a`` for ``a``."""
     paths = set()
     waiting = [tree]
     while waiting:

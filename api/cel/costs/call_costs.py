@@ -1,8 +1,6 @@
-"""What calls of the standard library cost at run time beyond the usual 1.
+"""Run-time costs of calls of the standard library, where they are not the usual 1.
 
-Source: cel-go ``interpreter/runtimecost.go``.
-
-A text costs a tenth of its length to go through, rounded up.
+Traversing a text costs a tenth of its length, rounded up. Source: cel-go ``interpreter/runtimecost.go``.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ STRUCT_CREATE: Final = 40
 
 
 def actual_size(value: Any) -> int:
-    """Characters of a text, bytes, elements; ``cel_size`` of an opaque value that has one; 1 of anything else."""
+    """Return the characters, bytes or elements of a value; ``cel_size`` of an opaque one; 1 for any other."""
     if isinstance(value, (str, bytes, list, tuple, dict)):
         return len(value)
     if isinstance(value, OptionalValue):
@@ -28,7 +26,7 @@ def actual_size(value: Any) -> int:
 
 
 def traversal(size: int) -> int:
-    """A tenth, rounded up."""
+    """Return the cost of traversing so many characters: a tenth, rounded up."""
     return (size + 9) // 10
 
 

@@ -1,7 +1,7 @@
-"""What an expression costs at worst, without evaluating it: Kubernetes refuses to keep some that might cost too much.
+"""The static cost estimate: the worst-case cost of an expression. Kubernetes rejects some that may cost too much.
 
-Source: cel-go ``checker/cost.go``. How large data may be is told by `Sizes`, by their path: ``("device", "driver")``;
-``@items``, ``@keys``, ``@values`` and ``@indices`` stand for any element, key, value and place.
+`Sizes` limits the data by path: ``("device", "driver")``. In paths, ``@items``, ``@keys``, ``@values`` and ``@indices``
+stand for any element, key, value and index. Source: cel-go ``checker/cost.go``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kubechronicle.api.cel.types import Type
 
 Path = tuple[str, ...]
 Sizes = Callable[[Path], int | None]
-"""How many characters, bytes or elements there are at a path at most; None if nobody knows."""
+"""The most characters, bytes or elements at a path; None if unknown."""
 
 TRAVERSAL: Final = 0.1
 PATTERN: Final = 0.25
@@ -30,7 +30,7 @@ _SCALARS: Final = frozenset(("bool", "double", "duration", "int", "timestamp", "
 
 
 class Part(NamedTuple):
-    """An argument of a call, as estimates of functions see it. ``size``: None if nobody knows it."""
+    """An argument of a call, for the estimators of functions. ``size``: None if unknown."""
 
     node: ast.Node
     path: Path
@@ -39,27 +39,27 @@ class Part(NamedTuple):
 
     @property
     def type(self) -> Type:
-        """Its static type."""
+        """The static type."""
         return self.node.type
 
     def bounds(self) -> Span:
-        """Its size, or that nobody knows it."""
+        """Return the size, UNKNOWN instead of None."""
         return UNKNOWN if self.size is None else self.size
 
 
 class Estimate(NamedTuple):
-    """What a call costs beyond its arguments, and how large its result is, if that can be told."""
+    """The cost of a call without its arguments, and the size of its result if known."""
 
     cost: Span
     result: Span | None = None
 
 
 CallEstimate = Callable[[str, Overload, Part | None, Sequence[Part]], Estimate | None]
-"""(function, overload, receiver, arguments) -> what it costs; None: what calls cost without anybody saying so."""
+"""(function, overload, receiver, arguments) -> its estimate; None: the default cost of a call."""
 
 
 class _Entries(NamedTuple):
-    """Sizes of what is in a list or map: ``keys`` of a list's places are 1."""
+    """Sizes of the keys and values of a list or map. The keys of a list, its indexes, have size 1."""
 
     kind: str
     keys: Span
@@ -78,12 +78,12 @@ class _Variable(NamedTuple):
 
 
 def estimate(tree: ast.Node, sizes: Sizes, calls: CallEstimate) -> Span:
-    """Return from how much to how much a checked expression costs."""
+    """Return the least and the most that a checked expression costs."""
     return _Coster(sizes, calls).cost(tree)
 
 
 def no_sizes(path: Path) -> int | None:
-    """Sizes of data of which nobody knows anything."""
+    """Sizes of unlimited data."""
     return None
 
 
@@ -245,7 +245,7 @@ class _Coster:
         if both is not None:
             self._entries[node] = both
 
-    # -- what is constructed ------------------------------------------------------------------------------------------
+    # -- constructed values -------------------------------------------------------------------------------------------
 
     def _list(self, node: ast.ListNode) -> Span:
         cost, values = _LIST_CREATE, EMPTY if node.elements else Span(0, 0)
@@ -316,7 +316,7 @@ class _Coster:
 
 
 def _is_binding(node: ast.Comprehension) -> bool:
-    """Whether this is no loop, but gives a value a name."""
+    """Return whether this only names a value, without a loop."""
     nothing = isinstance(node.iter_range, ast.ListNode) and not node.iter_range.elements
     never = isinstance(node.condition, ast.Literal) and node.condition.value is False
     return nothing and never and node.accu != OLD_ACCUMULATOR
@@ -343,7 +343,7 @@ _COMPARED: Final = frozenset(
 
 
 def _standard(overload: str, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
-    """What calls of the standard library cost whose cost depends on sizes."""
+    """Return the estimate of a standard call if it depends on sizes, else None."""
     if overload == "string_format" and receiver is not None:
         return Estimate(receiver.bounds().scaled(TRAVERSAL))
     if overload in ("string_to_bytes", "bytes_to_string", "strings_quote") and len(parts) == 1:
@@ -369,5 +369,5 @@ def _standard(overload: str, receiver: Part | None, parts: Sequence[Part]) -> Es
 
 
 def pattern(text: Part, size: Span) -> Span:
-    """Return what a pattern of that size costs that is applied to a text."""
+    """Return the cost of applying a pattern of that size to a text."""
     return text.bounds().plus(ONE).scaled(TRAVERSAL).times(size.scaled(PATTERN))

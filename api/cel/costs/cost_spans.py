@@ -1,4 +1,4 @@
-"""From how much to how much: sizes and costs that are known only within bounds, of 64 unsigned bits, never overflowing.
+"""Spans: sizes and costs known only within bounds. The bounds are unsigned 64-bit numbers that saturate.
 
 Source: cel-go ``checker/cost.go`` (SizeEstimate, CostEstimate).
 """
@@ -24,7 +24,7 @@ class Span(NamedTuple):
         return Span(min(self.least * other.least, MOST), min(self.most * other.most, MOST))
 
     def scaled(self, factor: float) -> Span:
-        """Return it times a factor, rounded up."""
+        """Return the span times a factor, rounded up."""
         return Span(_scaled(self.least, factor), _scaled(self.most, factor))
 
     def union(self, other: Span) -> Span:
@@ -44,4 +44,4 @@ UNKNOWN: Final = Span(0, MOST)
 NOTHING: Final = exactly(0)
 ONE: Final = exactly(1)
 EMPTY: Final = Span(MOST, 0)
-"""What a union begins with."""
+"""The start of a union."""

@@ -1,4 +1,4 @@
-"""Reading fields, keys and elements: plain, optional, and whether they are there.
+"""Access to fields, entries and elements: plain, optional, and tests of presence.
 
 Source: cel-go ``interpreter/attributes.go``.
 """
@@ -20,8 +20,9 @@ _ABSENT: Final = object()
 
 
 def find(operand: Any, key: Any) -> Any:
-    """Return the field, entry or element of this key or index, _ABSENT if there is none. EvaluationError for a list's
-    index that is no number.
+    """Return the field, entry or element of this key or index, _ABSENT if there is none.
+
+    EvaluationError for a list index that is no number.
     """
     if isinstance(operand, dict):
         return operand[key] if has_key(operand, key) else _ABSENT
@@ -43,7 +44,7 @@ def _list_index(key: Any) -> int:
 
 
 def shown(key: Any) -> str:
-    """Return a key as errors name it."""
+    """Return a key as shown in errors."""
     if key is True or key is False:
         return "true" if key else "false"
     if isinstance(key, int):
@@ -52,7 +53,7 @@ def shown(key: Any) -> str:
 
 
 def get(operand: Any, key: Any) -> Any:
-    """Return the entry or element. EvaluationError if there is none; of an optional, an optional."""
+    """Return ``operand[key]``; an optional if the operand is one. EvaluationError if it does not exist."""
     if isinstance(operand, OptionalValue):
         return get_optional(operand, key)
     found = find(operand, key)
@@ -64,7 +65,7 @@ def get(operand: Any, key: Any) -> Any:
 
 
 def get_optional(operand: Any, key: Any) -> OptionalValue:
-    """Return an optional of the entry or element; of an optional, of that of its value."""
+    """Return ``operand[key]`` as an optional; unwrap an optional operand first."""
     if isinstance(operand, OptionalValue):
         if not operand.has_value:
             return NONE
@@ -76,6 +77,7 @@ def get_optional(operand: Any, key: Any) -> OptionalValue:
 
 
 def present(operand: Any, key: str) -> bool:
+    """Return whether the operand, or the value of an optional one, has the key."""
     if isinstance(operand, OptionalValue):
         return operand.has_value and present(operand.value, key)
     return find(operand, key) is not _ABSENT
@@ -97,7 +99,7 @@ def select(planner: PlansParts, node: ast.Select) -> Code:
 
 
 def _field(of: Type, name: str) -> Field:
-    """The field as data have it."""
+    """Return the field with its name in the data."""
     return unwrap_optional(of)[0].field(name) or Field(of, name)
 
 
@@ -127,7 +129,7 @@ def _test(operand: Closure, name: str) -> Closure:
 
 
 def _reading(run: Closure, of: Type) -> Closure:
-    """Let data be read as their type wants it, also within an optional."""
+    """Convert data as their type demands, also within an optional."""
     read = unwrap_optional(of)[0].read
     if read is None:
         return run
@@ -151,7 +153,7 @@ def optional_select(planner: PlansParts, node: ast.Call) -> Code:
 def index(planner: PlansParts, node: ast.Call) -> Code:
     operand = planner.plan(node.args[0])
     key = planner.plan(node.args[1])
-    # An index that is a chain itself is read without the cost of its beginning.
+    # An index that is itself a chain does not pay for the beginning of its chain.
     key_cost = key.cost - key.base
     if node.function == "_[?_]":
         return _optional(operand, key.run, key_cost, node.type)
@@ -176,7 +178,7 @@ def _indexing(operand: Closure, key: Closure) -> Closure:
 
 
 def _optional(operand: Code, key: Closure, key_cost: int, of: Type) -> Code:
-    """An optional selection or index, which costs 1 less if there is nothing."""
+    """Plan an optional selection or index. It costs 1 less if there is no value."""
     value_of = operand.run
 
     def run(c: Context) -> OptionalValue:

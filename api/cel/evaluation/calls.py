@@ -1,4 +1,4 @@
-"""Planning calls: which overload runs on which values, the operators that need no table, and what a call costs."""
+"""Planning of calls: the choice of the overload, the operators that need no dispatch, and the costs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from kubechronicle.api.cel.types import Type
 from kubechronicle.api.cel.values import INT_MAX, INT_MIN, PLAIN, OptionalValue, type_name
 
 MAX_ITEMS: Final = 1_000_000
-"""Elements of a list that an expression puts together: doubling a list costs little, but memory."""
+"""The longest list that ``+`` may make: doubling a list costs little budget, but memory."""
 
 
 class ConstantError(Exception):
-    """A conversion of a constant that fails: known when the program is made."""
+    """A conversion of a constant that fails at planning time."""
 
 
 # -- values of unknown type -------------------------------------------------------------------------------------------
 
 
 def _guard(of: Type) -> Callable[[Any], bool] | None:
-    """What tells whether a value is of a type, as far as values know their type. None: any is."""
+    """Return a test for values of a type, as far as values know their types. None if any value passes."""
     if of.kind in ("dyn", "any", "param", "error"):
         return None
     name = of.name
@@ -39,7 +39,7 @@ def _guard(of: Type) -> Callable[[Any], bool] | None:
 
 
 def _certain(of: Type) -> bool:
-    """Whether a value of this static type surely is one."""
+    """Return whether a value of this static type certainly has it at run time."""
     return of.kind not in ("dyn", "any", "param", "error", "null")
 
 
@@ -47,17 +47,17 @@ _Candidate = tuple[Sequence[Callable[[Any], bool] | None], Overload]
 
 
 def _dispatch(name: str, candidates: Sequence[_Candidate]) -> Callable[[Sequence[Any]], Overload]:
-    """What finds the overload for values; what it found for values of the same Python types is remembered."""
+    """Return the function that finds the overload for values. It caches the overload by the values' Python types."""
     known: dict[tuple[type, ...], Overload] = {}
 
     def choose(values: Sequence[Any]) -> Overload:
         kinds = tuple(map(type, values))
-        found = known.get(kinds)
-        if found is None:
-            found = search(values)
+        overload = known.get(kinds)
+        if overload is None:
+            overload = search(values)
             if PLAIN.issuperset(kinds):
-                known[kinds] = found
-        return found
+                known[kinds] = overload
+        return overload
 
     def search(values: Sequence[Any]) -> Overload:
         for guards, overload in candidates:
@@ -86,12 +86,12 @@ _ABLE: Final[dict[str, frozenset[str]]] = {
     "size": frozenset({"bytes", "list", "map", *_RECEIVERS}),
     "matches": _RECEIVERS,
 }
-"""The types whose values know an operation, though perhaps not with what else is given: the error differs."""
+"""Types that have an operation, perhaps not with these arguments: cel-go's error differs for them."""
 _UNNAMED: Final = frozenset({"!_", "@in", "contains", "startsWith", "endsWith"})
 
 
 def _refused(name: str, values: Sequence[Any]) -> EvaluationError:
-    """The error for values that no overload takes, in cel-go's three forms."""
+    """Return the error for values that no overload takes, in one of cel-go's three forms."""
     kinds = [type_name(value) for value in values]
     able = _ABLE.get(name)
     if name in _UNNAMED or (able is not None and kinds[0] in able):
@@ -136,7 +136,7 @@ _CONVERSIONS: Final = frozenset({"bool", "bytes", "double", "duration", "dyn", "
 
 
 def _direct(overload: Overload, args: list[Code]) -> Code:
-    """A call whose overload is known."""
+    """Plan a call of a known overload."""
     function, cost = overload.call, overload.cost
     fixed = sum(argument.cost for argument in args)
     runs = [argument.run for argument in args]
@@ -165,7 +165,7 @@ def _costed(function: Callable[..., Any], cost: RuntimeCost, runs: Sequence[Clos
 
 
 def _dynamic(node: ast.Call, overloads: Sequence[Overload], args: list[Code]) -> Code:
-    """A call that finds its overload by the values."""
+    """Plan a call that finds its overload by the values."""
     candidates = [([_guard(declared) for declared in overload.args], overload) for overload in overloads]
     choose = _dispatch(node.function, candidates)
     runs = [argument.run for argument in args]
@@ -183,7 +183,7 @@ def _dynamic(node: ast.Call, overloads: Sequence[Overload], args: list[Code]) ->
     return Code(run, sum(argument.cost for argument in args))
 
 
-# -- what needs no dispatch -------------------------------------------------------------------------------------------
+# -- calls without dispatch -------------------------------------------------------------------------------------------
 
 _SCALARS: Final = frozenset({"int", "uint", "bool", "double", "timestamp", "duration", "null", "type"})
 _SAME: Final = frozenset({"string", "int", "uint", "bool", "double", "bytes", "timestamp", "duration"})
@@ -234,7 +234,7 @@ _EXACT: Final = frozenset({"int", "uint", "timestamp", "duration"})
 
 
 def _order(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
-    """Comparisons of whole numbers and times; the others take the usual way."""
+    """Plan comparisons of whole numbers and times; return None for others, which are dispatched."""
     if nodes[0].type.kind not in _EXACT or len(node.overloads) != 1:
         return None
     if nodes[1].type.kind not in _EXACT:
@@ -293,7 +293,7 @@ def _in(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code
 
 
 def _in_constant(value: Code, items: Sequence[Any]) -> Code | None:
-    """Membership in a list of constants: looked up in a set, at no cost."""
+    """Plan membership in a list of constants as a look-up in a set, which costs nothing."""
     if not items:
         return constant(False)
     if not all(isinstance(item, (str, int, float)) or item is None for item in items):
@@ -320,7 +320,7 @@ def _in_constant(value: Code, items: Sequence[Any]) -> Code | None:
 
 
 def _matches(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
-    """A pattern that is a constant is compiled once."""
+    """Plan a match with a constant pattern, which is compiled once. None for any other."""
     if not args[1].constant or len(node.overloads) != 1 or nodes[0].type.kind != "string":
         return None
     pattern = args[1].value
@@ -357,7 +357,7 @@ def _not_strictly_false(node: ast.Call, nodes: Sequence[ast.Node], args: Sequenc
 
 
 def _or(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code:
-    """``or`` and ``orValue`` look at the second only if the first has no value, and cost nothing themselves."""
+    """Plan ``or`` and ``orValue``. They evaluate the second only if the first has no value, and cost nothing."""
     unwrap = node.function == "orValue"
     first, second = args[0].run, args[1].counted()
 

@@ -1,10 +1,10 @@
-"""What the planner makes of a tree: closures over a context, and what they are known to cost.
+"""Planned code: closures over a context, with their fixed costs.
 
-A context is a list, which Python indexes fastest: [variables, cost so far, budget, slot, slot, …]; slots hold the
-variables of loops and what is kept for later. A closure takes it and returns the value, or raises EvaluationError.
+A context is a list, which Python indexes fastest: [variables, cost so far, budget, slot, slot, …]. Slots hold loop
+variables and kept values. A closure takes the context and returns the value, or raises EvaluationError.
 
-The cost that evaluating a part certainly has is not counted by its closure, but known beforehand (`Code.cost`): who
-evaluates the part counts it, together with its own. So an expression without branches adds once.
+A closure does not count its fixed cost (`Code.cost`). Its evaluator counts that together with its own cost, so that an
+expression without branches adds once.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ Context = list[Any]
 Closure = Callable[[Context], Any]
 
 SLOTS: Final = 3
-"""Where the slots begin."""
+"""The index of the first slot."""
 
 
 class Code:
     """A planned part.
 
-    ``attribute``: a chain of selections and indexes from a variable or value; of its cost, ``base`` (0 or 1) is for
-    where the chain begins, which a branch of ``?:`` or an index does not pay (as in cel-go). ``constant``: the value is
-    known, and costs nothing.
+    ``cost``: the fixed cost, which ``run`` does not count.
+    ``attribute``: the part is a chain of selections and indexes from a variable or value.
+    ``base``: the share of the chain's beginning in ``cost``, 0 or 1. As in cel-go, a branch of ``?:`` or an index does
+    not pay it.
+    ``constant``: ``value`` is known, and costs nothing.
     """
 
     __slots__ = ("attribute", "base", "constant", "cost", "run", "value")
@@ -41,11 +43,11 @@ class Code:
         self.value: Any = None
 
     def counted(self) -> Closure:
-        """A closure that counts all of the part's cost."""
+        """Return a closure that counts the fixed cost, too."""
         return counting(self.run, self.cost)
 
     def chained(self) -> Closure:
-        """The same without what a chain's beginning costs."""
+        """Return a closure that counts the fixed cost without ``base``."""
         return counting(self.run, self.cost - self.base)
 
 
@@ -73,7 +75,7 @@ def check_budget(c: Context) -> None:
 
 
 class PlansParts(Protocol):
-    """The planner, as those see it who plan one kind of node each."""
+    """The planner's interface for the modules that plan one kind of node each."""
 
     def plan(self, node: Node) -> Code: ...
 
@@ -88,9 +90,9 @@ class PlansParts(Protocol):
 
 
 def logic(terms: list[Code], absorbing: bool) -> Code:
-    """``&&`` (absorbing: False) and ``||`` (True): the absorbing value of any term decides, whatever others fail with.
+    """Plan ``&&`` (absorbing: False) and ``||`` (True). A term with the absorbing value decides, even if others fail.
 
-    Terms are evaluated from the left until one decides; the first error is raised if none does.
+    Terms are evaluated from the left until one decides. If none does, the first error is raised.
     """
     runs = [terms[0].run, *(term.counted() for term in terms[1:])]
     if len(runs) == 2:
@@ -146,7 +148,7 @@ def _two(first: Closure, second: Closure, absorbing: bool) -> Closure:
 
 
 def decides(c: Context, term: Closure, absorbing: bool) -> bool:
-    """Return whether a term has the absorbing value, so that an error before it does not count."""
+    """Return whether a term has the absorbing value, which cancels an earlier error."""
     try:
         return bool(term(c) is absorbing)
     except CostExceeded:
@@ -156,7 +158,7 @@ def decides(c: Context, term: Closure, absorbing: bool) -> bool:
 
 
 def conditional(condition: Code, first: Code, second: Code) -> Code:
-    """``?:``; itself a beginning of chains that costs nothing."""
+    """Plan ``?:``. It may begin a chain, at no cost."""
     test, yes, no = condition.run, first.chained(), second.chained()
 
     def run(c: Context) -> Any:

@@ -1,6 +1,6 @@
-"""Planning folds: the forms that macros expand to each as a loop of its own, any other as it is written.
+"""Planning of folds: a special loop for each form that macros expand to, a general loop for any other.
 
-What an iteration costs is what cel-go charges for the expanded form.
+An iteration costs as much as cel-go charges for the expanded form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubechronicle.api.cel.types import Type
 from kubechronicle.api.cel.values import type_name
 
 Elements = Callable[[Context], Iterable[None]]
-"""Evaluates the range, then for each element sets the variables and yields. Iterating counts no cost."""
+"""Evaluates the range, then sets the variables and yields for each element. Iteration itself costs nothing."""
 
 _GO_NAMES: Final = {
     "bool": "types.Bool",
@@ -31,7 +31,7 @@ _GO_NAMES: Final = {
     "optional_type": "*types.Optional",
     "type": "*types.Type",
 }
-"""How cel-go's error names what cannot be gone through."""
+"""Names of types that are not iterable in cel-go's errors."""
 
 
 def plan(planner: PlansParts, node: ast.Comprehension) -> Code:
@@ -51,7 +51,7 @@ def plan(planner: PlansParts, node: ast.Comprehension) -> Code:
 
 
 class _Slots:
-    """Where the variables of a fold are kept."""
+    """The slots of a fold's variables."""
 
     def __init__(self, node: ast.Comprehension, first: int, second: int, accu: int) -> None:
         self.accu = accu
@@ -61,7 +61,7 @@ class _Slots:
         self.accu_name = {node.accu: accu}
 
     def plan(self, planner: PlansParts, node: ast.Node) -> Code:
-        """Plan what is evaluated for each element."""
+        """Plan a part that is evaluated for each element."""
         planner.push(self.accu_name)
         planner.push(self.names)
         code = planner.plan(node)
@@ -71,7 +71,7 @@ class _Slots:
 
 
 def _bound(planner: PlansParts, node: ast.Comprehension) -> Code | None:
-    """A fold over nothing that names a value, as optMap makes it: evaluated when first asked for."""
+    """Plan a fold over nothing that names a value, as optMap makes it. The value is evaluated at the first use."""
     if not (isinstance(node.iter_range, ast.ListNode) and not node.iter_range.elements):
         return None
     accu = planner.new_slot()
@@ -89,7 +89,7 @@ def _bound(planner: PlansParts, node: ast.Comprehension) -> Code | None:
 
 
 def bound_variable(slot: int) -> Closure:
-    """What reads a variable that is evaluated when first asked for: its slot holds how, then its `_Value`."""
+    """Return the reader of a lazy variable. Its slot holds a closure until the first use, then a `_Value`."""
 
     def run(c: Context) -> Any:
         held = c[slot]
@@ -165,7 +165,7 @@ def _is_accu(node: ast.Node, fold: ast.Comprehension) -> bool:
 
 
 def _quantifier(planner: PlansParts, node: ast.Comprehension, slots: _Slots, elements: Elements) -> Closure | None:
-    """all and exists: stop at the element that decides; errors count only if none does."""
+    """Plan all and exists. The loop stops at an element that decides; errors count only if none does."""
     step = node.step
     if not (isinstance(step, ast.Call) and step.function in ("_&&_", "_||_") and _is_accu(step.args[0], node)):
         return None
@@ -209,14 +209,14 @@ def _quantifier(planner: PlansParts, node: ast.Comprehension, slots: _Slots, ele
 
 
 def _branches(step: ast.Node, node: ast.Comprehension) -> tuple[ast.Node | None, ast.Node]:
-    """(condition, what is done if it holds) of ``condition ? done : accu``, (None, the step) of another step."""
+    """Return (condition, done) of a step ``condition ? done : accu``, (None, the step) of any other step."""
     if isinstance(step, ast.Call) and step.function == "_?_:_" and _is_accu(step.args[2], node):
         return step.args[0], step.args[1]
     return None, step
 
 
 def _count(planner: PlansParts, node: ast.Comprehension, slots: _Slots, elements: Elements) -> Closure | None:
-    """exists_one."""
+    """Plan exists_one."""
     condition, done = _branches(node.step, node)
     if condition is None or not isinstance(node.init, ast.Literal) or not isinstance(done, ast.Call):
         return None
@@ -253,7 +253,7 @@ def _always(_: Context) -> bool:
 
 
 def _collected_list(planner: PlansParts, node: ast.Comprehension, slots: _Slots, elements: Elements) -> Closure | None:
-    """map, filter, transformList: elements of a new list."""
+    """Plan map, filter and transformList, which make a list."""
     if not (isinstance(node.init, ast.ListNode) and not node.init.elements and _is_accu(node.result, node)):
         return None
     condition, done = _branches(node.step, node)
@@ -282,7 +282,7 @@ def _collected_list(planner: PlansParts, node: ast.Comprehension, slots: _Slots,
 
 
 def _collected_map(planner: PlansParts, node: ast.Comprehension, slots: _Slots, elements: Elements) -> Closure | None:
-    """transformMap and transformMapEntry: entries of a new map."""
+    """Plan transformMap and transformMapEntry, which make a map."""
     if not (isinstance(node.init, ast.MapNode) and not node.init.entries and _is_accu(node.result, node)):
         return None
     condition, done = _branches(node.step, node)
@@ -318,7 +318,7 @@ def _insert(collected: dict[Any, Any], entries: Any) -> None:
 
 
 def _general(planner: PlansParts, node: ast.Comprehension, slots: _Slots, elements: Elements) -> Closure:
-    """Any other fold. An error of a step is the accumulator's value, so that a later step may absorb it."""
+    """Plan any other fold."""
     init = planner.plan(node.init).counted()
     condition = slots.plan(planner, node.condition).counted()
     step = slots.plan(planner, node.step).counted()

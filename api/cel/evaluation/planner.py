@@ -1,4 +1,4 @@
-"""From a checked tree to closures: see code.py for what they take and how they count."""
+"""The planner: from a checked tree to closures. See code.py for their context and costs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ACCESS: Final = {"_?._": access.optional_select, "_[_]": access.index, "_[?_]":
 
 
 class Planner:
-    """Plans one tree. ``types``: what an expression may construct."""
+    """Plans one tree. ``types``: the types an expression may construct."""
 
     def __init__(self, types: Mapping[str, Type]) -> None:
         self._types = types
@@ -38,7 +38,7 @@ class Planner:
         }
 
     def plan(self, node: ast.Node) -> Code:
-        """Return the code of a part. ConstantError if a constant cannot be converted as the expression wants."""
+        """Return the code of a part. ConstantError if the conversion of a constant fails."""
         return self._plans[type(node)](node)
 
     def new_slot(self) -> int:
@@ -73,7 +73,7 @@ class Planner:
         return calls.call(self, node)
 
     def _keep(self, node: ast.Keep) -> Code:
-        """Keep the value, and what it cost, for `_kept`."""
+        """Plan a part and keep its value and cost for `_kept`."""
         slot = node.slot = self.new_slot()
         code = self.plan(node.node)
         run, fixed = code.run, code.cost
@@ -96,7 +96,7 @@ class Planner:
 
         return Code(kept)
 
-    # -- what is constructed ------------------------------------------------------------------------------------------
+    # -- constructed values -------------------------------------------------------------------------------------------
 
     def _list(self, node: ast.ListNode) -> Code:
         parts = [self.plan(element) for element in node.elements]

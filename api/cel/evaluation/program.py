@@ -1,4 +1,4 @@
-"""A compiled expression: evaluated with variables, within a budget."""
+"""Programs: compiled expressions, evaluated with variables within a cost budget."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from kubechronicle.api.cel.evaluation.code import Closure, Context
 from kubechronicle.api.cel.types import Type
 
 PER_CALL_LIMIT: Final = 1_000_000
-"""What one evaluation may cost (k8s.io/apiserver ``PerCallLimit``)."""
+"""The cost limit of one evaluation (k8s.io/apiserver ``PerCallLimit``)."""
 
 
 class Program:
-    """What `Environment.compile` returns; immutable, may be used anywhere at the same time.
+    """A compiled expression, made by `Environment.compile`. Immutable; concurrent use is safe.
 
-    ``result_type``: the static type. ``reads``: dotted paths of the variables' fields that occur, such as
-    ``claims.email``; a variable used as a whole occurs as its name. ``source``: the expression.
+    ``result_type``: the static type.
+    ``reads``: dotted paths of the variables' fields in use, such as ``claims.email``. A variable used as a whole is
+    listed by its name.
+    ``source``: the expression.
     """
 
     __slots__ = ("_cost", "_run", "_slots", "reads", "result_type", "source")
@@ -35,12 +37,12 @@ class Program:
     def evaluate(self, variables: Mapping[str, Any], budget: int = PER_CALL_LIMIT) -> Any:
         """Return the value. EvaluationError if it fails, CostExceeded if it costs more than ``budget``.
 
-        The value may be part of a variable or of the program: whoever changes it copies it first.
+        The value may be part of a variable or of the program: copy it before changing it.
         """
         return self._evaluated([variables, self._cost, budget, *self._slots])
 
     def evaluate_with_cost(self, variables: Mapping[str, Any], budget: int = PER_CALL_LIMIT) -> tuple[Any, int]:
-        """Return (value, what it cost). Errors as of `evaluate`."""
+        """Return (value, its cost). Errors as in `evaluate`."""
         context: Context = [variables, self._cost, budget, *self._slots]
         return self._evaluated(context), context[1]
 
@@ -51,9 +53,9 @@ class Program:
             if context[1] > context[2]:
                 raise CostExceeded from None
             raise
-        except RecursionError as error:  # values nested deeper than Python goes
+        except RecursionError as error:  # values nested deeper than Python's stack
             raise EvaluationError("expression recursion limit exceeded") from error
-        except (AttributeError, TypeError) as error:  # a variable that is not of the type it was declared with
+        except (AttributeError, TypeError) as error:  # a variable has not its declared type
             raise EvaluationError("no such overload") from error
         if context[1] > context[2]:
             raise CostExceeded

@@ -1,7 +1,7 @@
-"""IP addresses and ranges as texts, read as strictly as Go's ``net/netip`` reads them, with its errors.
+"""IP addresses and ranges: a parser as strict as Go's ``net/netip``, with its errors.
 
-Lives here: the grammar and the canonical spelling. Not here: the functions CEL offers (ip.py, cidr.py), and how
-addresses in Kubernetes' own fields are read (api/builtin).
+Lives here: the grammar and the canonical spelling. Not here: the functions that CEL offers (ip.py, cidr.py), and
+addresses in Kubernetes' own fields (api/builtin).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ BITS_MAX: Final = {4: 32, 6: 128}
 
 
 class AddressError(ValueError):
-    """Not an address or a range. Its text is Go's."""
+    """Not an address or a range. The text is Go's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``number`` is the address as an unsigned number of 32 (family 4) or 128 bits (family 6)."""
+    """An address. ``number`` has 32 bits (family 4) or 128 bits (family 6), unsigned."""
 
     cel_type: ClassVar[Type] = IP
 
@@ -38,12 +38,12 @@ class Address:
 
     @property
     def bits(self) -> int:
-        """Its length in bits."""
+        """The length in bits."""
         return BITS_MAX[self.family]
 
     @property
     def mapped(self) -> bool:
-        """Whether this is an IPv4 address written as IPv6 (::ffff:1.2.3.4)."""
+        """True for an IPv4 address written as IPv6 (::ffff:1.2.3.4)."""
         return self.family == 6 and self.number >> 32 == _MAPPED
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """An address and how many of its leading bits count; the others may be anything."""
+    """A range of addresses: those that agree with ``address`` in the leading ``length`` bits."""
 
     cel_type: ClassVar[Type] = CIDR
 
@@ -67,7 +67,7 @@ class Range:
         return f"{self.address}/{self.length}"
 
     def prefix(self, number: int) -> int:
-        """Return the bits of ``number`` that count."""
+        """Return the leading bits of ``number``."""
         return number >> (self.address.bits - self.length)
 
     def masked(self) -> Range:
@@ -76,17 +76,17 @@ class Range:
         return Range(Address(self.address.family, number), self.length)
 
     def contains(self, address: Address) -> bool:
-        """Return whether the address is in this range; one of the other family never is."""
+        """Return whether the address is in this range. One of the other family never is."""
         same = address.family == self.address.family
         return same and self.prefix(address.number) == self.prefix(self.address.number)
 
     def contains_range(self, other: Range) -> bool:
-        """Return whether all of the other range is in this one."""
+        """Return whether the other range lies within this one."""
         return self.length <= other.length and self.contains(other.address)
 
 
 def parse(text: str) -> Address:
-    """Return the address. AddressError if it is none."""
+    """Return the address. AddressError if the text is none."""
     for character in text:
         if character == ".":
             return Address(4, int.from_bytes(_fields(text, text)))
@@ -98,7 +98,7 @@ def parse(text: str) -> Address:
 
 
 def parse_range(text: str) -> Range:
-    """Return the range ``address/bits``. AddressError if it is none."""
+    """Return the range of a text ``address/bits``. AddressError if it is none."""
     head, slash, bits = text.rpartition("/")
     if not slash:
         raise _range_error(text, "no '/'")
@@ -126,7 +126,7 @@ def _range_error(text: str, message: str) -> AddressError:
 
 
 def _fields(whole: str, text: str) -> bytes:
-    # The four fields of the dotted form ``text``, which may be the end of ``whole``.
+    # Returns the four fields of the dotted form ``text``, which may be the end of ``whole``.
     fields: list[int] = []
     digits = ""
     for index, character in enumerate(text):

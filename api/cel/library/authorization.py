@@ -1,8 +1,8 @@
-"""``authorizer.group('apps').resource('deployments').check('get').allowed()``: questions about rights in expressions
-(libraries kubernetes.authz, since v1.27, and kubernetes.authzSelectors, since v1.31).
+"""Authorization checks: ``authorizer.group('apps').resource('deployments').check('get').allowed()``.
 
-Lives here: how a question is put together. Not here: who answers it. A variable of type `AUTHORIZER` holds an
-`Authorizer` made with a function that decides a `Question` about the one who asks, or about a service account.
+Libraries kubernetes.authz (since v1.27) and kubernetes.authzSelectors (since v1.31). Lives here: building a `Question`.
+Not here: the answer. A variable of type `AUTHORIZER` holds an `Authorizer` with a function that decides questions about
+the requesting user or a service account.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ DECISION: Final = object_type("kubernetes.authorization.Decision", {})
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """May somebody do ``verb`` with a path, or else (``path`` is None) with a resource?
+    """An authorization question: may a user do ``verb`` with a path, or with a resource if ``path`` is None?
 
-    ``service_account`` is (namespace, name) of whom it is asked of; None: of the one who sent the request. Selectors
-    are as the expression gives them, empty if it gives none; one that does not parse is a selector nobody can read,
-    not a wrong question.
+    ``service_account``: (namespace, name) of the user; None: the user of the request.
+    ``field_selector``, ``label_selector``: as written in the expression, empty if absent. One that does not parse is
+    passed on unparsed; it is no error here.
     """
 
     verb: str = ""
@@ -48,7 +48,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer: whether it is allowed, why, and what went wrong in finding out (None: nothing)."""
+    """The answer to a question. ``error``: the failure while deciding, None if there was none."""
 
     cel_type: ClassVar[Type] = DECISION
 
@@ -152,17 +152,17 @@ def _error(self: Decision) -> str:
     return self.error or ""
 
 
-def _narrowing(name: str, id_: str, field: str) -> Function:
+def _narrowing_method(name: str, id_: str, field: str) -> Function:
     args = (RESOURCE_CHECK, STRING)
     return Function(name, (Overload(id_, args, RESOURCE_CHECK, _setting(field), member=True),))
 
 
-def _selecting(name: str, id_: str, field: str) -> Function:
+def _selector_method(name: str, id_: str, field: str) -> Function:
     args = (RESOURCE_CHECK, STRING)
     return Function(name, (Overload(id_, args, RESOURCE_CHECK, _setting(field), True, costs.selector),))
 
 
-def _telling(name: str, result: Type, call: Callable[[Decision], object]) -> Function:
+def _getter(name: str, result: Type, call: Callable[[Decision], object]) -> Function:
     return Function(name, (Overload(f"decision_{name}", (DECISION,), result, call, member=True),))
 
 
@@ -187,11 +187,11 @@ LIBRARY: Final = Library(
         Function(
             "resource", (Overload("groupcheck_resource", (GROUP_CHECK, STRING), RESOURCE_CHECK, _resource, True),)
         ),
-        _narrowing("subresource", "resourcecheck_subresource", "subresource"),
-        _narrowing("namespace", "resourcecheck_namespace", "namespace"),
-        _narrowing("name", "resourcecheck_name", "name"),
-        _selecting("fieldSelector", "authorizer_fieldselector", "field_selector"),
-        _selecting("labelSelector", "authorizer_labelselector", "label_selector"),
+        _narrowing_method("subresource", "resourcecheck_subresource", "subresource"),
+        _narrowing_method("namespace", "resourcecheck_namespace", "namespace"),
+        _narrowing_method("name", "resourcecheck_name", "name"),
+        _selector_method("fieldSelector", "authorizer_fieldselector", "field_selector"),
+        _selector_method("labelSelector", "authorizer_labelselector", "label_selector"),
         Function(
             "check",
             (
@@ -201,9 +201,9 @@ LIBRARY: Final = Library(
                 ),
             ),
         ),
-        _telling("errored", BOOL, _errored),
-        _telling("error", STRING, _error),
-        _telling("allowed", BOOL, _allowed),
-        _telling("reason", STRING, _reason),
+        _getter("errored", BOOL, _errored),
+        _getter("error", STRING, _error),
+        _getter("allowed", BOOL, _allowed),
+        _getter("reason", STRING, _reason),
     ),
 )

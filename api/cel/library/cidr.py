@@ -1,4 +1,4 @@
-"""CEL's ``cidr()`` and what can be asked of a range of addresses (library kubernetes.net.cidr, since v1.30)."""
+"""CEL's ``cidr()`` and the functions of address ranges (library kubernetes.net.cidr, since v1.30)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONVERSION: Final = "network address parse error during conversion from string"
 
 
 def to_cidr(text: str) -> Range:
-    """Return the range. EvaluationError for anything else, or IPv4 written as IPv6."""
+    """Return the range of a text. EvaluationError if it has none, or one of IPv4 written as IPv6."""
     try:
         found = parse_range(text)
     except AddressError as problem:
@@ -42,7 +42,7 @@ def _contains_ip_text(self: Range, text: str) -> bool:
     try:
         address = to_ip(text)
     except EvaluationError:
-        raise no_such_overload() from None  # what is wrong with the text is not told
+        raise no_such_overload() from None  # as in Kubernetes, without the parser's message
     return self.contains(address)
 
 

@@ -1,7 +1,7 @@
-"""What calls of Kubernetes' functions cost at worst, by the sizes of their arguments.
+"""Worst-case costs of calls of Kubernetes' and cel-go's extension functions, from the sizes of their arguments.
 
-Source: k8s.io/apiserver/pkg/cel/library/cost.go (EstimateCallCost), cel-go ``ext/sets.go`` and ``ext/lists.go``. A
-change here changes which expressions may be kept.
+A change here changes which expressions are accepted.
+Source: k8s.io/apiserver/pkg/cel/library/cost.go (EstimateCallCost), cel-go ``ext/sets.go`` and ``ext/lists.go``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from kubechronicle.api.cel.syntax import ast
 Estimator = Callable[[Overload, Part | None, Sequence[Part]], Estimate | None]
 
 _ADDRESS: Final = Span(4, 16)
-"""Bytes of an address."""
+"""Size of an address, in bytes."""
 _FORMAT_PATTERN: Final = 128
 _FORMAT_SIZE: Final = 64
 
 
 def estimate(function: str, overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
-    """Return what a call costs beyond its arguments; None if nothing special is known of it."""
+    """Return the estimate of a call without its arguments; None if the default applies."""
     own = _BY_OVERLOAD.get(overload.id) or _BY_FUNCTION.get(function)
     return None if own is None else own(overload, receiver, parts)
 
@@ -44,7 +44,7 @@ def _selector(overload: Overload, receiver: Part | None, parts: Sequence[Part]) 
 
 
 def _element(listed: Part) -> tuple[str, Span] | None:
-    """(kind, size) of a list's elements; None if it has none, as a text."""
+    """Return (kind, size) of a list's elements; None if the type has no elements, as for a text."""
     if not listed.type.parameters:
         return None
     most = listed.sizes((*listed.path, "@items")) if listed.path else None
@@ -83,7 +83,7 @@ def _replace(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -
     if receiver is None:
         return None
     size, old, new = receiver.bounds(), parts[0].bounds(), parts[1].bounds()
-    if old.least == 0:  # an empty text stands between all characters, and around them
+    if old.least == 0:  # an empty text occurs between all characters, and around them
         count_most, kept_most = min(size.most + 1, MOST), size.most
     elif new.most <= old.least:
         count_most, kept_most = 0, size.most
@@ -183,7 +183,7 @@ def _comparing_sets(factor: float) -> Estimator:
     return cost
 
 
-# -- lists that are made ----------------------------------------------------------------------------------------------
+# -- new lists --------------------------------------------------------------------------------------------------------
 
 
 def _making(factor: float, size: Span) -> Estimate:
@@ -270,5 +270,5 @@ _BY_OVERLOAD: Final[dict[str, Estimator]] = {
     "lists_range": _range,
     "list_reverse": _reverse,
     "list_distinct": _distinct,
-    **{f"list_{name}_{what}": _sort for name in (*_SORTED, "bytes") for what in ("sort", "sortByAssociatedKeys")},
+    **{f"list_{name}_{call}": _sort for name in (*_SORTED, "bytes") for call in ("sort", "sortByAssociatedKeys")},
 }

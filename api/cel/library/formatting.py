@@ -1,8 +1,8 @@
-"""``"%d of %s".format([1, "x"])``: cel-go's formatting as its strings library has it up to version 3.
+"""``"%d of %s".format([1, "x"])``: formatting as in cel-go's strings library up to version 3.
 
-Numbers with ``%f`` and ``%e`` are written as in American English: 1,234.500000, 1.5 × 10³, ∞.
+Numbers with ``%f`` and ``%e`` are formatted as in American English: 1,234.500000, 1.5 × 10³, ∞.
 
-Lives here: the clauses at run time, and their check against the types of a literal list when an expression is compiled.
+Lives here: formatting at run time, and the compile-time check of clauses against the types of a literal list.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kubechronicle.api.errors.field_errors import go_quote
 DEFAULT_PRECISION: Final = 6
 PRECISION_MAX: Final = 1_000_000
 LONGEST: Final = 16 << 20
-"""Formatted texts are not longer than this many characters."""
+"""The longest formatted text, in characters."""
 
 _DIGITS: Final = re.compile("[0-9]*")
 _SUPERSCRIPT: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "+")
 
-_WANTED: Final = {
+_CLAUSE_ERRORS: Final = {
     "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and "
     "timestamps, was given ",
     "d": "decimal clause can only be used on integers, was given ",
@@ -66,14 +66,14 @@ _KINDS: Final = {
     "X": {"int", "uint", "string", "bytes"},
     "o": {"int", "uint"},
 }
-"""By clause: the kinds (of a type) or names (of a value's type) it takes. Any value may be of a dynamic type."""
+"""Clause -> the kinds of static types, and the names of types at run time, that it takes. It takes dyn, too."""
 
 Writer = Callable[[int, str, int], str]
-"""(place of the argument, clause, precision) -> its text."""
+"""(index of the argument, clause, precision) -> its text."""
 
 
 class FormatError(Exception):
-    """What is wrong with a format, or with an argument: then ``node`` is where it stands in the source."""
+    """An invalid format or argument. ``node``: the argument's node, None for the format."""
 
     def __init__(self, message: str, node: Node | None = None) -> None:
         super().__init__(message)
@@ -81,10 +81,9 @@ class FormatError(Exception):
 
 
 def interpolate(text: str, count: int, write: Writer, *, end_first: bool = False) -> str:
-    """Return the text with every clause replaced by what ``write`` makes of the argument; there are ``count``.
+    """Return the text with every clause replaced with the text ``write`` returns. There are ``count`` arguments.
 
-    FormatError tells what is wrong first; with ``end_first`` that is a missing clause at the end, before a missing
-    argument."""
+    FormatError for the first problem. ``end_first``: report a missing clause at the end before a missing argument."""
     parts: list[str] = []
     place = argument = length = 0
     while (start := text.find("%", place)) >= 0:
@@ -109,7 +108,7 @@ def interpolate(text: str, count: int, write: Writer, *, end_first: bool = False
 
 
 def _clause(text: str, place: int) -> tuple[str, int, int]:
-    """Return (clause, precision, place behind it) of what follows a percent sign."""
+    """Return (clause, precision, place behind it) of the clause behind a percent sign."""
     unparsed = "could not parse formatting clause: "
     in_precision = unparsed + "error while parsing precision: "
     if place >= len(text):
@@ -129,7 +128,7 @@ def _clause(text: str, place: int) -> tuple[str, int, int]:
             raise FormatError(f"{in_precision}error while converting precision to integer: {reason}")
         precision = int(digits)
     clause = text[place]
-    if clause not in _WANTED:
+    if clause not in _CLAUSE_ERRORS:
         shown = chr(clause.encode(errors="replace")[0])
         raise FormatError(f'{unparsed}unrecognized formatting clause "{shown}"')
     return clause, precision, place + 1
@@ -148,7 +147,7 @@ def _write(value: Any, clause: str, precision: int) -> str:
     if clause == "s":
         return _plain(value)
     if name not in _KINDS[clause]:
-        raise FormatError(_WANTED[clause] + name)
+        raise FormatError(_CLAUSE_ERRORS[clause] + name)
     if clause in ("f", "e"):
         return _real(value, clause, precision)
     if isinstance(value, (str, bytes)):
@@ -163,7 +162,7 @@ _REALS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 def _real(value: Any, clause: str, precision: int) -> str:
     if isinstance(value, str):
         if value not in _REALS:
-            raise FormatError(f"{_WANTED[clause]}string")
+            raise FormatError(f"{_CLAUSE_ERRORS[clause]}string")
         value = _REALS[value]
     if math.isnan(value):
         return "NaN"
@@ -183,7 +182,7 @@ def _plain(value: Any) -> str:
         return _plain_map(value)
     name = type_name(value)
     if name not in _KINDS["s"]:
-        raise FormatError(_WANTED["s"] + name)
+        raise FormatError(_CLAUSE_ERRORS["s"] + name)
     return "null" if value is None else to_text(value)
 
 
@@ -198,7 +197,7 @@ def _plain_map(value: dict[Any, Any]) -> str:
 
 
 def _nested(value: Any) -> str:
-    """The text of a value in a list or map, where it is written as CEL would have it."""
+    """Return the text of a value in a list or map, in CEL's own notation."""
     if isinstance(value, (list, tuple, dict)):
         return _plain(value)
     if isinstance(value, Timestamp):
@@ -226,7 +225,7 @@ FORMAT: Final = Function(
 
 
 def check_call(call: Call) -> tuple[Node, str] | None:
-    """Return what is wrong with a call of ``format`` whose format and list of arguments are literal: (where, what)."""
+    """Return (node, message) of the problem in a ``format`` call with literal format and arguments, None if none."""
     target, arguments = call.target, call.args
     if not isinstance(target, Literal) or not isinstance(target.value, str) or len(arguments) != 1:
         return None
@@ -246,15 +245,15 @@ def check_call(call: Call) -> tuple[Node, str] | None:
     except FormatError as problem:
         return problem.node or call, str(problem)
     if len(listed.elements) > used:
-        given = len(listed.elements)
-        return call, f"too many arguments supplied to string.format (expected {used}, got {given})"
+        count = len(listed.elements)
+        return call, f"too many arguments supplied to string.format (expected {used}, got {count})"
     return None
 
 
 def _check_node(node: Node, clause: str) -> None:
     kind = node.type.kind
     if kind != "dyn" and kind not in _KINDS[clause]:
-        raise FormatError(_WANTED[clause] + node.type.name, node)
+        raise FormatError(_CLAUSE_ERRORS[clause] + node.type.name, node)
     if clause == "s":
         for each in _parts(node):
             _check_node(each, clause)

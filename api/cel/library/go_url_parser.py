@@ -1,9 +1,9 @@
-"""URLs as Go's ``net/url`` (1.26) reads them, with its errors: what Kubernetes takes for a URL is what Go does.
+"""A URL parser that accepts the same texts as Go's ``net/url`` (1.26), and so as Kubernetes, with Go's errors.
 
-Lives here: ``parse``, as Go's ParseRequestURI followed by Parse, and the parts of a URL. Not here: the functions CEL
+Lives here: ``parse`` (Go's ParseRequestURI followed by Parse), and the parts of a URL. Not here: the functions that CEL
 offers (urls.py).
 
-Texts are handled as UTF-8 bytes; what is not UTF-8 after unescaping comes out with replacement characters.
+Texts are processed as UTF-8 bytes. Bytes that are no UTF-8 after unescaping become replacement characters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOST: Final = frozenset(_UNRESERVED + b"!\"$&'()*+,:;<=>[]")
 USER: Final = frozenset(_UNRESERVED + b"$&+,;=")
 QUERY: Final = frozenset(_UNRESERVED)
 FRAGMENT: Final = frozenset(_UNRESERVED + b"!$&()*+,/:;=?@")
-"""The bytes that need no escaping, by part of a URL."""
+"""The bytes without escaping in each part of a URL."""
 
 _KEPT_ENCODED: Final = frozenset(b"!$&'()*+,;=:@[]%")
 _ESCAPE: Final = re.compile(rb"%(.?.?)", re.DOTALL)
@@ -37,14 +37,14 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f]")
 
 
 class UrlError(ValueError):
-    """Not a URL. Its text is Go's."""
+    """Not a URL. The text is Go's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Url:
-    """A URL in parts. ``path`` and ``fragment`` are unescaped; ``raw_path`` and ``raw_fragment`` are as given.
+    """The parts of a URL. URLs are equal if their texts (``str()``) are.
 
-    URLs are equal if they are spelled equally once put together again."""
+    ``path`` and ``fragment`` are unescaped; ``raw_path`` and ``raw_fragment`` are in the original spelling."""
 
     cel_type: ClassVar[Type] = URL
 
@@ -67,11 +67,11 @@ class Url:
         return hash(str(self))
 
     def hostname(self) -> str:
-        """The host without port and brackets."""
+        """Return the host without port and brackets."""
         return self._host_and_port()[0]
 
     def port(self) -> str:
-        """The port as digits, empty if there is none."""
+        """Return the port as digits, empty if there is none."""
         return self._host_and_port()[1]
 
     def _host_and_port(self) -> tuple[str, str]:
@@ -83,13 +83,13 @@ class Url:
         return host, port
 
     def escaped_path(self) -> str:
-        """The path as given if that is well encoded, else encoded anew."""
+        """Return the path in its original spelling if that is validly encoded, else re-encoded."""
         if self.raw_path and _well_encoded(self.raw_path, PATH):
             return self.raw_path
         return "*" if self.path == b"*" else escape(self.path, PATH)
 
     def parameters(self) -> dict[str, list[str]]:
-        """The query's values by name; pairs that are not well encoded are left out."""
+        """Return the query's values by name, without pairs that are not validly encoded."""
         found: dict[str, list[str]] = {}
         for pair in self.query.split("&"):
             if not pair or ";" in pair:
@@ -119,7 +119,7 @@ class Url:
             if path and not path.startswith("/") and self.host:
                 start += "/"
             if not start and ":" in path.partition("/")[0]:
-                start = "./"  # a first part with a colon would be read as a scheme
+                start = "./"  # otherwise a first part with a colon would be a scheme
             start += path
         query = f"?{self.query}" if self.query or self.bare_query else ""
         return f"{start}{query}{self._escaped_fragment()}"
@@ -133,7 +133,7 @@ class Url:
 
 
 def check(text: str) -> None:
-    """UrlError if ``text`` is no absolute URL or absolute path (Go's ParseRequestURI)."""
+    """Raise UrlError if ``text`` is no absolute URL or absolute path (Go's ParseRequestURI)."""
     try:
         _parse(text, absolute=True)
     except UrlError as problem:
@@ -220,7 +220,7 @@ def _host(scheme: str, host: str) -> str:
         return _bracketed(host)
     first, last = host.find(":"), host.rfind(":")
     if first >= 0:
-        # Only the web's schemes are held to one colon; elsewhere lists of hosts are in use.
+        # Only http and https are limited to one colon; other schemes allow lists of hosts.
         _check_port(host[first if scheme in ("http", "https") else last :])
     return _text(unescape(host, HOST))
 
@@ -252,7 +252,7 @@ def _check_port(text: str) -> None:
 
 
 def unescape(text: str, part: frozenset[int], *, zone: bool = False) -> bytes:
-    """Return the bytes an escaped text of that part of a URL stands for. UrlError if it is not well escaped."""
+    """Return the bytes of an escaped text of that part of a URL. UrlError if it is not validly escaped."""
     raw = text.encode(errors="replace")
     position = 0
     while position < len(raw):
@@ -278,7 +278,7 @@ def _check_escape(found: bytes, part: frozenset[int], zone: bool) -> None:
 
 
 def escape(raw: bytes, part: frozenset[int]) -> str:
-    """Return the bytes with all those escaped that have to be in that part of a URL."""
+    """Return the bytes as text, with escapes where that part of a URL requires them."""
     return "".join(chr(each) if each in part else f"%{each:02X}" for each in raw)
 
 

@@ -1,4 +1,4 @@
-"""CEL's ``ip()`` and what can be asked of an address (library kubernetes.net.ip, since v1.30)."""
+"""CEL's ``ip()`` and the functions of addresses (library kubernetes.net.ip, since v1.30)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubechronicle.api.errors.field_errors import go_quote
 
 
 def to_ip(text: str) -> Address:
-    """Return the address. EvaluationError for anything else, a zone, or IPv4 written as IPv6."""
+    """Return the address of a text. EvaluationError if it has none, one with a zone, or IPv4 written as IPv6."""
     try:
         address = parse(text)
     except AddressError as problem:
@@ -37,7 +37,7 @@ def is_ip(text: str) -> bool:
 
 
 def is_canonical(text: str) -> bool:
-    """Return whether an address is spelled in its one canonical form."""
+    """Return whether an address is spelled in its canonical form."""
     return str(to_ip(text)) == text
 
 
@@ -46,36 +46,36 @@ def _family(address: Address) -> int:
 
 
 def is_unspecified(address: Address) -> bool:
-    """0.0.0.0 and ::"""
+    """Return True for 0.0.0.0 and ``::``."""
     return address.number == 0
 
 
 def is_loopback(address: Address) -> bool:
-    """127.0.0.0/8 and ::1"""
+    """Return True for 127.0.0.0/8 and ::1."""
     return address.number >> 24 == 127 if address.family == 4 else address.number == 1
 
 
 def is_link_local_multicast(address: Address) -> bool:
-    """224.0.0.0/24 and ff02::/16, with any flags"""
+    """Return True for 224.0.0.0/24 and ff02::/16, with any flags."""
     if address.family == 4:
         return address.number >> 8 == 0xE00000
     return (address.number >> 112) & 0xFF0F == 0xFF02
 
 
 def is_link_local_unicast(address: Address) -> bool:
-    """169.254.0.0/16 and fe80::/10"""
+    """Return True for 169.254.0.0/16 and fe80::/10."""
     return address.number >> 16 == 0xA9FE if address.family == 4 else address.number >> 118 == 0x3FA
 
 
 def is_global_unicast(address: Address) -> bool:
-    """Neither unspecified, loopback, broadcast, link-local nor multicast."""
+    """Return True unless unspecified, loopback, broadcast, link-local or multicast."""
     multicast = address.number >> 28 == 0xE if address.family == 4 else address.number >> 120 == 0xFF
     broadcast = address.family == 4 and address.number == 0xFFFFFFFF
     special = is_unspecified(address) or is_loopback(address) or is_link_local_unicast(address)
     return not (multicast or broadcast or special)
 
 
-_QUESTIONS: Final = (
+_PREDICATES: Final = (
     ("isUnspecified", "ip_is_unspecified", is_unspecified),
     ("isLoopback", "ip_is_loopback", is_loopback),
     ("isLinkLocalMulticast", "ip_is_link_local_multicast", is_link_local_multicast),
@@ -95,7 +95,7 @@ LIBRARY: Final = Library(
         ),
         Function("family", (Overload("ip_family", (IP,), INT, _family, member=True),)),
         Function("string", (Overload("ip_to_string", (IP,), STRING, str),)),
-        *(Function(name, (Overload(id_, (IP,), BOOL, call, member=True),)) for name, id_, call in _QUESTIONS),
+        *(Function(name, (Overload(id_, (IP,), BOOL, call, member=True),)) for name, id_, call in _PREDICATES),
     ),
     types=(IP,),
 )

@@ -1,4 +1,4 @@
-"""``JSONPatch{op: …, path: …, value: …}`` and ``jsonpatch.escapeKey()``: expressions that give patches (RFC 6902)."""
+"""``JSONPatch{op: …, path: …, value: …}`` and ``jsonpatch.escapeKey()``, for expressions of patches (RFC 6902)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ JSON_PATCH: Final = object_type("JSONPatch", {"op": STRING, "path": STRING, "fro
 
 
 def escape_key(key: str) -> str:
-    """Return a key as it stands in a JSON pointer (RFC 6901)."""
+    """Return a key escaped for a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
 
 

@@ -1,6 +1,6 @@
-"""Kubernetes' own functions of lists: isSorted, sum, min, max, indexOf, lastIndexOf (library kubernetes.lists).
+"""Kubernetes' own list functions: isSorted, sum, min, max, indexOf, lastIndexOf (library kubernetes.lists).
 
-Elements that cannot be compared are passed over, as Kubernetes does: only a list of a dynamic type can have such.
+Elements without an order are skipped, as in Kubernetes. Only a list of type dyn can have them.
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ maximum: Final = _choosing("max", -1)
 
 
 def index_of(elements: Sequence[Any], wanted: Any) -> int:
-    """Return the place of the first element equal to ``wanted``, -1 if there is none."""
+    """Return the index of the first element equal to ``wanted``, -1 if there is none."""
     return next((place for place, each in enumerate(elements) if equal(each, wanted)), -1)
 
 
 def last_index_of(elements: Sequence[Any], wanted: Any) -> int:
-    """Return the place of the last element equal to ``wanted``, -1 if there is none."""
+    """Return the index of the last element equal to ``wanted``, -1 if there is none."""
     return next((place for place in range(len(elements) - 1, -1, -1) if equal(elements[place], wanted)), -1)
 
 

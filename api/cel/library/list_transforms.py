@@ -1,4 +1,4 @@
-"""cel-go's functions of lists, version 3: slice, flatten, sort, sortBy, range, reverse, distinct (since v1.34)."""
+"""cel-go's list functions, version 3: slice, flatten, sort, sortBy, range, reverse, distinct (since v1.34)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from kubechronicle.api.cel.types import DYN, INT, Type, list_of, param
 from kubechronicle.api.cel.values import type_name
 
 LONGEST: Final = 1_000_000
-"""A longer list than this cannot be made within the budget of any expression."""
+"""The longest list within the budget of any expression."""
 
 _SORT_BY: Final = "@sortByAssociatedKeys"
 _SORT_BY_INPUT: Final = "@__sortBy_input__"
 
 
 def to_slice(elements: Sequence[Any], start: int, end: int) -> list[Any]:
-    """Return the elements from ``start`` to before ``end``. EvaluationError if there are no such."""
+    """Return the elements from ``start`` to before ``end``. EvaluationError if these are out of range."""
     if start < 0 or end < 0:
         raise EvaluationError(f"cannot slice({start}, {end}), negative indexes not supported")
     if start > end:
@@ -37,7 +37,7 @@ def to_slice(elements: Sequence[Any], start: int, end: int) -> list[Any]:
 
 
 def flatten(elements: Sequence[Any], depth: int = 1) -> list[Any]:
-    """Return the elements with the lists among them taken apart, ``depth`` levels down."""
+    """Return the elements with nested lists replaced by their elements, ``depth`` levels down."""
     if depth < 0:
         raise EvaluationError("level must be non-negative")
     flat: list[Any] = []
@@ -55,7 +55,7 @@ def sort(elements: Sequence[Any]) -> Sequence[Any]:
 
 
 def sort_by_keys(elements: Sequence[Any], keys: Sequence[Any]) -> Sequence[Any]:
-    """Return the elements in the order of their keys. EvaluationError if the keys have none."""
+    """Return the elements in the order of their keys. EvaluationError if the keys have no order."""
     if len(elements) != len(keys):
         raise EvaluationError(
             f"{_SORT_BY}() expected a list of the same size as the associated keys list, "
@@ -85,7 +85,7 @@ def to_reverse(elements: Sequence[Any]) -> list[Any]:
 
 
 def distinct(elements: Sequence[Any]) -> Sequence[Any]:
-    """Return the elements without those that are equal to one before them."""
+    """Return the elements without later duplicates."""
     if len(elements) ** 2 > LONGEST:  # costs two for each pair
         raise CostExceeded
     unique: list[Any] = []
@@ -100,7 +100,7 @@ _MAP: Final = next(macro for macro in STANDARD if macro.name == "map" and macro.
 
 
 def _sort_by(at: int, target: Node | None, arguments: Sequence[Node]) -> Node | None:
-    # The target is named once, so that it is not evaluated twice.
+    # The expansion binds the target to a name, so that it is evaluated once.
     if target is None or not isinstance(target, _SORTABLE):
         offset = at if target is None else target.offset
         message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"

@@ -1,5 +1,6 @@
-"""CEL's named formats: ``format.dns1123Label().validate(text)``, ``format.named("uri")`` (library kubernetes.format,
-since v1.31). Names are checked as names of objects are, and refused in the same words.
+"""CEL's named formats: ``format.dns1123Label().validate(text)``, ``format.named("uri")``.
+
+Library kubernetes.format, since v1.31. Names are checked by the rules of object names, with the same messages.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ FORMAT: Final = object_type("kubernetes.NamedFormat", {})
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """``problems`` gives what is wrong with a text; ``pattern_size`` is how long a pattern its cost is reckoned by.
+    """A named format. Formats are equal if they have the same name.
 
-    Formats are equal if they have the same name."""
+    ``problems``: returns the problems of a text.
+    ``pattern_size``: the length of a pattern with the same cost.
+    """
 
     cel_type: ClassVar[Type] = FORMAT
 
@@ -101,17 +104,17 @@ FORMATS: Final = {
     "date": Format("date", _must(_is_date, "invalid date"), _DATE_TIME_SIZE),
     "datetime": Format("datetime", _must(_is_date_time, "invalid datetime"), _DATE_TIME_SIZE),
 }
-"""The formats by the name expressions use."""
+"""The formats by their names in expressions."""
 
 
 def validate(self: Format, text: str) -> OptionalValue:
-    """Return what is wrong with the text; none if nothing is."""
+    """Return an optional of the text's problems, without a value if there are none."""
     problems = self.problems(text)
     return OptionalValue(problems) if problems else NONE
 
 
 def named(name: str) -> OptionalValue:
-    """Return the format of that name, none if there is none."""
+    """Return an optional of the format with that name, without a value if there is none."""
     found = FORMATS.get(name)
     return NONE if found is None else OptionalValue(found)
 

@@ -1,5 +1,5 @@
-"""Optional values: ``optional.of``, ``x.?y``, ``or``, ``orValue``, ``first``, ``last`` and so on; and what the macros
-of two variables need.
+"""Optional values (``optional.of``, ``x.?y``, ``or``, ``orValue``, ``first``, ``last``…), and the function that macros
+with two variables expand to.
 
 Source: cel-go ``cel/library.go`` (OptionalTypes, version 2), ``ext/comprehensions.go``.
 """
@@ -25,7 +25,7 @@ MAP: Final = map_of(K, V)
 
 
 def is_zero(value: Any) -> bool:
-    """Return whether a value is its type's zero: null, false, 0, empty; an optional without a value."""
+    """Return whether a value is its type's zero: null, false, 0, empty, or an optional without a value."""
     if isinstance(value, OptionalValue):
         return not value.has_value or is_zero(value.value)
     if isinstance(value, Timestamp):
@@ -53,11 +53,12 @@ def unwrap(items: Sequence[Any]) -> list[Any]:
 
 
 def insert(mapping: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
-    """Return a map with one more entry. EvaluationError if the key is there."""
+    """Return a map with one more entry. EvaluationError if the key exists."""
     return insert_all(mapping, {key: value})
 
 
 def insert_all(mapping: dict[Any, Any], entries: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a map with more entries. EvaluationError if a key exists."""
     for key in entries:
         if has_key(mapping, key):
             raise EvaluationError(f"insert failed: key {key} already exists")

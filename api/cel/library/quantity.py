@@ -14,7 +14,7 @@ from kubechronicle.api.values.quantity import QuantityError
 
 
 def to_quantity(text: str) -> Amount:
-    """Return the quantity. EvaluationError if it is none."""
+    """Return the quantity of a text. EvaluationError if it has none."""
     try:
         return parse(text)
     except QuantityError as problem:
@@ -22,7 +22,7 @@ def to_quantity(text: str) -> Amount:
 
 
 def is_quantity(text: str) -> bool:
-    """Return whether ``quantity(text)`` is one."""
+    """Return whether ``quantity(text)`` succeeds."""
     try:
         parse(text)
     except QuantityError:
@@ -83,7 +83,7 @@ LIBRARY: Final = Library(
             "quantity", (Overload("string_to_quantity", (STRING,), QUANTITY, to_quantity, cost=costs.traversal()),)
         ),
         Function("isQuantity", (Overload("is_quantity_string", (STRING,), BOOL, is_quantity, cost=costs.traversal()),)),
-        # Kubernetes declares sign() as a plain function, whatever its documentation shows.
+        # Kubernetes declares sign() as a plain function, in spite of its documentation.
         Function("sign", (Overload("quantity_sign", (QUANTITY,), INT, _sign),)),
         Function("isGreaterThan", (Overload("quantity_is_greater_than", _PAIR, BOOL, _is_greater, member=True),)),
         Function("isLessThan", (Overload("quantity_is_less_than", _PAIR, BOOL, _is_less, member=True),)),

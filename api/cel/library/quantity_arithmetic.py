@@ -1,7 +1,7 @@
 """Quantities as CEL computes with them, after apimachinery's ``api/resource``.
 
 A quantity is a whole number times a power of ten. Kubernetes holds it in 64 bits while it fits ("small" here), and in a
-decimal of any size otherwise. CEL takes only small quantities for integers, so an `Amount` records which of the two it is.
+decimal of any size otherwise. CEL takes only small quantities for integers, so an `Amount` records which form it has.
 
 Lives here: parsing, sums and comparisons. Not here: canonical spelling and quantities in fields
 (api/values/quantity.py), and the functions that CEL offers (quantity.py).
@@ -25,7 +25,7 @@ INT_MIN: Final = -(2**63)
 _SCALE_MIN: Final = -9
 _MOST_DIGITS: Final = 18
 _POWER_MAX: Final = 100_000
-"""Sums of numbers further apart than this many powers of ten are refused: they would cost memory without end."""
+"""The most powers of ten between two summands. A sum of more distant ones is rejected: it would exhaust memory."""
 
 _PARTS: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*)([-+]?[0-9]*)\Z")
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -34,9 +34,9 @@ _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Amount:
-    """``number`` times ten to the power of ``scale``; ``small`` says that Kubernetes holds it in 64 bits.
+    """``number`` times ten to the power of ``scale``. ``small``: Kubernetes holds it in 64 bits.
 
-    Amounts are equal if their values are, however they are written."""
+    Amounts are equal if their values are, in any spelling."""
 
     cel_type: ClassVar[Type] = QUANTITY
 
@@ -52,11 +52,11 @@ class Amount:
 
     @property
     def sign(self) -> int:
-        """Return -1, 0 or 1."""
+        """-1, 0 or 1."""
         return (self.number > 0) - (self.number < 0)
 
     def as_int(self) -> int | None:
-        """Return the value as a 64-bit integer; None if Kubernetes finds it not to be one without effort."""
+        """Return the value as a 64-bit integer; None if Kubernetes' AsInt64 fails."""
         if not self.small or self.scale < 0:
             return None
         if self.scale == 0 or not self.number:
@@ -67,7 +67,7 @@ class Amount:
         return value if INT_MIN <= value <= INT_MAX else None
 
     def as_float(self) -> float:
-        """Return the value as a double, infinite if it is too large for one."""
+        """Return the value as a double; infinity if it is too large."""
         try:
             base = float(self.number)
         except OverflowError:
@@ -88,7 +88,7 @@ class Amount:
         return len(str(abs(self.number))) + self.scale
 
     def add(self, other: Amount) -> Amount:
-        """Return the sum. OverflowError if the two are too far apart to be added."""
+        """Return the sum. OverflowError if the two differ by too many powers of ten."""
         if self.small and other.small:
             if not other.number:
                 return self
@@ -102,12 +102,12 @@ class Amount:
         return Amount(total, scale, self.small and other.small and fits)
 
     def negated(self) -> Amount:
-        """Return the value with the other sign."""
+        """Return the value with the opposite sign."""
         return Amount(-self.number, self.scale, self.small)
 
 
 def from_int(number: int) -> Amount:
-    """Return the amount of an integer of 64 bits."""
+    """Return the amount of a 64-bit integer."""
     return Amount(number, 0, small=True)
 
 
@@ -123,7 +123,7 @@ def _power_of_ten(power: int) -> float:
 
 
 def parse(text: str) -> Amount:
-    """Return the amount. QuantityError if it is none."""
+    """Return the amount of a text. QuantityError if it has none."""
     found = _PARTS.match(text)
     if not text or found is None:
         raise QuantityError(SYNTAX_ERROR)
@@ -148,7 +148,7 @@ def parse(text: str) -> Amount:
 
 
 def _check_digits(digits: str) -> None:
-    # "Mi" is 0 as long as it is small; only what takes a decimal must have digits.
+    # "Mi" is 0 while it is small; only a decimal must have digits.
     if not digits:
         raise QuantityError(NUMBER_ERROR)
 

@@ -20,12 +20,12 @@ def _compiled(pattern: str) -> Pattern:
 
 
 def find(text: str, pattern: str) -> str:
-    """Return the first match, empty if there is none. EvaluationError if the pattern is none."""
+    """Return the first match, empty if there is none. EvaluationError if the pattern is invalid."""
     return _compiled(pattern).find(text)
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    """Return the matches, ``limit`` at most. EvaluationError if the pattern is none."""
+    """Return at most ``limit`` matches, all if it is negative. EvaluationError if the pattern is invalid."""
     return _compiled(pattern).find_all(text, limit)
 
 

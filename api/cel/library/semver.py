@@ -13,7 +13,7 @@ from kubechronicle.api.cel.types import BOOL, INT, STRING
 
 
 def to_semver(text: str, normalize: bool = False) -> Version:
-    """Return the version, normalized first if asked for. EvaluationError if it is none."""
+    """Return the version of a text, normalized first with ``normalize``. EvaluationError if it has none."""
     try:
         return normalized(text) if normalize else parse(text)
     except VersionError as problem:
@@ -21,7 +21,7 @@ def to_semver(text: str, normalize: bool = False) -> Version:
 
 
 def is_semver(text: str, normalize: bool = False) -> bool:
-    """Return whether ``semver(text, normalize)`` is a version."""
+    """Return whether ``semver(text, normalize)`` succeeds."""
     try:
         to_semver(text, normalize)
     except EvaluationError:
@@ -38,7 +38,7 @@ def _is_less(left: Version, right: Version) -> bool:
 
 
 def _signed(number: int) -> int:
-    # Versions have unsigned numbers, CEL's int has a sign: the 64 bits are taken over.
+    # Numbers of versions are unsigned, CEL's int is signed: the 64 bits are reinterpreted.
     return number - 2**64 if number >= 2**63 else number
 
 

@@ -1,4 +1,4 @@
-"""Semantic versions (semver.org 2.0.0): parsing with the errors Kubernetes' answers have, normalizing, comparing."""
+"""Semantic versions (semver.org 2.0.0): parsing with Kubernetes' errors, normalizing, comparing."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Part = int | str
 
 
 class VersionError(ValueError):
-    """Not a semantic version. Its text says why, as Kubernetes says it."""
+    """Not a semantic version. The text is Kubernetes'."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """``pre`` are the identifiers behind a dash, numbers as int; ``build``, behind a plus, counts in no comparison."""
+    """A version. ``pre``: identifiers behind a dash, numbers as int. ``build``: those behind a plus, not compared."""
 
     cel_type: ClassVar[Type] = SEMVER
 
@@ -39,7 +39,7 @@ class Version:
         mine, theirs = (self.major, self.minor, self.patch), (other.major, other.minor, other.patch)
         if mine != theirs:
             return 1 if mine > theirs else -1
-        if not self.pre or not other.pre:  # a version comes after all its pre-releases
+        if not self.pre or not other.pre:  # a version is greater than its pre-releases
             return bool(other.pre) - bool(self.pre)
         for left, right in zip(self.pre, other.pre, strict=False):
             if left != right:
@@ -52,11 +52,11 @@ def _compare_parts(left: Part, right: Part) -> int:
         return 1 if left > right else -1
     if isinstance(left, str) and isinstance(right, str):
         return 1 if left.encode() > right.encode() else -1
-    return -1 if isinstance(left, int) else 1  # numbers come before words
+    return -1 if isinstance(left, int) else 1  # numbers are less than words
 
 
 def parse(text: str) -> Version:
-    """Return the version. VersionError if it is none."""
+    """Return the version of a text. VersionError if it has none."""
     if not text:
         raise VersionError("Version string empty")
     parts = text.split(".", 2)
@@ -109,7 +109,7 @@ def _pre_release(text: str) -> Part:
 
 
 def normalized(text: str) -> Version:
-    """Return the version after a leading ``v`` and leading zeros are dropped and missing numbers are taken as 0."""
+    """Return the version of a text without a leading ``v`` and leading zeros. Missing numbers count as 0."""
     parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", 2)]
     if len(parts) < 3:
         if "+" in parts[-1] or "-" in parts[-1]:

@@ -1,4 +1,4 @@
-"""Lists taken as sets: ``sets.contains``, ``sets.equivalent``, ``sets.intersects`` (cel-go's library, since v1.29)."""
+"""Lists as sets: ``sets.contains``, ``sets.equivalent``, ``sets.intersects`` (cel-go's library, since v1.29)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def contains(elements: Sequence[Any], wanted: Sequence[Any]) -> bool:
 
 
 def equivalent(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    """Return whether the two have the same elements, however often."""
+    """Return whether the two have the same elements, without counting repetitions."""
     return contains(left, right) and contains(right, left)
 
 

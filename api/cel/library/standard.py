@@ -1,7 +1,7 @@
-"""The standard library: operators and functions every CEL has, as one table of overloads.
+"""The standard library of every CEL environment: operators and functions, as one table of overloads.
 
-Source: cel-go ``common/stdlib/standard.go``. The logical operators, ``?:``, comparisons for equality, selection and
-indexing are known to the planner, which gives them their semantics; here are their types.
+The planner itself evaluates the logical operators, ``?:``, equality, selection and indexing; here are their types.
+Source: cel-go ``common/stdlib/standard.go``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _ORDER_NAMES: Final = {"_<_": "less", "_<=_": "less_equals", "_>_": "greater", "
 
 
 def _comparison(operator: str) -> Function:
-    """Overloads such as less_int64, less_int64_double."""
+    """Return a comparison operator with overloads such as less_int64, less_int64_double."""
     name = _ORDER_NAMES[operator]
     call = arithmetic.COMPARISONS[operator]
     rows = []

@@ -1,6 +1,6 @@
-"""cel-go's functions of strings, version 2 (since v1.29). Places count characters from 0.
+"""cel-go's string functions, version 2 (since v1.29). Indexes count characters from 0.
 
-Not here: ``format``, which is a story of its own (formatting.py).
+Not here: the implementation of ``format`` (formatting.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _QUOTED: Final = str.maketrans(
 
 
 def char_at(text: str, place: int) -> str:
-    """Return the character at ``place``, empty right behind the last. EvaluationError beyond."""
+    """Return the character at ``place``, empty right behind the last. EvaluationError if out of range."""
     _check_place(place, len(text))
     return text[place : place + 1]
 
@@ -48,7 +48,7 @@ def _check_place(place: int, length: int) -> None:
 
 
 def index_of(text: str, wanted: str, start: int = 0) -> int:
-    """Return the place of the first ``wanted`` from ``start`` on, -1 if there is none."""
+    """Return the index of the first ``wanted`` from ``start`` on, -1 if there is none."""
     if not wanted:
         return start
     if start < 0:
@@ -57,12 +57,12 @@ def index_of(text: str, wanted: str, start: int = 0) -> int:
 
 
 def last_index_of(text: str, wanted: str) -> int:
-    """Return the place of the last ``wanted``, -1 if there is none."""
+    """Return the index of the last ``wanted``, -1 if there is none."""
     return text.rfind(wanted)
 
 
 def last_index_from(text: str, wanted: str, start: int) -> int:
-    """Return the place of the last ``wanted`` that begins at ``start`` at the latest, -1 if there is none."""
+    """Return the index of the last ``wanted`` that begins at or before ``start``, -1 if there is none."""
     if not wanted:
         return start
     if start < 0:
@@ -71,19 +71,19 @@ def last_index_from(text: str, wanted: str, start: int) -> int:
 
 
 def lower_ascii(text: str) -> str:
-    """Return the text with A to Z made small."""
+    """Return the text with A to Z in lower case."""
     return text.translate(_LOWER)
 
 
 def upper_ascii(text: str) -> str:
-    """Return the text with a to z made capital."""
+    """Return the text with a to z in upper case."""
     return text.translate(_UPPER)
 
 
 def replace(text: str, old: str, new: str, limit: int = -1) -> str:
-    """Return the text with ``old`` replaced, ``limit`` times at most, always if it is negative.
+    """Return the text with ``old`` replaced at most ``limit`` times, or everywhere if that is negative.
 
-    EvaluationError if the result is longer than any expression can afford."""
+    EvaluationError if the result is too long for the budget of any expression."""
     most = text.count(old) if limit < 0 else min(limit, text.count(old))
     if len(text) + most * (len(new) - len(old)) > _LONGEST:
         raise EvaluationError("the replaced string is too long")
@@ -94,7 +94,7 @@ _LONGEST: Final = 32 << 20
 
 
 def split(text: str, separator: str, limit: int = -1) -> list[str]:
-    """Return the parts between separators, ``limit`` of them at most; characters if the separator is empty."""
+    """Return at most ``limit`` parts between separators; the characters if the separator is empty."""
     if limit == 0:
         return []
     if separator:
@@ -105,13 +105,13 @@ def split(text: str, separator: str, limit: int = -1) -> list[str]:
 
 
 def substring(text: str, start: int) -> str:
-    """Return the text from ``start`` on. EvaluationError if it has no such place."""
+    """Return the text from ``start`` on. EvaluationError if out of range."""
     _check_place(start, len(text))
     return text[start:]
 
 
 def substring_to(text: str, start: int, end: int) -> str:
-    """Return the text from ``start`` to before ``end``. EvaluationError if it has no such places."""
+    """Return the text from ``start`` to before ``end``. EvaluationError if out of range."""
     if start > end:
         raise EvaluationError(f"invalid substring range. start: {start}, end: {end}")
     _check_place(start, len(text))
@@ -125,7 +125,7 @@ def trim(text: str) -> str:
 
 
 def join(texts: Sequence[Any], separator: str = "") -> str:
-    """Return the texts one behind the other. EvaluationError if one is no string."""
+    """Return the texts joined by the separator. EvaluationError if one is no string."""
     for each in texts:
         if not isinstance(each, str):
             raise EvaluationError(f"join: invalid input: {to_text(each)}")
@@ -133,7 +133,7 @@ def join(texts: Sequence[Any], separator: str = "") -> str:
 
 
 def quote(text: str) -> str:
-    """Return the text in double quotes, with what cannot stand there escaped."""
+    """Return the text in double quotes, with special characters escaped."""
     return f'"{text.translate(_QUOTED)}"'
 
 

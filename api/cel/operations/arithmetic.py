@@ -1,6 +1,6 @@
-"""Operators on numbers, texts, lists and times: 64 bits, checked; comparisons across kinds of numbers.
+"""Operators on numbers, texts, lists and times: checked 64-bit arithmetic, and comparisons across number types.
 
-Source: cel-go ``common/types`` (overflow.go, compare.go and each type). Errors are EvaluationError with its texts.
+Errors are EvaluationError with cel-go's texts. Source: cel-go ``common/types`` (overflow.go, compare.go, each type).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def multiply_int(left: int, right: int) -> int:
 
 
 def divide_int(left: int, right: int) -> int:
-    """Towards zero."""
+    """Return the quotient, rounded towards zero."""
     if right == 0:
         raise EvaluationError("division by zero")
     quotient = abs(left) // abs(right)
@@ -73,7 +73,7 @@ def divide_int(left: int, right: int) -> int:
 
 
 def modulo_int(left: int, right: int) -> int:
-    """What division towards zero leaves, so of the sign of ``left``."""
+    """Return the remainder of `divide_int`, which has the sign of ``left``."""
     if right == 0:
         raise EvaluationError("modulus by zero")
     if left == INT_MIN and right == -1:
@@ -117,7 +117,7 @@ def modulo_uint(left: UInt, right: UInt) -> UInt:
 
 
 def divide_double(left: float, right: float) -> float:
-    """As IEEE 754 has it: by zero gives an infinity, zero by zero nan."""
+    """Divide by IEEE 754: a division by zero is an infinity, zero by zero is nan."""
     if right != 0:
         return left / right
     if left == 0 or left != left:
@@ -163,7 +163,7 @@ def between_timestamps(left: Timestamp, right: Timestamp) -> Duration:
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """A whole number is compared with a double as the double next to it, which Python would not round to."""
+    """Return a comparison that rounds a whole number to a double before comparing it with one, as Python does not."""
 
     def check(left: Any, right: Any) -> bool:
         if isinstance(left, float) or isinstance(right, float):

@@ -1,6 +1,6 @@
 """Conversions between types: ``int('1')``, ``string(1.5)``, ``type(x)`` and so on.
 
-Source: cel-go ``common/types`` (ConvertToType of each type). What cannot be converted is an EvaluationError.
+A failed conversion raises EvaluationError. Source: cel-go ``common/types`` (ConvertToType of each type).
 """
 
 from __future__ import annotations
@@ -84,21 +84,21 @@ def string_to_bytes(text: str) -> bytes:
 
 
 def string_to_timestamp(text: str) -> Timestamp:
-    found = times.parse_timestamp(text)
-    if found is None:
+    moment = times.parse_timestamp(text)
+    if moment is None:
         raise _not_convertible("google.protobuf.Timestamp")
-    return checked_timestamp(found.nanoseconds)
+    return checked_timestamp(moment.nanoseconds)
 
 
 def string_to_duration(text: str) -> Duration:
-    found = times.parse_duration(text)
-    if found is None:
+    duration = times.parse_duration(text)
+    if duration is None:
         raise _not_convertible("google.protobuf.Duration")
-    return found
+    return duration
 
 
 def double_to_int(number: float) -> int:
-    """Towards zero. The ends of the range are out of it, as they are no exact doubles within."""
+    """Round towards zero. The ends of the range are rejected, because they are no exact doubles."""
     if not float(INT_MIN) < number < float(INT_MAX):
         raise EvaluationError("integer overflow")
     return int(number)
@@ -146,7 +146,7 @@ def int_to_string(number: int) -> str:
 
 
 def double_to_string(number: float) -> str:
-    """Return the shortest text that reads back, with an exponent below 1e-4 and from 1e6 on (Go's %g)."""
+    """Return the shortest text that parses to the number, with an exponent below 1e-4 and from 1e6 on (Go's %g)."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):

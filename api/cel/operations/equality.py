@@ -1,4 +1,4 @@
-"""Equality over values of any type, as CEL has it: never an error, numbers by value across their types.
+"""CEL's equality of values of any type: it never fails, and compares numbers by value across their types.
 
 Source: cel-go ``common/types`` (Equal of each type); proposal "heterogeneous equality".
 """
@@ -52,12 +52,12 @@ def _equal_maps(left: dict[Any, Any], right: dict[Any, Any]) -> bool:
 
 
 def _object_name(value: dict[Any, Any]) -> str:
-    """Objects of different types differ; plain JSON may stand for an object of any type."""
+    """Return the type's name of a constructed object, "map" for plain JSON."""
     return type_name(value) if type(value) is not dict else "map"
 
 
 def has_key(mapping: dict[Any, Any], key: Any) -> bool:
-    """Return whether a map has the key. Python takes True for 1, CEL does not."""
+    """Return whether a map has the key. For Python, True and 1 are the same key; for CEL they differ."""
     try:
         if key not in mapping:
             return False

@@ -1,7 +1,7 @@
-"""Lists of which the order does not count: x-kubernetes-list-type set and map, as values in CEL.
+"""Unordered lists: the values of schemas with x-kubernetes-list-type set or map.
 
-Two are equal if they have the same elements, and ``X + Y`` is the union or the merge: the places of X are kept,
-elements of Y with a key of X take that place, the others follow (KEP-2876).
+Two are equal if they have the same elements. ``X + Y`` is the union or merge: X keeps its places, an element of Y with
+a key of X takes that place, and the others follow (KEP-2876).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kubechronicle.api.cel.operations.equality import equal
 
 
 class KeyedList(list[Any]):
-    """A list with keys: the fields named by ``keys`` of objects, or else (no names) the scalars themselves."""
+    """A list with keys: the fields ``keys`` of its objects, or the elements themselves if there are no names."""
 
     __slots__ = ("keys",)
 
@@ -22,7 +22,7 @@ class KeyedList(list[Any]):
         self.keys = keys
 
     def key_of(self, element: Any) -> Any:
-        """Return what tells an element from the others; it can be a key of a dict."""
+        """Return the key of an element, hashable."""
         if not self.keys:
             return _hashable(element)
         return tuple(_hashable(element.get(name)) for name in self.keys) if isinstance(element, dict) else None
@@ -48,7 +48,7 @@ class KeyedList(list[Any]):
 
 
 def _hashable(value: Any) -> Any:
-    # True is 1 for Python, and not for CEL.
+    # For Python, True equals 1; for CEL it does not.
     if isinstance(value, bool):
         return (bool, value)
     return value if value is None or isinstance(value, (str, int, float, bytes)) else repr(value)

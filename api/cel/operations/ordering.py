@@ -11,7 +11,7 @@ COMPARABLE_TYPES: Final = (str, bytes, bool, int, float, Timestamp, Duration)
 
 
 def compare(left: Any, right: Any) -> int | None:
-    """Return -1, 0 or 1; None if the two have no order (other types, or one is not a number)."""
+    """Return -1, 0 or 1; None if the two have no order (other types, or NaN)."""
     kind = type(left)
     if (kind is bool) is not (type(right) is bool):
         return None

@@ -1,8 +1,8 @@
 """Regular expressions of users: RE2's syntax, matched in linear time, with the errors of Go's ``regexp``.
 
-Lives here: compiling a pattern, finding and testing. Not here: Kubernetes' own patterns, which are Python's ``re``.
+Lives here: compiling, finding and testing. Not here: Kubernetes' own patterns, which use Python's ``re``.
 
-Compiled patterns are kept, CACHED of them at most, each of at most MAX_MEMORY bytes.
+At most CACHED compiled patterns are kept, each of at most MAX_MEMORY bytes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _WORDS: Final = (
     ("invalid UTF-8", "invalid UTF-8"),
     ("pattern too large - compile failed", "expression too large"),
 )
-"""What RE2 says, and what Go says of the same pattern (the errors of regexp/syntax)."""
+"""RE2's error for a pattern, and Go's error for the same one (regexp/syntax)."""
 
 _ANY_BYTE: Final = re.compile(r"(?:\\[^C]|[^\\])*\\C", re.DOTALL)
 
 
 class PatternError(ValueError):
-    """Not a pattern. Its text is that of Go's regexp.Compile."""
+    """An invalid pattern. The text is that of Go's regexp.Compile."""
 
 
 class Pattern:
@@ -61,7 +61,7 @@ class Pattern:
         return "" if found is None else found.group().decode(errors="replace")
 
     def find_all(self, text: str, limit: int = -1) -> list[str]:
-        """Return the matches that do not overlap, ``limit`` at most; all if it is negative."""
+        """Return the non-overlapping matches: at most ``limit``, all if it is negative."""
         found: list[str] = []
         if limit == 0:
             return found
@@ -74,7 +74,7 @@ class Pattern:
     def _iterate(self, text: str) -> Iterator[str]:
         end = -1
         for match in self._compiled.finditer(text.encode(errors="replace").decode()):
-            # As in Go, an empty match right behind another match is none.
+            # As in Go, an empty match right behind another match does not count.
             if match.end() > match.start() or match.start() != end:
                 yield match.group()
             end = match.end()
@@ -82,7 +82,7 @@ class Pattern:
 
 @functools.lru_cache(maxsize=CACHED)
 def compiled(pattern: str) -> Pattern:
-    """Return the compiled pattern. PatternError if it is none."""
+    """Return the compiled pattern. PatternError if it is invalid."""
     if "\\C" in pattern and _ANY_BYTE.match(pattern) is not None:
         raise PatternError("error parsing regexp: invalid escape sequence: `\\C`")
     options = re2.Options()
@@ -95,8 +95,8 @@ def compiled(pattern: str) -> Pattern:
 
 
 def _go_words(problem: Exception) -> str:
-    said = problem.args[0]
-    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    message = problem.args[0]
+    text = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
     for own, go in _WORDS:
         if text.startswith(own):
             return f"error parsing regexp: {go}: `{text[len(own) :].removeprefix(': ')}`"

@@ -1,4 +1,4 @@
-"""The text of any of CEL's simple values, whatever its type: what ``string(x)`` gives, and null."""
+"""The text of any simple value: the result of ``string(x)``, and ``null``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubechronicle.api.cel.values import Duration, Timestamp, type_name
 
 
 def to_text(value: Any) -> str:
-    """Return the text of a bool, number, string, bytes, time, type or null; of anything else its type's name.
+    """Return the text of a bool, number, string, bytes, time, type or null; for any other value its type's name.
 
     EvaluationError for bytes that are not UTF-8."""
     if isinstance(value, str):

@@ -1,7 +1,7 @@
-"""Timestamps and durations: how they are written, read, and taken apart.
+"""Timestamps and durations: parsing, formatting, and their parts.
 
-Timestamps are written after RFC 3339, durations as Go writes and reads them (``1h30m``, ``0.5s``). Source: cel-go
-``common/types/timestamp.go``, ``duration.go``; Go ``time.Parse``, ``time.ParseDuration``.
+Timestamps follow RFC 3339, durations Go's form (``1h30m``, ``0.5s``). Source: cel-go ``common/types/timestamp.go``,
+``duration.go``; Go ``time.Parse``, ``time.ParseDuration``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,5}")
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """Return the moment a text names, None if none. The result may lie outside the years 1 to 9999."""
+    """Return the timestamp of a text, None if it has none. The result may lie outside the years 1 to 9999."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
@@ -60,7 +60,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
 
 
 def _days(year: int, month: int, day: int) -> int | None:
-    """Days since 1970. The year 0 is a leap year before the year 1."""
+    """Return the days since 1970. The year 0 is a leap year before the year 1."""
     try:
         if year == 0:
             return datetime.date(4, month, day).toordinal() - 366 - 3 * 365 - _EPOCH
@@ -70,7 +70,7 @@ def _days(year: int, month: int, day: int) -> int | None:
 
 
 def format_timestamp(value: Timestamp) -> str:
-    """Return ``2024-02-29T12:00:00.5Z``: UTC, as many digits of a second as it takes."""
+    """Return a text such as ``2024-02-29T12:00:00.5Z``: in UTC, without trailing zeros of the fraction."""
     moment = _datetime(value)
     fraction = value.nanoseconds % NANOS
     digits = f".{fraction:09d}".rstrip("0") if fraction else ""
@@ -78,7 +78,7 @@ def format_timestamp(value: Timestamp) -> str:
 
 
 def parse_duration(text: str) -> Duration | None:
-    """Return the length a text names, None if it is none or does not fit 64 bits of nanoseconds."""
+    """Return the duration of a text, None if it has none, or none that fits 64 bits of nanoseconds."""
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
@@ -100,7 +100,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def format_duration(value: Duration) -> str:
-    """Return the seconds, such as ``1.5s``."""
+    """Return the duration in seconds, such as ``1.5s``."""
     whole, rest = divmod(abs(value.nanoseconds), NANOS)
     seconds = float(whole) + rest / NANOS
     text = f"{Decimal(repr(-seconds if value.nanoseconds < 0 else seconds)):f}"
@@ -170,7 +170,7 @@ TIMESTAMP_PARTS: Final[dict[str, tuple[str, Part]]] = {
         lambda value, zone="UTC": (_local(value, zone), value.nanoseconds % NANOS // 1_000_000)[1],
     ),
 }
-"""Function -> (overload's id, what it does)."""
+"""Function -> (overload id, implementation)."""
 
 
 def _whole(unit: int) -> Callable[[Duration], int]:

@@ -1,7 +1,7 @@
-"""The tree of an expression, as the parser makes it with macros expanded, and the checker gives it types.
+"""The tree of an expression. The parser makes it with macros expanded; the checker adds types.
 
-``offset`` is the place in the source, in characters, that an error about the node names: of a call its ``(`` or its
-operator, of a selection its dot. ``type`` and a call's ``overloads`` are set by the checker.
+``offset`` is the place that an error about the node names, in characters: the ``(`` or operator of a call, the dot of a
+selection. ``type`` and a call's ``overloads`` are set by the checker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kubechronicle.api.cel.types import ERROR, Type
 
 
 class Node:
-    """Any part of an expression. ``depth``: how many operators and selections contain one another in it, as parsed."""
+    """Any part of an expression. ``depth``: the nesting of operators and selections in it, as parsed."""
 
     __slots__ = ("depth", "offset", "type")
 
@@ -34,9 +34,9 @@ class Literal(Node):
 
 
 class Ident(Node):
-    """A name; with a leading dot (always, after checking, if a local variable of the name is not meant) a global one.
+    """A name. A leading dot means a global variable; after checking, every global variable has one.
 
-    ``constant`` after checking: the name stands for ``value``.
+    ``constant``: set by the checker; the name stands for ``value``.
     """
 
     __slots__ = ("constant", "name", "value")
@@ -61,7 +61,7 @@ class Select(Node):
 
 
 class Call(Node):
-    """``function(args)``, ``target.function(args)`` or an operator, whose functions are called ``_+_`` and so on."""
+    """``function(args)``, ``target.function(args)``, or an operator with a function name such as ``_+_``."""
 
     __slots__ = ("args", "function", "overloads", "target")
 
@@ -118,7 +118,7 @@ class StructNode(Node):
 
 
 class Keep(Node):
-    """A part that stands in two places of an expansion: here it is evaluated, and its value kept for its `Kept`."""
+    """A part that occurs twice in an expansion. It is evaluated here, and its value is kept for its `Kept`."""
 
     __slots__ = ("node", "slot")
 
@@ -129,7 +129,7 @@ class Keep(Node):
 
 
 class Kept(Node):
-    """The value of a `Keep` evaluated before; it costs what evaluating it again would."""
+    """The value of a `Keep` evaluated before. It costs the same as a second evaluation."""
 
     __slots__ = ("keep",)
 
@@ -139,10 +139,10 @@ class Kept(Node):
 
 
 class Comprehension(Node):
-    """A fold over a list or map, which every macro that repeats something expands to.
+    """A fold over a list or map: the expansion of every macro with a loop.
 
-    ``accu`` begins as ``init``; for each element (``var``; with ``var2`` index or key, and element) while ``condition``
-    holds it becomes ``step``; then ``result`` is the value.
+    ``accu`` begins as ``init``. For each element, while ``condition`` holds, it becomes ``step``. After the last step,
+    ``result`` is the value. ``var`` is the element; with ``var2``, ``var`` is the index or key and ``var2`` the value.
     """
 
     __slots__ = ("accu", "condition", "init", "iter_range", "result", "step", "var", "var2")

@@ -1,6 +1,6 @@
-"""Names of properties as names in CEL, and back: ``__dot__``, ``__dash__``, ``__namespace__`` (KEP-2876).
+"""Escaping of property names into CEL names, and back: ``__dot__``, ``__dash__``, ``__namespace__`` (KEP-2876).
 
-Kubernetes' fields may be called what no name in an expression can be: with dots, dashes, slashes, or a reserved word.
+Names of Kubernetes' fields may have dots, dashes and slashes or be reserved words, which no CEL name may.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ RESERVED: Final = frozenset(
         *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
     )
 )
-"""Words of CEL that are no names."""
+"""Reserved words of CEL, which cannot be names."""
 
 _NAME: Final = re.compile(r"[a-zA-Z_./-][a-zA-Z0-9_./-]*\Z")
 _ESCAPED: Final = re.compile("__|[./-]")
@@ -24,19 +24,19 @@ _MEANINGS: Final = {"underscores": "__", "dot": ".", "dash": "-", "slash": "/"}
 
 
 def escape(name: str) -> str | None:
-    """Return the name an expression uses for a property; None if it cannot name it."""
+    """Return the CEL name of a property; None if it has none."""
     if name in RESERVED:
         return f"__{name}__"
     if _NAME.match(name) is None:
         return None
-    return _ESCAPED.sub(lambda found: _ESCAPES[found.group()], name)
+    return _ESCAPED.sub(lambda match: _ESCAPES[match.group()], name)
 
 
 def unescape(name: str) -> str | None:
-    """Return the property an expression means by a name; None if it has an escape sequence that means nothing."""
+    """Return the property of a CEL name; None if the name has an unknown escape sequence."""
     word = _SEQUENCE.fullmatch(name)
     if word is not None and word[1] in RESERVED:
         return word[1]
-    if any(found[1] not in _MEANINGS for found in _SEQUENCE.finditer(name)):
+    if any(match[1] not in _MEANINGS for match in _SEQUENCE.finditer(name)):
         return None
-    return _SEQUENCE.sub(lambda found: _MEANINGS[found[1]], name)
+    return _SEQUENCE.sub(lambda match: _MEANINGS[match[1]], name)

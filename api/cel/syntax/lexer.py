@@ -1,6 +1,6 @@
-"""Tokens of an expression, after cel-go's grammar (``parser/gen/CEL.g4``).
+"""Tokens of an expression, by cel-go's grammar (``parser/gen/CEL.g4``).
 
-What is no token is reported as ANTLR's lexers do: the text up to and with the character that fits nothing.
+Errors are reported as by ANTLR's lexers: with the text up to and including the character that fits no token.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ _KEYWORDS: Final = frozenset({"in", "true", "false", "null"})
 _UNFINISHED: Final = re.compile(
     rf"""(?:"(?:{_ESCAPE}|[^\\"\n\r])*|'(?:{_ESCAPE}|[^\\'\n\r])*)(?:{_PARTIAL_ESCAPE})?|`[A-Za-z0-9_.\-/ ]*|[|&=]"""
 )
-"""How far what begins like a token, but is none, may go before the character that breaks it."""
+"""The beginning of a token that is broken by the next character."""
 
 ORDER: Final = (
     *("==", "!=", "in", "<", "<=", ">=", ">", "&&", "||", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":"),
     *("+", "*", "/", "%", "true", "false", "null", FLOAT, INT, UINT, STRING, BYTES, IDENTIFIER, ESCAPED),
 )
-"""The kinds of tokens in the order in which messages list them."""
+"""The kinds of tokens in the order of messages."""
 
 _NAMED: Final = frozenset({FLOAT, INT, UINT, STRING, BYTES, IDENTIFIER, ESCAPED, EOF})
 
 
 class Token(NamedTuple):
-    """``kind`` is the text of an operator or keyword, or one of the names above; ``offset`` counts characters."""
+    """``kind``: the text of an operator or keyword, or one of the names above. ``offset`` counts characters."""
 
     kind: str
     text: str
@@ -71,18 +71,18 @@ class Token(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Line from 1, column from 0."""
+    """A place in the source: line from 1, column from 0."""
 
     line: int
     column: int
 
 
 class Source:
-    """The text of an expression and where its lines begin."""
+    """The text of an expression, with the offsets of its lines."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._starts = [0, *(found.end() for found in re.finditer("\n", text))]
+        self._starts = [0, *(newline.end() for newline in re.finditer("\n", text))]
 
     def place(self, offset: int) -> Place:
         starts = self._starts
@@ -100,9 +100,9 @@ class Source:
 
 
 def tokens(source: Source, issues: list[Issue]) -> list[Token]:
-    """Return the tokens with a last one of kind EOF; what is no token is added to ``issues`` and left out."""
+    """Return the tokens and a last one of kind EOF. Text that is no token becomes an issue instead."""
     text = source.text
-    found: list[Token] = []
+    listed: list[Token] = []
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -117,10 +117,10 @@ def tokens(source: Source, issues: list[Issue]) -> list[Token]:
             value = match.group()
             if kind == "SYMBOL" or (kind == IDENTIFIER and value in _KEYWORDS):
                 kind = value
-            found.append(Token(kind, value, position))
+            listed.append(Token(kind, value, position))
         position = match.end()
-    found.append(Token(EOF, EOF, len(text)))
-    return found
+    listed.append(Token(EOF, EOF, len(text)))
+    return listed
 
 
 def _failing_end(text: str, position: int) -> int:
@@ -138,7 +138,7 @@ def quoted(token: Token) -> str:
 
 
 def expected(kinds: frozenset[str]) -> str:
-    """Return a set of kinds as messages list it: ``{'[', '{', IDENTIFIER}``, or one alone."""
+    """Return a set of kinds as in messages: ``{'[', '{', IDENTIFIER}``, or a single one without braces."""
     listed = [_kind(kind) for kind in sorted(kinds, key=lambda kind: ORDER.index(kind) if kind in ORDER else -1)]
     return listed[0] if len(listed) == 1 else f"{{{', '.join(listed)}}}"
 

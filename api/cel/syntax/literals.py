@@ -1,4 +1,4 @@
-"""Values of literals: numbers within their range, strings and bytes without quotes and escapes.
+"""Values of literals: range-checked numbers, and strings and bytes without quotes and escapes.
 
 Source: cel-go ``parser/unescape.go`` and its parser's visitors of literals.
 """
@@ -32,11 +32,11 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 
 class LiteralError(Exception):
-    """A literal that stands for no value; its text is cel-go's."""
+    """A literal without a value. The text is cel-go's."""
 
 
 def value(kind: str, text: str) -> Any:
-    """Return what a token of a literal stands for. ``text`` may have a minus sign. LiteralError if nothing."""
+    """Return the value of a literal token. ``text`` may have a minus sign. LiteralError if it has no value."""
     return _READERS[kind](text)
 
 
@@ -55,7 +55,7 @@ def _uint(text: str) -> UInt:
 
 
 def _integer(text: str) -> int:
-    if len(text) > 100:  # beyond any range; and Python refuses very long ones
+    if len(text) > 100:  # out of any range; Python rejects very long integers
         return UINT_MAX + 1
     return int(text, 16) if "0x" in text else int(text)
 

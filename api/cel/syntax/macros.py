@@ -1,4 +1,4 @@
-"""Macros: calls that the parser replaces by other expressions before anything is checked.
+"""Macros: calls that the parser replaces with other expressions before checking.
 
 Source: cel-go ``parser/macro.go``, ``cel/library.go`` (optMap, optFlatMap), ``ext/comprehensions.go``.
 """
@@ -22,13 +22,13 @@ from kubechronicle.api.cel.syntax.ast import (
 )
 
 ACCUMULATOR: Final = "@result"
-"""The accumulator's name in expansions: nothing an expression can write."""
+"""The accumulator's name in expansions. No expression can write it."""
 OLD_ACCUMULATOR: Final = "__result__"
 UNUSED: Final = "#unused"
 
 
 class MacroError(Exception):
-    """A macro used wrongly: the place (offset in characters) and cel-go's words."""
+    """Wrong use of a macro: the place (``offset`` in characters) and cel-go's message."""
 
     def __init__(self, offset: int, message: str) -> None:
         super().__init__(message)
@@ -37,11 +37,11 @@ class MacroError(Exception):
 
 
 Expansion = Callable[[int, Node | None, Sequence[Node]], Node | None]
-"""(place of the call, target, arguments) -> what stands instead; None: it is a plain call. Raises MacroError."""
+"""(place of the call, target, arguments) -> the replacement; None: it is a plain call. Raises MacroError."""
 
 
 class Macro(NamedTuple):
-    """A macro is found by name, number of arguments and whether it has a receiver (``x.all(…)``)."""
+    """A macro. The parser finds it by name, number of arguments and presence of a receiver (``x.all(…)``)."""
 
     name: str
     arguments: int
@@ -50,7 +50,7 @@ class Macro(NamedTuple):
 
 
 def variable(argument: Node, message: str = "argument must be a simple name") -> str:
-    """Return the name of a variable that a macro declares. MacroError if the argument is no name or takes another's."""
+    """Return the name of a variable that a macro declares. MacroError if it is no name, or the accumulator's."""
     if not isinstance(argument, Ident):
         raise MacroError(argument.offset, message)
     if argument.name in (ACCUMULATOR, OLD_ACCUMULATOR):
@@ -59,7 +59,7 @@ def variable(argument: Node, message: str = "argument must be a simple name") ->
 
 
 class Loop(NamedTuple):
-    """The variables of a loop and what is done with each element."""
+    """The variables of a loop, and the macro's further arguments (``rest``)."""
 
     target: Node
     var: str
@@ -106,8 +106,8 @@ def _exists(at: int, loop: Loop) -> Node:
 
 
 def _exists_one(at: int, loop: Loop) -> Node:
-    counted = Call(at, "_+_", [_accu(at), Literal(at, 1)])
-    step = Call(at, "_?_:_", [loop.rest[0], counted, _accu(at)])
+    plus_one = Call(at, "_+_", [_accu(at), Literal(at, 1)])
+    step = Call(at, "_?_:_", [loop.rest[0], plus_one, _accu(at)])
     result = Call(at, "_==_", [_accu(at), Literal(at, 1)])
     return _fold(at, loop, Literal(at, 0), Literal(at, True), step, result)
 
@@ -150,7 +150,10 @@ def _has(at: int, target: Node | None, arguments: Sequence[Node]) -> Node:
 
 
 def _optional(name: str, wrap: bool) -> Macro:
-    """``x.optMap(v, e)``: with v standing for x's value, ``optional.of(e)`` (optFlatMap: e), if x has one."""
+    """Return optMap or optFlatMap: ``x.optMap(v, e)`` is ``optional.of(e)`` with x's value as v, if x has a value.
+
+    ``wrap``: wrap ``e`` into ``optional.of``; False for optFlatMap.
+    """
 
     def expand(at: int, target: Node | None, arguments: Sequence[Node]) -> Node:
         assert target is not None
@@ -170,12 +173,12 @@ def _optional(name: str, wrap: bool) -> Macro:
 
 
 def _one(name: str, arguments: int, make: Callable[[int, Loop], Node], message: str = "") -> Macro:
-    words = message or "argument must be a simple name"
-    return Macro(name, arguments, True, lambda at, target, given: make(at, _loop(target, given, words)))
+    shown = message or "argument must be a simple name"
+    return Macro(name, arguments, True, lambda at, target, args: make(at, _loop(target, args, shown)))
 
 
 def _two(name: str, arguments: int, make: Callable[[int, Loop], Node]) -> Macro:
-    return Macro(name, arguments, True, lambda at, target, given: make(at, _loop2(target, given)))
+    return Macro(name, arguments, True, lambda at, target, args: make(at, _loop2(target, args)))
 
 
 _NO_NAME: Final = "argument is not an identifier"
@@ -188,7 +191,7 @@ STANDARD: Final = (
     _one("existsOne", 2, _exists_one),
     _one("map", 2, _map, _NO_NAME),
     _one("map", 3, _map, _NO_NAME),
-    Macro("filter", 2, True, lambda at, target, given: _filter(at, _loop(target, given, _NO_NAME), given[0])),
+    Macro("filter", 2, True, lambda at, target, args: _filter(at, _loop(target, args, _NO_NAME), args[0])),
 )
 OPTIONAL: Final = (_optional("optMap", wrap=True), _optional("optFlatMap", wrap=False))
 TWO_VARIABLES: Final = (

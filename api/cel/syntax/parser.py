@@ -1,4 +1,4 @@
-"""From an expression's text to its tree, with macros expanded.
+"""The parser: from an expression's text to its tree, with macros expanded.
 
 A precedence parser for cel-go's grammar. Errors: see token_stream.py.
 """
@@ -27,7 +27,7 @@ from kubechronicle.api.cel.syntax.token_stream import (
 )
 
 MAX_SIZE: Final = 100_000
-"""Characters of an expression."""
+"""The longest expression, in characters."""
 
 _RESERVED: Final = frozenset(
     {
@@ -44,9 +44,9 @@ Macros = Mapping[tuple[str, int, bool], Macro]
 
 
 def parse(source: Source, macros: Macros, escaped_names: bool = False) -> Node:
-    """Return the tree of an expression. CompileError with all that is wrong with its form.
+    """Return the tree of an expression. CompileError with all its syntax errors.
 
-    ``escaped_names``: fields may be named within backticks, which Kubernetes v1.36 does not offer.
+    ``escaped_names``: allow field names in backticks, which Kubernetes v1.36 does not offer.
     """
     if len(source.text) > MAX_SIZE:
         limit = f"expression code point size exceeds limit: size: {len(source.text)}, limit {MAX_SIZE}"
@@ -77,7 +77,7 @@ class _Parser(TokenStream):
             "[": self._list,
             "{": self._map,
         }
-        """What reads the value that begins with a kind of token."""
+        """The reader of a value, by the kind of its first token."""
 
     def whole(self) -> Node:
         tree = self._binary(-1)
@@ -87,9 +87,9 @@ class _Parser(TokenStream):
     # -- rules --------------------------------------------------------------------------------------------------------
 
     def _binary(self, level: int) -> Node:
-        """Operators that bind at least as tightly as ``level``: -1 ?:, 0 ||, 1 &&, 2 relations, 3 sums, 4 products.
+        """Read operators at least as tight as ``level``: -1 ?:, 0 ||, 1 &&, 2 relations, 3 sums, 4 products.
 
-        One function for all, and few beneath it: Python counts frames, and expressions may be deep.
+        One function reads all, because Python limits the depth of calls and expressions may be deep.
         """
         depths = self.depths
         before = depths["relation"], depths["calc"]
@@ -142,7 +142,7 @@ class _Parser(TokenStream):
         return self.measured(Call(offset, _FUNCTIONS[kind], terms), terms, 0)
 
     def _operand(self) -> Node:
-        """unary, member and primary: a chain of selections, calls and indexes behind a value."""
+        """Read a value with signs before it, and selections, calls and indexes behind it (unary, member, primary)."""
         self.need_operand(unary=True)
         first = self.token
         times = 0
@@ -213,7 +213,7 @@ class _Parser(TokenStream):
             return self.error(token.offset, str(error))
 
     def _named(self) -> Node:
-        """An identifier, a call of a function, or the construction of an object."""
+        """Read an identifier, a function call, or the construction of an object."""
         dot = self.advance() if self.token.kind == "." else None
         first = self.token
         if first.kind != IDENTIFIER:
@@ -239,7 +239,7 @@ class _Parser(TokenStream):
         return Ident(first.offset, prefix + first.text)
 
     def _object_name_end(self) -> int | None:
-        """The place of the ``{`` if from here on ``.name`` repeats until one."""
+        """Return the place of the ``{`` behind repeated ``.name``, None if there is none."""
         at = self.at
         while self.tokens[at].kind == "." and self.tokens[at + 1].kind == IDENTIFIER:
             at += 2
@@ -306,7 +306,7 @@ class _Parser(TokenStream):
         return self.measured(MapNode(opening.offset, entries), parts, 0)
 
     def _comma(self, closer: str) -> bool:
-        """Whether another element follows; a comma before the closer belongs to the closer."""
+        """Skip a comma and return True if another element follows. A comma before the closer belongs to the closer."""
         if self.token.kind != "," or self.peek().kind == closer:
             return False
         self.advance()

@@ -1,6 +1,6 @@
-"""The tokens of an expression as the parser goes through them: looking ahead, counting depth, and saying what is wrong.
+"""The parser's view of the tokens: look-ahead, counted depth, and syntax errors.
 
-What is done about an error is what ANTLR does, as far as it shows in a second message.
+Recovery from an error follows ANTLR, as far as it affects a second message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kubechronicle.api.cel.syntax.ast import Literal, Node
 from kubechronicle.api.cel.syntax.lexer import IDENTIFIER, Source, Token
 
 MAX_DEPTH: Final = 250
-"""How deep a rule of the grammar may contain itself."""
+"""The deepest nesting of a grammar rule in itself."""
 MAX_ERRORS: Final = 30
 
 RELATIONS: Final = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
@@ -28,7 +28,7 @@ _AFTER_OPERAND: Final = frozenset({*RELATIONS, *SUMS, *PRODUCTS, "&&", "||", "?"
 
 
 class Stop(Exception):
-    """The parser gives up; what it had to say is among the issues."""
+    """The parser stops. The reason is among the issues."""
 
 
 def too_deep() -> Issue:
@@ -36,7 +36,7 @@ def too_deep() -> Issue:
 
 
 class TokenStream:
-    """``token`` is the next one; ``closers`` are the brackets still open, innermost last."""
+    """``token``: the next token. ``closers``: the closing brackets still due, innermost last."""
 
     def __init__(self, source: Source, issues: list[Issue]) -> None:
         self.source = source
@@ -48,7 +48,7 @@ class TokenStream:
         self._too_deep = False
         self.closers: list[str] = []
         self._quiet = False
-        """After an error, until a token fits again: what follows from the first is not worth telling."""
+        """Set after an error until a token fits again: consequences of the first error are not reported."""
         self._syntax_errors = 0
 
     def enter(self, rule: str) -> None:
@@ -58,7 +58,7 @@ class TokenStream:
             raise Stop
 
     def measured(self, node: Node, parts: Iterable[Node], own: int) -> Node:
-        """Note how deep a node is. Beyond the bound that is an error, told once."""
+        """Set the depth of a node. Report once if it is beyond the limit."""
         node.depth = own + max((part.depth for part in parts), default=0)
         if node.depth > MAX_DEPTH and not self._too_deep:
             self._too_deep = True
@@ -113,14 +113,14 @@ class TokenStream:
             raise Stop
 
     def _follows(self) -> bool:
-        """Whether the token could stand behind a closing bracket here."""
+        """Return whether the token may follow a closing bracket here."""
         kind = self.token.kind
         if kind == lexer.EOF:
             return not self.closers
         return kind in _AFTER_OPERAND or (bool(self.closers) and kind in (self.closers[-1], ","))
 
     def sync(self, kinds: frozenset[str]) -> None:
-        """See that one of the kinds comes next, skipping one token if that helps."""
+        """Require one of the kinds next. Skip one token if that helps, else report and stop."""
         if self.token.kind in kinds:
             return
         if self.token.kind != lexer.EOF and self.peek().kind in kinds:
@@ -130,7 +130,7 @@ class TokenStream:
         raise Stop
 
     def need_operand(self, unary: bool) -> None:
-        """See that a value begins here, perhaps with a sign; else say so, and go on to what may follow one."""
+        """Require the beginning of a value, or with ``unary`` a sign. Else report, and skip behind the value."""
         kind = self.token.kind
         if kind in OPERAND and (unary or kind not in ("-", "!") or (kind == "-" and self.peek().kind in NUMBERS)):
             return
@@ -147,7 +147,7 @@ class TokenStream:
         if token.kind in CONSTANTS:
             self._syntax(f"mismatched input {lexer.quoted(token)} expecting IDENTIFIER")
         else:
-            if token.kind == lexer.EOF and self.issues:  # what is no token is left out
+            if token.kind == lexer.EOF and self.issues:  # text that is no token is left out
                 text = start.text
             else:
                 end = token.offset + (0 if token.kind == lexer.EOF else len(token.text))
