@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kubechronicle.api.codecs.errors import CodecError, DecodeError, EncodeError
-from kubechronicle.api.codecs.wire.decoders import decoder
-from kubechronicle.api.codecs.wire.encoders import encoder
+from kubechronicle.api.codecs.wire.decoders import decoder_of
+from kubechronicle.api.codecs.wire.encoders import encoder_of
 from kubechronicle.api.codecs.wire.table import message_for
 from kubechronicle.api.codecs.wire.values import fields_of, length, varint
 from kubechronicle.api.values.text_cache import cached
@@ -56,7 +56,7 @@ def supports(api_version: str, kind: str) -> bool:
 def decode_message(name: str, raw: bytes) -> dict[str, Any]:
     """The JSON form of a bare message, named as in the table ("meta/v1.WatchEvent"); DecodeError as `decode`."""
     try:
-        body: dict[str, Any] = decoder(name)(raw, raw.decode("latin-1"), 0, len(raw), 0)
+        body: dict[str, Any] = decoder_of(name)(raw, raw.decode("latin-1"), 0, len(raw), 0)
     except (IndexError, RecursionError):
         raise DecodeError("unexpected EOF") from None
     return body
@@ -65,7 +65,7 @@ def decode_message(name: str, raw: bytes) -> dict[str, Any]:
 def encode_message(name: str, body: Mapping[str, Any]) -> bytes:
     """The bytes of a message from its JSON form; EncodeError when a value has the wrong type."""
     try:
-        return encoder(name)(body).encode("latin-1")
+        return encoder_of(name)(body).encode("latin-1")
     except CodecError:
         raise
     except _WRONG_TYPE as error:
@@ -94,7 +94,7 @@ def _decode(data: bytes, default_api_version: str, default_kind: str) -> dict[st
     if name is None:
         group, _, version = api_version.rpartition("/")
         raise DecodeError(f'no kind "{kind}" is registered for version "{group + "/" if group else ""}{version}"')
-    body = decoder(name)(data, data.decode("latin-1"), at, end, 0)
+    body = decoder_of(name)(data, data.decode("latin-1"), at, end, 0)
     return {"apiVersion": api_version, "kind": kind, **body}
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.builtin.cell_text import Since
-from kubechronicle.api.builtin.printer import AGE, NAME, Column, Object, Printer, field_description, name_of
+from kubechronicle.api.builtin.common.cell_text import Since
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Object, Printer, field_description, name_of
 from kubechronicle.api.errors.field_errors import go_json
 from kubechronicle.api.selectors.selectable_fields import text as plain_text
 from kubechronicle.api.tables.json_path import Finder, JsonPathError, compile_path

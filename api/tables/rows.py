@@ -14,11 +14,11 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from kubechronicle.api.builtin.cell_text import ages_at
-from kubechronicle.api.builtin.printer import Object, Printer
+from kubechronicle.api.builtin.common.cell_text import ages_at
+from kubechronicle.api.builtin.common.printer import Object, Printer
 from kubechronicle.api.codecs import json
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.tables import INCLUDE_METADATA, META_V1, table_row
+from kubechronicle.api.tables.table import INCLUDE_METADATA, META_V1, table_row
 
 Row: TypeAlias = tuple[bytes, ...]
 

@@ -17,9 +17,10 @@ from typing import Any
 
 from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.codecs.wire import values
+from kubechronicle.api.codecs.wire.compiler import SCHEMA, Compiler, function_name, indented, schema_unions
 from kubechronicle.api.codecs.wire.table import SCALARS, Field, Message, message_named
 
-__all__ = ["decoder"]
+__all__ = ["decoder_of"]
 
 Decoder = Callable[..., Any]
 
@@ -43,7 +44,7 @@ def _union(zero: Any, list_of_strings: bool) -> Decoder:
     def decode(data: bytes, text: str, at: int, end: int, depth: int) -> Any:
         if depth > values.MAX_DEPTH:
             raise DecodeError("exceeded max depth")
-        read = decoder(_SCHEMA)
+        read = decoder_of(SCHEMA)
         result, items = zero, []
         for number, wire, start, stop in values.fields_of(data, at, end):
             if number == 1 and wire == 0:
@@ -59,17 +60,7 @@ def _union(zero: Any, list_of_strings: bool) -> Decoder:
     return decode
 
 
-# The schema of apiextensions/v1 serves v1beta1 too: their messages have the same fields.
-_SCHEMA = "apiextensions/v1.JSONSchemaProps"
-_UNIONS: dict[str, Decoder] = {
-    f"apiextensions/{version}.JSONSchemaPropsOr{name}": function
-    for version in ("v1", "v1beta1")
-    for name, function in (
-        ("Bool", _union(False, False)),
-        ("Array", _union(None, False)),
-        ("StringArray", _union(None, True)),
-    )
-}
+_UNIONS = schema_unions(_union(False, False), _union(None, False), _union(None, True))
 
 
 def _entry(data: bytes, text: str, at: int, end: int, depth: int, read: Decoder, zero: Any) -> tuple[str, Any]:
@@ -172,59 +163,42 @@ _namespace: dict[str, Any] = {
     "unexpected": _unexpected,
     "truncated": values.truncated,
     "DecodeError": DecodeError,
-    "D_string": _read_string,
-    "D_bytes": _read_bytes,
-    **{f"D_{name}": function for name, (function, _) in _VALUES.items()},
+    function_name("string"): _read_string,
+    function_name("bytes"): _read_bytes,
+    **{function_name(name): function for name, (function, _) in _VALUES.items()},
 }
 
 
-def decoder(name: str) -> Decoder:
-    """The decoder of the message of this name."""
-    function: Decoder = _namespace[_reference(name)]
-    return function
+def decoder_of(message: str) -> Decoder:
+    """Return the decoder of the message of this name."""
+    return _compiler.function(message)
 
 
-def _reference(kind: str) -> str:
-    reference = "D_" + kind.replace("/", "_").replace(".", "_")
-    if reference not in _namespace:
-        _namespace[reference] = _UNIONS.get(kind) or _on_first_call(kind, reference)
-    return reference
-
-
-def _on_first_call(name: str, reference: str) -> Decoder:
-    def compile_and_decode(*arguments: Any) -> Any:
-        message = message_named(name)
-        _namespace["fields_" + reference] = {field.number: field for field in message.fields}
-        _namespace["known_" + reference] = frozenset(field.tag for field in message.fields)
-        exec(compile(_source(message, reference), f"<decoder of {name}>", "exec"), _namespace)
-        return _namespace[reference](*arguments)
-
-    return compile_and_decode
-
-
-def _source(message: Message, reference: str) -> str:
+def _source(message: Message, name: str) -> str:
+    _namespace["fields_" + name] = {field.number: field for field in message.fields}
+    _namespace["known_" + name] = frozenset(field.tag for field in message.fields)
     wide = any(field.tag > 0x7F for field in message.fields)
     advance = ["h = i; k = d[i]; i += 1", *(["if k > 127: k += (d[i] << 7) - 128; i += 1"] if wide else [])]
     zeros = ", ".join(f"{f.name!r}: {zero}" for f in message.fields if (zero := _scalar_zero(f)))
     lines = [
-        f"def {reference}(d, t, i, e, z, o=None):",
+        f"def {name}(d, t, i, e, z, o=None):",
         ' if z > MAX: raise DecodeError("exceeded max depth")',
         f" if o is None: o = {{{zeros}}}",
     ]
     if zeros:
         lines += [" else:", f"  for k, v in {{{zeros}}}.items(): o.setdefault(k, v)"]
-    lines += [" while i < e:", *_indent(advance, 2)]
+    lines += [" while i < e:", *indented(advance, 2)]
     for field in message.fields:
-        lines += _indent(_step(field, advance), 2)
+        lines += indented(_step(field, advance), 2)
     lines += [
         "  i = h",
-        f"  if k in known_{reference}: continue",
-        f"  i, again = unexpected(d, i, e, fields_{reference})",
-        f"  if again: {reference}(again, again.decode('latin-1'), 0, len(again), z, o)",
+        f"  if k in known_{name}: continue",
+        f"  i, again = unexpected(d, i, e, fields_{name})",
+        f"  if again: {name}(again, again.decode('latin-1'), 0, len(again), z, o)",
         " if i > e: raise truncated()",
     ]
     for field in message.fields:
-        lines += _indent(_struct_zero(field), 1)
+        lines += indented(_struct_zero(field), 1)
     lines.append(" return o")
     return "\n".join(lines)
 
@@ -249,7 +223,7 @@ def _struct_zero(field: Field) -> list[str]:
         if field.omitempty and zero:
             return [f"if {field.name!r} not in o: o[{field.name!r}] = {zero}"]
         return []
-    empty = f'{_reference(field.type)}(b"", "", 0, 0, z + 1'
+    empty = f'{_compiler.reference(field.type)}(b"", "", 0, 0, z + 1'
     if not field.name:
         return [f"{empty}, o)"] if _has_zeros(field.type) else []
     return [f"if {field.name!r} not in o: o[{field.name!r}] = {empty})"]
@@ -269,10 +243,10 @@ def _step(field: Field, advance: list[str]) -> list[str]:
         body = _take_entry(field) if field.map else [*_take(field), "x.append(v)"]
         return [
             f"if k == {tag}:",
-            *_indent([first, make, f"while k == {tag}:", *_indent([*body, *again], 1), "if k < 0: break"], 1),
+            *indented([first, make, f"while k == {tag}:", *indented([*body, *again], 1), "if k < 0: break"], 1),
         ]
     body = _merge(field) if _is_message(field) else [*_take(field), *_keep(field)]
-    return [f"if k == {tag}:", *_indent([*body, "if i >= e: break", *advance], 1)]
+    return [f"if k == {tag}:", *indented([*body, "if i >= e: break", *advance], 1)]
 
 
 def _is_message(field: Field) -> bool:
@@ -315,12 +289,12 @@ def _take(field: Field) -> list[str]:
         case "double":
             return ["v = F(d, i); i += 8"]
         case _:
-            return [*_SIZE, f"v = {_reference(field.type)}(d, t, i, j, z + 1)", "i = j"]
+            return [*_SIZE, f"v = {_compiler.reference(field.type)}(d, t, i, j, z + 1)", "i = j"]
 
 
 def _merge(field: Field) -> list[str]:
     """The source that reads a message into the object, into what is there already if it comes a second time."""
-    call = f"{_reference(field.type)}(d, t, i, j, z + 1"
+    call = f"{_compiler.reference(field.type)}(d, t, i, j, z + 1"
     if not field.name:
         return [*_SIZE, f"{call}, o)", "i = j"]
     return [*_SIZE, f"o[{field.name!r}] = {call}, o.get({field.name!r}))", "i = j"]
@@ -330,9 +304,8 @@ def _take_entry(field: Field) -> list[str]:
     if field.type in ("string", "quantity"):
         return [*_SIZE, f"k, v = {field.type}_entry(d, t, i, j)", "x[k] = v", "i = j"]
     zero = {"bytes": "None"}.get(field.type) or (_VALUES[field.type][1] or "list" if field.type in _VALUES else "dict")
-    read = _reference(field.type)
+    read = _compiler.reference(field.type)
     return [*_SIZE, f"k, v = entry(d, t, i, j, z + 1, {read}, {zero})", "x[k] = v", "i = j"]
 
 
-def _indent(lines: list[str], by: int) -> list[str]:
-    return [" " * by + line for line in lines]
+_compiler = Compiler(_namespace, _UNIONS, _source, label="decoder")

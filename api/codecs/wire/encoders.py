@@ -25,9 +25,10 @@ from collections.abc import Callable
 from typing import Any
 
 from kubechronicle.api.codecs.wire import values
-from kubechronicle.api.codecs.wire.table import SCALARS, Field, Message, message_named
+from kubechronicle.api.codecs.wire.compiler import SCHEMA, Compiler, function_name, indented, schema_unions
+from kubechronicle.api.codecs.wire.table import SCALARS, Field, Message
 
-__all__ = ["encoder"]
+__all__ = ["encoder_of"]
 
 # A message's JSON form -> its bytes as latin-1 text.
 Encoder = Callable[[Any], str]
@@ -45,19 +46,15 @@ _VALUES: dict[str, tuple[Encoder, bool]] = {
 }
 
 
-# Serves apiextensions/v1beta1 too: the messages of the two versions have the same fields.
-_SCHEMA = "apiextensions/v1.JSONSchemaProps"
-
-
 def _schema_or_bool(value: Any) -> str:
     if value.__class__ is bool:
         return "\x08\x01" if value else "\x08\0"
-    schema = encoder(_SCHEMA)(value)
+    schema = encoder_of(SCHEMA)(value)
     return f"\x08\x01\x12{values.varint(len(schema))}{schema}"
 
 
 def _schema_or_array(value: Any) -> str:
-    encode = encoder(_SCHEMA)
+    encode = encoder_of(SCHEMA)
     if value.__class__ is list:
         return "".join(f"\x12{values.varint(len(text))}{text}" for text in map(encode, value))
     schema = encode(value)
@@ -71,17 +68,6 @@ def _schema_or_strings(value: Any) -> str:
     return _schema_or_array(value)
 
 
-# Unions which JSON tells apart by the shape of the value.
-_UNIONS: dict[str, Encoder] = {
-    f"apiextensions/{version}.JSONSchemaPropsOr{name}": function
-    for version in ("v1", "v1beta1")
-    for name, function in (
-        ("Bool", _schema_or_bool),
-        ("Array", _schema_or_array),
-        ("StringArray", _schema_or_strings),
-    )
-}
-
 _namespace: dict[str, Any] = {
     "S": values.SMALL,
     "V": values.varint,
@@ -90,35 +76,17 @@ _namespace: dict[str, Any] = {
     "B": values.bytes_text,
     "F": values.double_text,
     "sorted": sorted,
-    **{f"E_{name}": function for name, (function, _) in _VALUES.items()},
+    **{function_name(name): function for name, (function, _) in _VALUES.items()},
 }
 
 
-def encoder(name: str) -> Encoder:
-    """The encoder of the message of this name."""
-    function: Encoder = _namespace[_reference(name)]
-    return function
+def encoder_of(message: str) -> Encoder:
+    """Return the encoder of the message of this name."""
+    return _compiler.function(message)
 
 
-def _reference(kind: str) -> str:
-    """The name under which a type's encoder is found in the namespace; put there on first mention."""
-    reference = "E_" + kind.replace("/", "_").replace(".", "_")
-    if reference not in _namespace:
-        _namespace[reference] = _UNIONS.get(kind) or _on_first_call(kind, reference)
-    return reference
-
-
-def _on_first_call(name: str, reference: str) -> Encoder:
-    def compile_and_encode(value: Any) -> str:
-        exec(compile(_source(message_named(name), reference), f"<encoder of {name}>", "exec"), _namespace)
-        function: Encoder = _namespace[reference]
-        return function(value)
-
-    return compile_and_encode
-
-
-def _source(message: Message, reference: str) -> str:
-    lines = [f"def {reference}(o):", " g = o.get", " a = []", " p = a.append"]
+def _source(message: Message, name: str) -> str:
+    lines = [f"def {name}(o):", " g = o.get", " a = []", " p = a.append"]
     for field in message.fields:
         lines += [f" {line}" for line in _step(field)]
     lines.append(' return "".join(a)')
@@ -129,17 +97,17 @@ def _step(field: Field) -> list[str]:
     """The source for one field."""
     tag = _tag(field)
     if not field.name:
-        return [f"s = {_reference(field.type)}(o)", *_put_sized(tag, "s")]
+        return [f"s = {_compiler.reference(field.type)}(o)", *_put_sized(tag, "s")]
     get = f"v = g({field.name!r})"
     if field.map:
-        return [get, "if v:", " for k in sorted(v):", "  v_ = v[k]", *_indent(_map_entry(field, tag), 2)]
+        return [get, "if v:", " for k in sorted(v):", "  v_ = v[k]", *indented(_map_entry(field, tag), 2)]
     if field.repeated:
-        return [get, "if v:", " for v in v:", *_indent(_put(field, tag), 2)]
+        return [get, "if v:", " for v in v:", *indented(_put(field, tag), 2)]
     if field.pointer or not _always(field):
-        return [get, "if v is not None:", *_indent(_put(field, tag), 1)]
+        return [get, "if v is not None:", *indented(_put(field, tag), 1)]
     if field.type in SCALARS or field.type == "string":
         zero = tag + "\0" * (8 if field.type == "double" else 1)
-        return [get, "if v:", *_indent(_put(field, tag), 1), f"else: p({zero!r})"]
+        return [get, "if v:", *indented(_put(field, tag), 1), f"else: p({zero!r})"]
     if field.type in _VALUES:
         return [get, *_put(field, tag)]
     return [get, "if v is None: v = {}", *_put(field, tag)]
@@ -165,9 +133,9 @@ def _put(field: Field, tag: str) -> list[str]:
         case "bytes":
             return ["v = B(v)", *_put_sized(tag, "v")]
         case _ if field.repeated and field.type not in _VALUES:
-            return ["if v is None: v = {}", f"s = {_reference(field.type)}(v)", *_put_sized(tag, "s")]
+            return ["if v is None: v = {}", f"s = {_compiler.reference(field.type)}(v)", *_put_sized(tag, "s")]
         case _:
-            return [f"s = {_reference(field.type)}(v)", *_put_sized(tag, "s")]
+            return [f"s = {_compiler.reference(field.type)}(v)", *_put_sized(tag, "s")]
 
 
 def _put_sized(tag: str, name: str) -> list[str]:
@@ -182,7 +150,7 @@ def _map_entry(field: Field, tag: str) -> list[str]:
         case "bytes":
             value = ['v_ = B(v_ or "")']
         case _:
-            value = [f"v_ = {_reference(field.type)}(v_)"]
+            value = [f"v_ = {_compiler.reference(field.type)}(v_)"]
     return [
         "if not k.isascii(): k = U(k)",
         *value,
@@ -200,5 +168,6 @@ def _literal(text: str) -> str:
     return "".join(f"\\x{ord(character):02x}" for character in text)
 
 
-def _indent(lines: list[str], by: int) -> list[str]:
-    return [" " * by + line for line in lines]
+_compiler = Compiler(
+    _namespace, schema_unions(_schema_or_bool, _schema_or_array, _schema_or_strings), _source, label="encoder"
+)

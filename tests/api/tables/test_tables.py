@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from kubechronicle.api import tables
-from kubechronicle.api.builtin.cell_text import joined, selector_text
 from kubechronicle.api.builtin.columns import PRINTERS
+from kubechronicle.api.builtin.common.cell_text import ages_at, human_duration, joined, selector_text
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import defaulting
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema.types import object_type
 from kubechronicle.api.tables.json_path import JsonPathError, compile_path
+from kubechronicle.api.tables.table import META_V1BETA1, column_definitions, include_object_policy, table, table_row
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
 CREATED = "2026-05-01T11:59:59Z"
@@ -33,8 +33,8 @@ def resource(plural: str, group: str = "", version: str = "v1") -> ResourceType:
 
 def cells(rt: ResourceType, obj: dict[str, Any]) -> list[Any]:
     obj = {"metadata": {"name": "a", "creationTimestamp": CREATED}} | obj
-    row: list[Any] = tables.table_row(rt, obj, since=tables.ages_at(NOW))["cells"]
-    assert len(row) >= len(tables.column_definitions(rt))
+    row: list[Any] = table_row(rt, obj, since=ages_at(NOW))["cells"]
+    assert len(row) >= len(column_definitions(rt))
     return row
 
 
@@ -61,11 +61,11 @@ def cells(rt: ResourceType, obj: dict[str, Any]) -> list[Any]:
     ],
 )
 def test_ages_are_rounded_for_people(seconds: float, text: str) -> None:
-    assert tables.human_duration(seconds) == text
+    assert human_duration(seconds) == text
 
 
 def test_absent_timestamps_are_unknown() -> None:
-    since = tables.ages_at(NOW)
+    since = ages_at(NOW)
     assert since(None) == "<unknown>"
     assert since((NOW - timedelta(hours=1)).isoformat()) == "60m"
     assert since("yesterday") == "<invalid>"
@@ -194,7 +194,7 @@ def test_deleted_pods(phase: str, reason: str, shown: str) -> None:
 
 def test_ended_pods_have_a_row_condition() -> None:
     pod = {"metadata": {"name": "a"}, "status": {"phase": "Succeeded"}}
-    row = tables.table_row(resource("pods"), pod, since=tables.ages_at(NOW))
+    row = table_row(resource("pods"), pod, since=ages_at(NOW))
     assert row["conditions"] == [
         {
             "type": "Completed",
@@ -204,7 +204,7 @@ def test_ended_pods_have_a_row_condition() -> None:
         }
     ]
     running = {"metadata": {"name": "a"}, "status": {"phase": "Running"}}
-    assert "conditions" not in tables.table_row(resource("pods"), running, since=tables.ages_at(NOW))
+    assert "conditions" not in table_row(resource("pods"), running, since=ages_at(NOW))
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_an_autoscaler_of_either_version_is_shown_from_its_stored_form() -> None
     )
     assert shown[1:] == ["Deployment/d", "cpu: 7%/60%, <unknown>/3 + 1 more...", "<unset>", 5, 0, "1s"]
     older = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"}}
-    made = tables.table(
+    made = table(
         resource("horizontalpodautoscalers", "autoscaling", "v1"),
         [{"metadata": {"name": "a"}, "spec": spec}],
         served=[older],
@@ -359,7 +359,7 @@ def test_an_autoscaler_of_either_version_is_shown_from_its_stored_form() -> None
 @pytest.mark.parametrize("rt", REGISTRY.stored(), ids=lambda rt: rt.resource)
 def test_every_kind_can_show_an_object_that_holds_nothing(rt: ResourceType) -> None:
     assert cells(rt, {})
-    made = tables.table(rt, [], now=NOW, list_metadata={})
+    made = table(rt, [], now=NOW, list_metadata={})
     assert made["columnDefinitions"][0]["type"] == "string"
     for definition in made["columnDefinitions"]:
         described = definition["description"] or (rt.plural, definition["name"]) in {
@@ -376,7 +376,7 @@ def test_every_printer_is_of_a_served_resource() -> None:
 def test_kinds_without_a_printer_show_name_and_creation() -> None:
     roles = resource("roles", "rbac.authorization.k8s.io")
     role = {"metadata": {"name": "r", "creationTimestamp": CREATED}}
-    made = tables.table(roles, [role], now=NOW, list_metadata={"resourceVersion": "7"}, version=tables.META_V1BETA1)
+    made = table(roles, [role], now=NOW, list_metadata={"resourceVersion": "7"}, version=META_V1BETA1)
     assert [column["name"] for column in made["columnDefinitions"]] == ["Name", "Created At"]
     assert made["apiVersion"] == "meta.k8s.io/v1beta1"
     assert made["metadata"] == {"resourceVersion": "7"}
@@ -390,19 +390,19 @@ def test_kinds_without_a_printer_show_name_and_creation() -> None:
             },
         }
     ]
-    assert tables.table(roles, [], now=NOW, list_metadata={})["rows"] is None
-    assert tables.table(resource("pods"), [], now=NOW, list_metadata={})["rows"] == []
+    assert table(roles, [], now=NOW, list_metadata={})["rows"] is None
+    assert table(resource("pods"), [], now=NOW, list_metadata={})["rows"] == []
 
 
 def test_rows_carry_what_was_asked_for() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"k": "eA=="}}
-    rt, since = resource("secrets"), tables.ages_at(NOW)
-    assert tables.table_row(rt, secret, since=since, include_object="None")["object"] is None
-    assert tables.table_row(rt, secret, since=since, include_object="Object")["object"] is secret
-    assert tables.include_object_policy("") == "Metadata"
+    rt, since = resource("secrets"), ages_at(NOW)
+    assert table_row(rt, secret, since=since, include_object="None")["object"] is None
+    assert table_row(rt, secret, since=since, include_object="Object")["object"] is secret
+    assert include_object_policy("") == "Metadata"
     with pytest.raises(StatusError, match="must be 'Metadata', 'Object', 'None', or empty"):
-        tables.include_object_policy("Everything")
-    assert tables.table(rt, [secret], now=NOW, list_metadata={}, no_headers=True)["columnDefinitions"] is None
+        include_object_policy("Everything")
+    assert table(rt, [secret], now=NOW, list_metadata={}, no_headers=True)["columnDefinitions"] is None
 
 
 def test_flow_schemas_are_listed_in_the_order_they_are_tried() -> None:
@@ -411,7 +411,7 @@ def test_flow_schemas_are_listed_in_the_order_they_are_tried() -> None:
         {"metadata": {"name": name}, "spec": {"matchingPrecedence": rank}}
         for name, rank in (("a", 9000), ("c", 1), ("b", 1))
     ]
-    made = tables.table(rt, schemas, now=NOW, list_metadata={})
+    made = table(rt, schemas, now=NOW, list_metadata={})
     assert [row["cells"][0] for row in made["rows"]] == ["b", "c", "a"]
 
 
@@ -437,7 +437,7 @@ def test_custom_columns() -> None:
     }
     assert cells(rt, obj) == ["a", 3, "red", True, '["x","y"]', "True", "1s"]
     assert cells(rt, {"spec": {"size": "3", "ok": "yes"}}) == ["a", None, None, None, None, None, "1s"]
-    definitions = tables.column_definitions(rt)
+    definitions = column_definitions(rt)
     assert definitions[1]["description"] == "how big"
     assert definitions[2]["description"] == "Custom resource definition column (in JSONPath format): .spec.color"
     assert definitions[2]["priority"] == 1
@@ -445,7 +445,7 @@ def test_custom_columns() -> None:
 
 def test_custom_resources_without_columns_show_their_age() -> None:
     rt = widgets()
-    assert [(column["name"], column["type"]) for column in tables.column_definitions(rt)] == [
+    assert [(column["name"], column["type"]) for column in column_definitions(rt)] == [
         ("Name", "string"),
         ("Age", "date"),
     ]
@@ -545,7 +545,7 @@ def test_tables_are_what_a_kube_apiserver_answered(bodies: list[Any], answer: di
     if rt.definition:
         defaulting.apply(obj, object_type(rt.definition))
     obj["metadata"]["creationTimestamp"] = CREATED
-    made = tables.table(rt, [obj], now=NOW, list_metadata={})
+    made = table(rt, [obj], now=NOW, list_metadata={})
     assert made["columnDefinitions"] == answer["columnDefinitions"]
     shown = [
         cell if cell not in ("$ID", CREATED) else {"$ID": "<id>", CREATED: "<time>"}[cell]

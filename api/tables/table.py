@@ -1,0 +1,201 @@
+"""Tables: how ``kubectl get`` is shown objects, and the metadata-only forms of objects.
+
+Lives here: which printer a kind has, rows, whole tables, PartialObjectMetadata. Not here: the kinds' columns
+(columns.py of builtin/'s groups), and when a client wants a table (content negotiation).
+
+A table is rows plus column definitions; both can be had singly, so that a watch may send definitions once and a server
+may keep rows. Cells with ages are true only at the moment they were made for.
+
+Objects are given in the form they are stored in, which the printers of built-in kinds know. Where the request's version
+is another, ``served`` goes along: the same objects as the client will see them.
+
+    table_row(pods, pod, since=ages_at(now))
+    -> {"cells": ["web-1", "1/1", "Running", "0", "5m", …], "object": {…metadata…}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final
+
+from kubechronicle.api.builtin.columns import PRINTERS
+from kubechronicle.api.builtin.common.cell_text import Since, ages_at
+from kubechronicle.api.builtin.common.printer import CREATED_AT, NAME, Object, Printer, name_of
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.tables.custom import custom_printer
+
+INCLUDE_NONE: Final = "None"
+INCLUDE_METADATA: Final = "Metadata"
+INCLUDE_OBJECT: Final = "Object"
+
+META_V1: Final = "meta.k8s.io/v1"
+META_V1BETA1: Final = "meta.k8s.io/v1beta1"
+
+_ZERO_TIME: Final = "0001-01-01T00:00:00Z"
+CUSTOM_PRINTERS_KEPT: Final = 1024
+"""Printers of custom resource versions kept; one that was pushed out is only made again."""
+
+
+def include_object_policy(text: str) -> str:
+    """Return what rows shall carry, from the ``includeObject`` parameter. StatusError 400 for anything unknown."""
+    if text in (INCLUDE_NONE, INCLUDE_METADATA, INCLUDE_OBJECT):
+        return text
+    if not text:
+        return INCLUDE_METADATA
+    raise status.bad_request(
+        f"Unable to convert to Table as requested: includeObject: Invalid value: {go_quote(text)}: "
+        "must be 'Metadata', 'Object', 'None', or empty"
+    )
+
+
+# -- printers ---------------------------------------------------------------------------------------------------------
+
+
+def _default_cells(obj: Object, since: Since) -> list[Any]:
+    return [name_of(obj), obj["metadata"].get("creationTimestamp") or _ZERO_TIME]
+
+
+DEFAULT: Final = Printer((NAME, CREATED_AT), _default_cells, null_when_empty=True)
+"""The printer of built-in kinds without one of their own."""
+
+
+@lru_cache(maxsize=CUSTOM_PRINTERS_KEPT)
+def _custom(rt: ResourceType) -> Printer:
+    return custom_printer(rt.printer_columns)
+
+
+def printer_of(rt: ResourceType) -> Printer:
+    """Return how a kind is shown."""
+    if rt.custom is not None or rt.printer_columns:
+        return _custom(rt)
+    return PRINTERS.get(rt.resource, DEFAULT)
+
+
+@lru_cache(maxsize=CUSTOM_PRINTERS_KEPT)
+def _definitions(printer: Printer) -> tuple[Mapping[str, Any], ...]:
+    return tuple(column.definition() for column in printer.columns)
+
+
+def column_definitions(rt: ResourceType, *, printer: Printer | None = None) -> list[dict[str, Any]]:
+    """Return the columnDefinitions of a kind's tables."""
+    return [dict(definition) for definition in _definitions(printer or printer_of(rt))]
+
+
+# -- rows and tables --------------------------------------------------------------------------------------------------
+
+
+def partial_object_metadata(obj: Object, version: str = META_V1) -> dict[str, Any]:
+    """Return the PartialObjectMetadata of an object; its metadata is shared, not copied."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": obj["metadata"]}
+
+
+def partial_object_metadata_list(
+    objects: Iterable[Object], *, list_metadata: Mapping[str, Any], version: str = META_V1
+) -> dict[str, Any]:
+    """Return the PartialObjectMetadataList of objects; its items are null where there are none, as in Kubernetes."""
+    items = [partial_object_metadata(obj, version) for obj in objects]
+    return {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": version,
+        "metadata": dict(list_metadata),
+        "items": items or None,
+    }
+
+
+def table_row(
+    rt: ResourceType,
+    obj: Object,
+    *,
+    since: Since,
+    include_object: str = INCLUDE_METADATA,
+    version: str = META_V1,
+    served: Object | None = None,
+    printer: Printer | None = None,
+) -> dict[str, Any]:
+    """Return one row.
+
+    ``include_object`` is what it carries beside the cells: INCLUDE_NONE, _METADATA or _OBJECT. ``served`` is the object
+    in the request's version, if that is another; custom resources' columns are paths into it.
+    """
+    printer = printer or printer_of(rt)
+    served = obj if served is None else served
+    shown = obj if rt.custom is None else served
+    made: dict[str, Any] = {"cells": printer.cells(shown, since)}
+    conditions = printer.conditions(shown) if printer.conditions is not None else None
+    if conditions:
+        made["conditions"] = conditions
+    if include_object == INCLUDE_METADATA:
+        made["object"] = partial_object_metadata(obj, version)
+    else:
+        made["object"] = served if include_object == INCLUDE_OBJECT else None
+    return made
+
+
+def table_rows(
+    rt: ResourceType,
+    objects: Iterable[Object],
+    *,
+    now: datetime,
+    include_object: str = INCLUDE_METADATA,
+    version: str = META_V1,
+    served: Iterable[Object] | None = None,
+    printer: Printer | None = None,
+) -> list[dict[str, Any]]:
+    """Return the rows of objects, in the order the kind is listed in. ``served`` has one for each of ``objects``."""
+    printer = printer or printer_of(rt)
+    since = ages_at(now)
+    pairs = [(obj, None) for obj in objects] if served is None else list(zip(objects, served, strict=True))
+    if printer.order is not None:
+        order = printer.order
+        pairs.sort(key=lambda pair: order(pair[0]))
+    return [
+        table_row(rt, obj, since=since, include_object=include_object, version=version, served=form, printer=printer)
+        for obj, form in pairs
+    ]
+
+
+def table_of_rows(
+    rt: ResourceType,
+    made: Sequence[Mapping[str, Any]],
+    *,
+    list_metadata: Mapping[str, Any],
+    version: str = META_V1,
+    no_headers: bool = False,
+    printer: Printer | None = None,
+) -> dict[str, Any]:
+    """Return a Table of rows that are made already. Without headers the column definitions are null."""
+    printer = printer or printer_of(rt)
+    return {
+        "kind": "Table",
+        "apiVersion": version,
+        "metadata": dict(list_metadata),
+        "columnDefinitions": None if no_headers else column_definitions(rt, printer=printer),
+        "rows": None if printer.null_when_empty and not made else made,
+    }
+
+
+def table(
+    rt: ResourceType,
+    objects: Iterable[Object],
+    *,
+    now: datetime,
+    list_metadata: Mapping[str, Any],
+    include_object: str = INCLUDE_METADATA,
+    version: str = META_V1,
+    served: Iterable[Object] | None = None,
+    no_headers: bool = False,
+    printer: Printer | None = None,
+) -> dict[str, Any]:
+    """Return the Table of objects.
+
+    ``list_metadata`` is the list's (resourceVersion, continue, remainingItemCount), for one object
+    ``{"resourceVersion": …}``. ``printer`` is given for what is no resource of its own, such as SCALE.
+    """
+    made = table_rows(
+        rt, objects, now=now, include_object=include_object, version=version, served=served, printer=printer
+    )
+    return table_of_rows(rt, made, list_metadata=list_metadata, version=version, no_headers=no_headers, printer=printer)
