@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kubechronicle.eventlog.views.views import Views
-from kubechronicle.http.authentication.chain import Identified
+from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.user import User
 
 NAMESPACE: Final = "kube-system"

@@ -11,8 +11,7 @@ through, and the caller, in a task, resolves it and calls again (``decide_with_a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import Final
 
 from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.bearer import (
@@ -24,14 +23,13 @@ from kubechronicle.http.authentication.bearer import (
     is_other_scheme,
     subprotocol_token,
 )
-from kubechronicle.http.authentication.metrics import AuthenticationFigures
+from kubechronicle.http.authentication.interfaces import Authenticator, Identified, TokenAuthenticator
+from kubechronicle.http.authentication.metrics import AuthenticationMetrics
 from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
+from kubechronicle.http.authentication.token_cache import HasCache
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, NoCredential, NotSeen, Rejected, User, authenticated
 from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.messages import Request
-
-if TYPE_CHECKING:
-    from kubechronicle.http.authentication.token_cache import TokenCache
 
 INVALID: Final = "invalid bearer token"
 
@@ -39,41 +37,6 @@ INVALID: Final = "invalid bearer token"
 MAX_USERS: Final = 8192
 
 _SUBPROTOCOLS: Final = frozenset({SUBPROTOCOL_FIELD})
-
-
-class Authenticator(Protocol):
-    """One that looks at the request: its certificate, its fields; never at its bearer token."""
-
-    def authenticate(self, request: Request) -> User | None:
-        """The user, or None if the request carries no credential of this kind. Rejected: it carries a wrong one."""
-        ...
-
-
-class TokenAuthenticator(Protocol):
-    """One that knows bearer tokens, wherever they come from."""
-
-    def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
-        """Whose token this is, None if it is none of this kind. ``audiences``: whom it must be meant for (one of them
-        is enough). Rejected: it is of this kind and wrong. NeedsExternalAnswer: somebody must be asked first."""
-        ...
-
-
-@runtime_checkable
-class HasCache(Protocol):
-    """A token authenticator that remembers what it was told. Its cache's figures are told with the others'."""
-
-    @property
-    def cache(self) -> TokenCache: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Identified:
-    """A token's user, and for which of the audiences asked about it holds (none: tokens of its kind are for whoever
-    this server is); ``warnings`` are told to whoever shows it."""
-
-    user: User
-    audiences: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 class AuthenticationChain:
@@ -89,16 +52,16 @@ class AuthenticationChain:
         audiences: Sequence[str] = (),
         anonymous: Anonymous | None = None,
         proxy: ProxyHeaders = STANDARD,
-        figures: AuthenticationFigures | None = None,
+        metrics: AuthenticationMetrics | None = None,
     ) -> None:
         self._authenticators = tuple(authenticators)
         self._tokens = tuple(tokens)
         self._audiences = tuple(audiences)
-        self.figures = figures if figures is not None else AuthenticationFigures()
+        self.metrics = metrics if metrics is not None else AuthenticationMetrics()
         for each in self._authenticators:
             if isinstance(each, ClientCertificates):
-                each.remaining = self.figures.remaining
-        self.figures.caches += [each.cache.figures for each in tokens if isinstance(each, HasCache)]
+                each.remaining = self.metrics.remaining
+        self.metrics.caches += [each.cache.metrics for each in tokens if isinstance(each, HasCache)]
         self._users: dict[int, tuple[User, User]] = {}
         self._anonymous = anonymous if anonymous is not None else Anonymous()
         self._credentials = STANDARD.fields | proxy.fields | {"authorization"}

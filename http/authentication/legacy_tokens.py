@@ -12,7 +12,7 @@ from typing import Final
 from kubechronicle.actors.loops.service_accounts.legacy_tokens import LAST_USED, is_current
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import Views
-from kubechronicle.http.authentication.metrics import AuthenticationFigures
+from kubechronicle.http.authentication.metrics import AuthenticationMetrics
 from kubechronicle.http.authentication.user import Rejected
 
 log = logging.getLogger(__name__)
@@ -40,10 +40,10 @@ class SecretToken:
 
 
 class TokenUses:
-    def __init__(self, views: Views, figures: AuthenticationFigures, used: Used | None = None) -> None:
+    def __init__(self, views: Views, metrics: AuthenticationMetrics, used: Used | None = None) -> None:
         """``used`` None: nobody notes uses of tokens kept in Secrets."""
         self._secrets, self._accounts = views["secrets"], views["serviceaccounts"]
-        self._tokens = figures.tokens
+        self._tokens = metrics.tokens
         self._used = used
 
     def of_secret(self, token: SecretToken, now: float) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ ACCOUNT_TOKENS: Final[Mapping[str, str]] = {
     "serviceaccount_legacy_manual_token_uses": "Cumulative manually created legacy tokens used",
     "serviceaccount_invalid_legacy_auto_token_uses": "Cumulative invalid auto-generated legacy tokens used",
 }
-"""What ``AuthenticationFigures.tokens`` counts; each name gets _total."""
+"""What ``AuthenticationMetrics.tokens`` counts; each name gets _total."""
 
 
 class Durations:
@@ -61,7 +61,7 @@ class Durations:
         return list(zip(bounds, accumulate(map(float, self.counts)), strict=True))
 
 
-class CacheFigures:
+class CacheMetrics:
     """Of one TokenCache."""
 
     def __init__(self) -> None:
@@ -76,12 +76,12 @@ class CacheFigures:
         self.fetches["ok" if good else "error"] += 1
 
 
-class AuthenticationFigures(Collector):
-    """``caches``: those whose figures are told together; ``tokens``: uses of service account tokens, by name;
+class AuthenticationMetrics(Collector):
+    """``caches``: those whose metrics are told together; ``tokens``: uses of service account tokens, by name;
     ``remaining``: for how long client certificates are still good when they are used."""
 
     def __init__(self) -> None:
-        self.caches: list[CacheFigures] = []
+        self.caches: list[CacheMetrics] = []
         self.tokens: Counter[str] = Counter()
         self.remaining = Durations(EXPIRATION_BUCKETS)
         self._attempts = {result: Durations(BUCKETS) for result in (SUCCESS, FAILURE, ERROR)}

@@ -27,9 +27,9 @@ from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import View, Views
 from kubechronicle.http.authentication import jws
-from kubechronicle.http.authentication.chain import Identified
+from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.legacy_tokens import SecretToken, TokenUses
-from kubechronicle.http.authentication.metrics import AuthenticationFigures
+from kubechronicle.http.authentication.metrics import AuthenticationMetrics
 from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 
 USER_PREFIX: Final = "system:serviceaccount:"
@@ -124,7 +124,7 @@ class ServiceAccountTokens:
         self._keys = {key.key_id: key for key in issuer.verifying}
         self._accounts, self._secrets = views["serviceaccounts"], views["secrets"]
         self._pods, self._nodes = views["pods"], views["nodes"]
-        self._uses = uses if uses is not None else TokenUses(views, AuthenticationFigures())
+        self._uses = uses if uses is not None else TokenUses(views, AuthenticationMetrics())
         self._clock = clock
         self._known: OrderedDict[bytes, _Verified] = OrderedDict()
         # Tokens that are none of ours, so that those of other issuers are not taken apart for each request.

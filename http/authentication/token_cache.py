@@ -18,12 +18,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 import trio
 
-from kubechronicle.http.authentication.chain import Identified
-from kubechronicle.http.authentication.metrics import CacheFigures
+from kubechronicle.http.authentication.interfaces import Identified
+from kubechronicle.http.authentication.metrics import CacheMetrics
 from kubechronicle.http.authentication.user import NotSeen, Rejected
 
 # Answers kept: 5,000 nodes' and 10,000 namespaces' twice over, as in kube-apiserver.
@@ -48,6 +48,14 @@ class _Flight:
     answers: list[Answer] = field(default_factory=list)
 
 
+@runtime_checkable
+class HasCache(Protocol):
+    """A token authenticator with a cache. The chain reports the metrics of all caches together."""
+
+    @property
+    def cache(self) -> TokenCache: ...
+
+
 class TokenCache:
     """Of one authenticator. ``success``, ``failure``: seconds for which answers of the kind are remembered, 0: not at
     all; ``clock``: seconds, never going back."""
@@ -55,7 +63,7 @@ class TokenCache:
     def __init__(
         self, *, success: float, failure: float, clock: Callable[[], float] = time.monotonic, size: int = SIZE
     ) -> None:
-        self.figures = CacheFigures()
+        self.metrics = CacheMetrics()
         self._success, self._failure = success, failure
         self._clock, self._size = clock, size
         self._secret = os.urandom(32)
@@ -85,7 +93,7 @@ class TokenCache:
         hit = kept is not None and kept[1] > self._clock()
         if hit:
             self._kept.move_to_end(key)
-        self.figures.looked(hit, time.perf_counter() - began)
+        self.metrics.looked(hit, time.perf_counter() - began)
         return (kept[0],) if kept is not None and hit else None
 
     def keep(self, key: bytes, answer: Answer) -> None:
@@ -102,15 +110,15 @@ class TokenCache:
         """Ask, and remember the answer; or wait for whoever asks the same already, and ask if that one is cancelled.
         ``question`` raises nothing but trio.Cancelled; NoAnswer says that there is no answer."""
         while (flight := self._flights.get(key)) is not None:
-            self.figures.blocked += 1
+            self.metrics.blocked += 1
             try:
                 await flight.done.wait()
             finally:
-                self.figures.blocked -= 1
+                self.metrics.blocked -= 1
             if flight.answers:
                 return flight.answers[0]
         flight = self._flights[key] = _Flight()
-        self.figures.in_flight += 1
+        self.metrics.in_flight += 1
         good = False
         try:
             answer = await question()
@@ -119,7 +127,7 @@ class TokenCache:
             self.keep(key, answer)
             return answer
         finally:
-            self.figures.in_flight -= 1
-            self.figures.fetched(good)
+            self.metrics.in_flight -= 1
+            self.metrics.fetched(good)
             del self._flights[key]
             flight.done.set()

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kubechronicle.http.authentication.chain import Identified
+from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.user import User
 
 

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
-from kubechronicle.http.authentication.chain import Identified
+from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.token_cache import Answer as Known
 from kubechronicle.http.authentication.token_cache import NoAnswer, TokenCache
 from kubechronicle.http.authentication.user import Rejected, User
 from kubechronicle.http.outgoing import reviews
 from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff, ask_patiently
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
-from kubechronicle.http.outgoing.complaints import Complaints
-from kubechronicle.http.outgoing.peer import Peer
+from kubechronicle.http.outgoing.rate_limited_log import RateLimitedLog
+from kubechronicle.http.outgoing.remote_server import RemoteServer
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ TTL: Final = 120.0
 class TokenWebhook:
     """Who is asked, and how. ``ttl`` in seconds."""
 
-    peer: Peer
+    peer: RemoteServer
     version: str = "v1"
     ttl: float = TTL
 
@@ -65,7 +65,7 @@ class WebhookTokens:
         self._api_version = f"{GROUP}/{version}"
         self._audiences = tuple(audiences)
         self._backoff = backoff
-        self._complaints = Complaints(log, "Failed to make webhook authenticator request")
+        self._complaints = RateLimitedLog(log, "Failed to make webhook authenticator request")
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
         """As of TokenAuthenticator."""

@@ -133,7 +133,7 @@ def load(data: bytes, *, kept: Collection[str] = ()) -> Configured:
 
 
 def one_line(text: str) -> str:
-    """A text without the lines in which the CEL compiler shows where it stopped: the first says that in figures."""
+    """A text without the lines in which the CEL compiler shows where it stopped: the first says that in metrics."""
     return " ".join(line.strip() for line in text.split("\n") if not line.startswith(" | "))
 
 

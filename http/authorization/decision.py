@@ -110,7 +110,7 @@ class AlwaysDeny:
         return Rules()
 
 
-class DecisionFigures(Collector):
+class DecisionMetrics(Collector):
     """How often each authorizer has decided, by its type and name: kube-apiserver's figure of the same name."""
 
     def __init__(self) -> None:
@@ -132,9 +132,9 @@ class Counted:
 
     __slots__ = ("_authorizer", "_counts", "_labels", "rules")
 
-    def __init__(self, type_: str, name: str, authorizer: Authorizer, figures: DecisionFigures) -> None:
+    def __init__(self, type_: str, name: str, authorizer: Authorizer, metrics: DecisionMetrics) -> None:
         self._authorizer = authorizer
-        self._counts = figures.counts
+        self._counts = metrics.counts
         self._labels = {Decision.ALLOW: (type_, name, "allowed"), Decision.DENY: (type_, name, "denied")}
         self.rules = authorizer.rules
 

@@ -1,4 +1,4 @@
-"""Figures of match conditions, named as kube-apiserver's (k8s.io/apiserver/pkg/authorization/cel)."""
+"""ConditionMetrics of match conditions, named as kube-apiserver's (k8s.io/apiserver/pkg/authorization/cel)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25)
 
 
 @dataclass(slots=True)
-class Figures:
+class ConditionMetrics:
     """Of one authorizer. ``buckets``: evaluations by the first bound they took no longer than."""
 
     seconds: float = 0.0
@@ -27,14 +27,14 @@ class Figures:
         self.buckets[sum(seconds > bound for bound in BUCKETS)] += 1
 
 
-class MatchFigures(Collector):
+class MatchConditionMetrics(Collector):
     """What evaluating costs and comes to, by the name of the authorizer; goes on when the configuration changes."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Figures] = {}
+        self._of: dict[str, ConditionMetrics] = {}
 
-    def of(self, name: str) -> Figures:
-        return self._of.setdefault(name, Figures())
+    def of(self, name: str) -> ConditionMetrics:
+        return self._of.setdefault(name, ConditionMetrics())
 
     def collect(self) -> Iterable[Metric]:
         labels = ["type", "name"]
@@ -54,13 +54,13 @@ class MatchFigures(Collector):
             "Authorization match condition evaluation time in seconds, split by authorizer type and name.",
             labels=labels,
         )
-        for name, figures in self._of.items():
+        for name, metrics in self._of.items():
             of = ["Webhook", name]
-            errors.add_metric(of, figures.errors)
-            exclusions.add_metric(of, figures.exclusions)
+            errors.add_metric(of, metrics.errors)
+            exclusions.add_metric(of, metrics.exclusions)
             total, buckets = 0, []
-            for bound, number in zip((*map(str, BUCKETS), "+Inf"), figures.buckets, strict=True):
+            for bound, number in zip((*map(str, BUCKETS), "+Inf"), metrics.buckets, strict=True):
                 total += number
                 buckets.append((bound, total))
-            seconds.add_metric(of, buckets, figures.seconds)
+            seconds.add_metric(of, buckets, metrics.seconds)
         return [errors, exclusions, seconds] if self._of else []

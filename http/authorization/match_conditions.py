@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kubechronicle.api import cel
 from kubechronicle.api.cel.types import BOOL, STRING, list_of, map_of, object_type
-from kubechronicle.http.authorization.match_condition_metrics import MatchFigures
+from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.webhook import MatchFailed
 
 BUDGET: Final = 100_000
@@ -110,23 +110,23 @@ def _selector(selector: Mapping[str, Any]) -> dict[str, Any]:
 class MatchConditions:
     """All conditions of one authorizer, each an expression that can be ``compiled``."""
 
-    def __init__(self, expressions: Sequence[str], name: str, figures: MatchFigures) -> None:
+    def __init__(self, expressions: Sequence[str], name: str, metrics: MatchConditionMetrics) -> None:
         self._conditions = [(expression, compiled(expression)) for expression in expressions]
-        self._figures = figures.of(name)
+        self._metrics = metrics.of(name)
 
     def matches(self, spec: Mapping[str, Any]) -> bool:
         """Whether the authorizer is to be asked about this SubjectAccessReviewSpec: every condition is true. One that
         is false counts for more than those that fail. MatchFailed."""
         started = perf_counter()
-        figures = self._figures
+        metrics = self._metrics
         try:
             matches = self._evaluate({"request": request_of(spec)})
         except MatchFailed:
-            figures.errors += 1
+            metrics.errors += 1
             raise
         finally:
-            figures.took(perf_counter() - started)
-        figures.exclusions += not matches
+            metrics.took(perf_counter() - started)
+        metrics.exclusions += not matches
         return matches
 
     def _evaluate(self, variables: Mapping[str, Any]) -> bool:

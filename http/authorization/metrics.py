@@ -18,7 +18,7 @@ RESULTS: Final = {Decision.ALLOW: "allowed", Decision.DENY: "denied", Decision.N
 ERROR: Final = "error"
 
 
-class AttemptFigures(Collector):
+class AttemptMetrics(Collector):
     def __init__(self) -> None:
         self._attempts = {result: Durations(BUCKETS) for result in (*RESULTS.values(), ERROR)}
 

@@ -24,7 +24,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import ALLOWED, NO_OPINION, Decision, Rules, Verdict
-from kubechronicle.http.authorization.following import Followed
+from kubechronicle.http.authorization.view_follower import ViewFollower
 from kubechronicle.http.request_info import RequestInfo
 
 NODE_PREFIX: Final = "system:node:"
@@ -59,8 +59,8 @@ class NodeAuthorizer:
         # volume -> the claim it is for, and the secrets it needs; secret -> claim -> how many volumes for it need it
         self._of_volume: dict[str, tuple[Place, frozenset[Place]]] = {}
         self._claims_of: dict[Place, Counter[Place]] = {}
-        self._pods = Followed(views["pods"], self._pod)
-        self._volumes = Followed(views["persistentvolumes"], self._volume)
+        self._pods = ViewFollower(views["pods"], self._pod)
+        self._volumes = ViewFollower(views["persistentvolumes"], self._volume)
         self._rules = next(role for role in cluster_roles() if role["metadata"]["name"] == "system:node")["rules"]
         self._grants = rbac.Grants()
         self._grants.add(self._rules)

@@ -22,7 +22,7 @@ from kubechronicle.eventlog.records import Who
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision, Rules, Verdict
-from kubechronicle.http.authorization.following import Followed
+from kubechronicle.http.authorization.view_follower import ViewFollower
 from kubechronicle.http.request_info import RequestInfo
 
 GROUP = "rbac.authorization.k8s.io"
@@ -67,10 +67,10 @@ class RbacAuthorizer:
         self._refusals: dict[tuple[str, tuple[str, ...], str], str] = {}
         self._kept = 0
         self._followed = [
-            Followed(views[f"clusterroles.{GROUP}"], self._role),
-            Followed(views[f"roles.{GROUP}"], self._role),
-            Followed(views[f"clusterrolebindings.{GROUP}"], self._binding),
-            Followed(views[f"rolebindings.{GROUP}"], self._binding),
+            ViewFollower(views[f"clusterroles.{GROUP}"], self._role),
+            ViewFollower(views[f"roles.{GROUP}"], self._role),
+            ViewFollower(views[f"clusterrolebindings.{GROUP}"], self._binding),
+            ViewFollower(views[f"rolebindings.{GROUP}"], self._binding),
         ]
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:

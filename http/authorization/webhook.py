@@ -32,9 +32,9 @@ from kubechronicle.http.authorization.decision import NO_OPINION, Decision, Rule
 from kubechronicle.http.outgoing import backoff, reviews
 from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff
 from kubechronicle.http.outgoing.client import Answer, AskError, Client
-from kubechronicle.http.outgoing.complaints import Complaints
-from kubechronicle.http.outgoing.flights import Flights
-from kubechronicle.http.outgoing.remembered import Remembered
+from kubechronicle.http.outgoing.rate_limited_log import RateLimitedLog
+from kubechronicle.http.outgoing.single_flight import SingleFlight
+from kubechronicle.http.outgoing.ttl_cache import TtlCache
 from kubechronicle.http.request_info import RequestInfo
 
 log = logging.getLogger(__name__)
@@ -59,8 +59,8 @@ class MatchFailed(Exception):
     """At least one match condition has no value, and none is false."""
 
 
-class WebhookFigures(Collector):
-    """What asking comes to, by the name of the authorizer: kube-apiserver's figures. One for all of them."""
+class WebhookMetrics(Collector):
+    """What asking comes to, by the name of the authorizer: kube-apiserver's metrics. One for all of them."""
 
     def __init__(self) -> None:
         labels = ("name", "result")
@@ -108,7 +108,7 @@ class WebhookAuthorizer:
         unauthorized_ttl: float = UNAUTHORIZED_TTL,
         on_error: Decision = Decision.NO_OPINION,
         matches: Callable[[Spec], bool] | None = None,
-        figures: WebhookFigures | None = None,
+        metrics: WebhookMetrics | None = None,
         backoff: Backoff = BACKOFF,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -119,11 +119,11 @@ class WebhookAuthorizer:
         self._shares = min(authorized_ttl, unauthorized_ttl) > 0
         self._on_error = on_error
         self._matches = matches
-        self._figures = figures if figures is not None else WebhookFigures()
+        self._metrics = metrics if metrics is not None else WebhookMetrics()
         self._backoff = backoff
-        self._remembered: Remembered[Verdict] = Remembered(REMEMBERED, clock)
-        self._flights: Flights[tuple[Verdict, float]] = Flights(client.outgoing)
-        self._complaints = Complaints(log, "Failed to make webhook authorizer request")
+        self._remembered: TtlCache[Verdict] = TtlCache(REMEMBERED, clock)
+        self._flights: SingleFlight[tuple[Verdict, float]] = SingleFlight(client.outgoing)
+        self._complaints = RateLimitedLog(log, "Failed to make webhook authorizer request")
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
         """As of Authorizer. NeedsExternalAnswer: it has to be asked."""
@@ -167,7 +167,7 @@ class WebhookAuthorizer:
         def observe(result: str, seconds: float) -> None:
             nonlocal last
             last = result
-            self._figures.asked(self.name, result, seconds)
+            self._metrics.asked(self.name, result, seconds)
 
         body = reviews.review(KIND, f"{GROUP}/{self._version}", _sent(spec, self._version), {"allowed": False})
         try:
@@ -175,7 +175,7 @@ class WebhookAuthorizer:
         except AskError as error:
             self._complaints.tell(str(error), authorizer=self.name)
             if self._on_error is Decision.NO_OPINION:
-                self._figures.fail_open.labels(self.name, last).inc()
+                self._metrics.fail_open.labels(self.name, last).inc()
             return Verdict(self._on_error, "", str(error)), 0.0
 
     def _read(self, answer: Answer) -> tuple[Verdict, float]:

@@ -7,10 +7,10 @@ from typing import Final
 
 from kubechronicle.api.values.durations import SECOND
 from kubechronicle.http.authorization.configuration import DENY, ConfigurationError, WebhookConfiguration
+from kubechronicle.http.authorization.current_authorizers import Webhooks
 from kubechronicle.http.authorization.decision import Authorizer, Decision
-from kubechronicle.http.authorization.in_force import Webhooks
-from kubechronicle.http.authorization.match_condition_metrics import MatchFigures
-from kubechronicle.http.authorization.webhook import WebhookAuthorizer, WebhookFigures
+from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
+from kubechronicle.http.authorization.webhook import WebhookAuthorizer, WebhookMetrics
 from kubechronicle.http.outgoing.client import TIMEOUT, Outgoing
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
 
@@ -18,17 +18,17 @@ DEFAULT_VERSION: Final = "v1beta1"
 
 
 class WebhookMaker:
-    """``figures`` of all it makes."""
+    """``metrics`` of all it makes."""
 
     def __init__(self, outgoing: Outgoing) -> None:
-        self.figures = WebhookFigures()
+        self.metrics = WebhookMetrics()
         self._outgoing = outgoing
 
     @property
     def webhooks(self) -> Webhooks:
         return Webhooks(self.make, self.forget)
 
-    def make(self, name: str, configured: WebhookConfiguration, matches: MatchFigures) -> Authorizer:
+    def make(self, name: str, configured: WebhookConfiguration, matches: MatchConditionMetrics) -> Authorizer:
         """As of in_force.MakeWebhook; reads files."""
         file = configured.connection_info.kube_config_file
         if not file:
@@ -52,7 +52,7 @@ class WebhookMaker:
             unauthorized_ttl=configured.unauthorized_ttl / SECOND if configured.cache_unauthorized_requests else 0.0,
             on_error=Decision.DENY if configured.failure_policy == DENY else Decision.NO_OPINION,
             matches=conditions.matches if conditions is not None else None,
-            figures=self.figures,
+            metrics=self.metrics,
         )
 
     async def forget(self, authorizer: Authorizer) -> None:

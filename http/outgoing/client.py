@@ -24,7 +24,7 @@ from urllib.parse import urljoin, urlsplit
 
 import trio
 
-from kubechronicle.http.outgoing.peer import Credentials, Peer, credentials_of
+from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
 
 if TYPE_CHECKING:
     import httpx
@@ -80,7 +80,7 @@ class Client:
     """Questions to one peer. Made by Outgoing.client."""
 
     def __init__(
-        self, outgoing: Outgoing, peer: Peer, *, timeout: float, max_answer: int, max_connections: int
+        self, outgoing: Outgoing, peer: RemoteServer, *, timeout: float, max_answer: int, max_connections: int
     ) -> None:
         self.peer = peer
         self.timeout = timeout
@@ -174,7 +174,7 @@ class Client:
             if self._credentials is not None and version == self._version:
                 return
             try:
-                found = await trio.to_thread.run_sync(credentials_of, self.peer)
+                found = await trio.to_thread.run_sync(load_credentials, self.peer)
             except ValueError as error:
                 if self._credentials is None:
                     raise AskError(f"{_shown(self.peer.url)}: {error}") from None
@@ -233,7 +233,7 @@ class Outgoing:
 
     def client(
         self,
-        peer: Peer,
+        peer: RemoteServer,
         *,
         timeout: float = TIMEOUT,
         max_answer: int = MAX_ANSWER,

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 import yaml
 
 from kubechronicle.api.configuration.structuring import Key, StructureError, structure
-from kubechronicle.http.outgoing.peer import Peer, Pem, credentials_of
+from kubechronicle.http.outgoing.remote_server import Pem, RemoteServer, load_credentials
 
 
 class KubeconfigError(ValueError):
@@ -102,7 +102,7 @@ class Config:
     users: tuple[NamedUser, ...] = ()
 
 
-def read_kubeconfig(path: Path, *, http_allowed: bool = False) -> Peer:
+def read_kubeconfig(path: Path, *, http_allowed: bool = False) -> RemoteServer:
     """Return the peer of the current context.
 
     All files it names are read once, to see that they can be used. Raises KubeconfigError.
@@ -115,7 +115,7 @@ def read_kubeconfig(path: Path, *, http_allowed: bool = False) -> Peer:
         raise KubeconfigError(f"{path}: {error}") from None
     try:
         peer = _peer(config, path.parent, http_allowed=http_allowed)
-        credentials_of(peer)
+        load_credentials(peer)
     except ValueError as error:
         raise KubeconfigError(f"{path}: {error}") from None
     return peer
@@ -132,7 +132,7 @@ def _document(path: Path) -> Any:
         raise ValueError(f"is not YAML{where}: {getattr(error, 'problem', None) or 'it cannot be parsed'}") from None
 
 
-def _peer(config: Config, folder: Path, *, http_allowed: bool) -> Peer:
+def _peer(config: Config, folder: Path, *, http_allowed: bool) -> RemoteServer:
     current = config.current_context
     if not current:
         raise ValueError("current-context is not set")
@@ -144,7 +144,7 @@ def _peer(config: Config, folder: Path, *, http_allowed: bool) -> Peer:
     server = cluster.server
     if not server:
         raise ValueError(f"cluster {context.cluster!r}: server is not set")
-    return Peer(
+    return RemoteServer(
         url=server if "://" in server else f"https://{server}",
         ca=_pem("certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data, folder),
         certificate=_pem("client-certificate", user.client_certificate, user.client_certificate_data, folder),

@@ -30,7 +30,8 @@ from kubechronicle.http import filters
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.authorities import Bundle
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
-from kubechronicle.http.authentication.chain import AuthenticationChain, Identified
+from kubechronicle.http.authentication.chain import AuthenticationChain
+from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.request_header import STANDARD, AuthenticatingProxy
 from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer, ServiceAccountTokens
 from kubechronicle.http.authentication.token_file import StaticTokens

@@ -23,7 +23,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import yaml
 
-from kubechronicle.http.outgoing.peer import Peer, Pem
+from kubechronicle.http.outgoing.remote_server import Pem, RemoteServer
 from kubechronicle.ops.errors import OperatorError
 
 Document = dict[str, Any]
@@ -40,7 +40,7 @@ class Target:
     """``headers``: those of impersonation. ``plugin``: the exec entry of the user, to be asked for credentials;
     ``cluster``: what such a plugin may be told. ``document``: all files merged, for kubectl; its paths absolute."""
 
-    peer: Peer
+    peer: RemoteServer
     namespace: str
     headers: tuple[tuple[str, str], ...] = ()
     plugin: Mapping[str, Any] | None = None
@@ -178,9 +178,9 @@ def _target(document: Document, given: argparse.Namespace) -> Target | None:
     )
 
 
-def _peer(cluster: Mapping[str, Any], user: Mapping[str, Any], server: str) -> Peer:
+def _peer(cluster: Mapping[str, Any], user: Mapping[str, Any], server: str) -> RemoteServer:
     token_file = _text(user, "tokenFile")
-    return Peer(
+    return RemoteServer(
         url=server if "://" in server else f"https://{server}",
         ca=_pem(cluster, "certificate-authority"),
         certificate=_pem(user, "client-certificate"),
@@ -242,7 +242,7 @@ def _pod(environment: Mapping[str, str], given: argparse.Namespace) -> Target | 
     cluster = {"server": url, "certificate-authority": str(ca)}
     document = _as_given({}, given, cluster, {"tokenFile": str(token)})
     headers = _impersonation({}, given)
-    return Target(Peer(url=url, ca=ca, token_file=token), namespace or "default", headers, document=document)
+    return Target(RemoteServer(url=url, ca=ca, token_file=token), namespace or "default", headers, document=document)
 
 
 def _proxy(url: str) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from kubechronicle.http.outgoing.peer import Credentials, credentials_of
+from kubechronicle.http.outgoing.remote_server import Credentials, load_credentials
 from kubechronicle.ops.client import credential_plugins
 from kubechronicle.ops.client.kubeconfig import HOW_TO_NAME, Target
 from kubechronicle.ops.errors import OperatorError
@@ -166,7 +166,7 @@ class Wire:
                     changes = {"certificate": issued.certificate, "key": issued.key} if issued.certificate else {}
                     peer = replace(peer, token=issued.token, **changes)  # type: ignore[arg-type]
                 try:
-                    self._credentials = credentials_of(peer)
+                    self._credentials = load_credentials(peer)
                 except ValueError as error:
                     raise OperatorError(f"kubeconfig: {error}") from None
             return self._credentials

@@ -1,4 +1,4 @@
-"""Who is let in, as the settings say it: what of the authenticators can be made before the server is."""
+"""Authentication settings: the authenticators that can be made before the server."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 from kubechronicle.actors.loops.bootstrap.authentication_trust import Trust
 from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.authorities import Authorities, Bundle
-from kubechronicle.http.authentication.chain import Authenticator, TokenAuthenticator
+from kubechronicle.http.authentication.interfaces import Authenticator, TokenAuthenticator
 from kubechronicle.http.authentication.request_header import STANDARD, AuthenticatingProxy, ProxyHeaders
 from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
-from kubechronicle.http.authentication.webhook import VERSIONS, TokenWebhook
+from kubechronicle.http.authentication.webhook import TokenWebhook
 from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
-from kubechronicle.ops.settings.types import Names
 
 if TYPE_CHECKING:
     from kubechronicle.http.authentication.oidc.authenticator import JwtPlan
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetIn:
-    """Parts of a Plan of the same names; ``files``: all authorities the TLS layer has to believe."""
+class AuthenticationPlan:
+    """The parts of a Plan (plan.py) with the same names, and the files for the TLS layer."""
 
     authenticators: Sequence[Authenticator] = ()
     static_tokens: Sequence[TokenAuthenticator] = ()
@@ -37,10 +36,11 @@ class LetIn:
     proxy_headers: ProxyHeaders = STANDARD
     trust: Trust = field(default_factory=Trust)
     files: tuple[Path, ...] = ()
+    """All files of authorities whose client certificates the TLS layer accepts."""
 
 
 def check(settings: Settings) -> None:
-    """What can be found wrong without starting anything. OperatorError."""
+    """Check everything that can be checked without starting anything. Raise OperatorError."""
     static_tokens(settings)
     _jwt_settings(settings)
     proxy_headers(settings)
@@ -54,17 +54,17 @@ def check(settings: Settings) -> None:
                 raise OperatorError(f"--{flag}: {file} holds no certificates (PEM): {error}") from None
 
 
-def let_in(settings: Settings, client_cas: Sequence[Path]) -> LetIn:
-    """``client_cas``: files with authorities of client certificates. OperatorError: one of them can't be used."""
+def authentication_plan(settings: Settings, client_cas: Sequence[Path]) -> AuthenticationPlan:
+    """Make the authenticators. ``client_cas``: files with authorities of client certificates. Raise OperatorError."""
     try:
         clients = Authorities(client_cas)
     except (OSError, ValueError) as error:
         raise OperatorError(f"cannot use {' and '.join(map(str, client_cas))}: {error}") from None
     jwt = _jwt_settings(settings)
-    anonymous = Anonymous(settings.anonymous_auth is None or bool(settings.anonymous_auth))
+    anonymous = Anonymous(settings.anonymous_auth is not False)
     if jwt is not None and jwt.anonymous is not None:
         anonymous = Anonymous(jwt.anonymous.enabled, jwt.anonymous.paths)
-    plain = LetIn(
+    plan = AuthenticationPlan(
         authenticators=[ClientCertificates(clients.current)],
         static_tokens=static_tokens(settings),
         token_webhook=token_webhook(settings),
@@ -74,68 +74,60 @@ def let_in(settings: Settings, client_cas: Sequence[Path]) -> LetIn:
         files=tuple(client_cas),
     )
     file = settings.requestheader_client_ca_file
-    return _with_proxy(plain, settings, file) if file is not None else plain
+    return _with_proxy(plan, settings, file) if file is not None else plan
 
 
-def _with_proxy(plain: LetIn, settings: Settings, file: Path) -> LetIn:
-    """Let an authenticating proxy in as well, whose authorities are in the file."""
+def _with_proxy(plan: AuthenticationPlan, settings: Settings, file: Path) -> AuthenticationPlan:
+    """Add an authenticating proxy. ``file``: its authorities."""
     authorities, headers = Authorities([file]), proxy_headers(settings)
     lists = {
-        "requestheader-allowed-names": _names(settings.requestheader_allowed_names),
-        "requestheader-username-headers": _names(settings.requestheader_username_headers),
-        "requestheader-uid-headers": _names(settings.requestheader_uid_headers),
-        "requestheader-group-headers": _names(settings.requestheader_group_headers),
-        "requestheader-extra-headers-prefix": _names(settings.requestheader_extra_headers_prefix),
+        "requestheader-allowed-names": settings.requestheader_allowed_names or (),
+        "requestheader-username-headers": settings.requestheader_username_headers or (),
+        "requestheader-uid-headers": settings.requestheader_uid_headers or (),
+        "requestheader-group-headers": settings.requestheader_group_headers or (),
+        "requestheader-extra-headers-prefix": settings.requestheader_extra_headers_prefix or (),
     }
-    trust = replace(plain.trust, proxy_ca=lambda: authorities.current().certificates, proxy_lists=lists)
+    trust = replace(plan.trust, proxy_ca=lambda: authorities.current().certificates, proxy_lists=lists)
     return replace(
-        plain,
-        authenticators=[AuthenticatingProxy(authorities.current, headers), *plain.authenticators],
+        plan,
+        authenticators=[AuthenticatingProxy(authorities.current, headers), *plan.authenticators],
         proxy_headers=headers,
         trust=trust,
-        files=(*plain.files, file),
+        files=(*plan.files, file),
     )
 
 
 def _jwt_settings(settings: Settings) -> JwtSettings | None:
-    """None: no JWT of others is believed, nor may it be while the server runs. OperatorError."""
-    flags = [name for name in Settings.__dataclass_fields__ if name.startswith("oidc_")]
-    given = [name for name in flags if getattr(settings, name) is not None]
-    if not given and settings.authentication_config is None:
+    """Return the external issuers, or None if no setting allows any. Raise OperatorError."""
+    oidc_fields = settings.fields_given("oidc_")
+    if not oidc_fields and settings.authentication_config is None:
         return None
     from kubechronicle.ops.server.jwt_issuers import jwt_settings  # few servers need it
 
-    return jwt_settings(settings, given)
+    return jwt_settings(settings, oidc_fields)
 
 
 def proxy_headers(settings: Settings) -> ProxyHeaders:
-    """OperatorError: a name that no header field has."""
+    """Return the header fields in which a proxy names the user. Raise OperatorError."""
     headers = ProxyHeaders(
-        username=_fields("username-headers", settings.requestheader_username_headers),
-        uid=_fields("uid-headers", settings.requestheader_uid_headers),
-        group=_fields("group-headers", settings.requestheader_group_headers),
-        extra_prefix=_fields("extra-headers-prefix", settings.requestheader_extra_headers_prefix),
-        allowed_names=_names(settings.requestheader_allowed_names),
+        username=_lower(settings.requestheader_username_headers),
+        uid=_lower(settings.requestheader_uid_headers),
+        group=_lower(settings.requestheader_group_headers),
+        extra_prefix=_lower(settings.requestheader_extra_headers_prefix),
+        allowed_names=settings.requestheader_allowed_names or (),
     )
     if headers.uid and not set(STANDARD.uid) & set(headers.uid):
-        # kube-apiserver refuses it, too: extension API servers would not understand each other.
+        # As in kube-apiserver: every extension API server reads X-Remote-Uid.
         raise OperatorError("--requestheader-uid-headers: X-Remote-Uid must be among them")
     return headers
 
 
-def _names(given: Names | None) -> tuple[str, ...]:
-    return given.names if given is not None else ()
-
-
-def _fields(flag: str, given: Names | None) -> tuple[str, ...]:
-    names = tuple(name.strip().lower() for name in _names(given))
-    if not all(names):
-        raise OperatorError(f"--requestheader-{flag}: a name must not be empty")
-    return names
+def _lower(names: tuple[str, ...] | None) -> tuple[str, ...]:
+    return tuple(name.lower() for name in names or ())
 
 
 def static_tokens(settings: Settings) -> list[TokenAuthenticator]:
-    """The tokens of --token-auth-file. OperatorError."""
+    """Read --token-auth-file. Raise OperatorError."""
     if settings.token_auth_file is None:
         return []
     try:
@@ -145,10 +137,7 @@ def static_tokens(settings: Settings) -> list[TokenAuthenticator]:
 
 
 def token_webhook(settings: Settings) -> TokenWebhook | None:
-    """Who is asked about bearer tokens nobody here knows; None: nobody. OperatorError."""
-    version = settings.authentication_token_webhook_version
-    if version not in VERSIONS:
-        raise OperatorError(f"--authentication-token-webhook-version: must be {' or '.join(VERSIONS)}, got {version!r}")
+    """Return the webhook for bearer tokens that are unknown here, None for none. Raise OperatorError."""
     file = settings.authentication_token_webhook_config_file
     if file is None:
         return None
@@ -156,4 +145,5 @@ def token_webhook(settings: Settings) -> TokenWebhook | None:
         peer = read_kubeconfig(file)
     except KubeconfigError as error:
         raise OperatorError(f"--authentication-token-webhook-config-file: {error}") from None
-    return TokenWebhook(peer=peer, version=version, ttl=settings.authentication_token_webhook_cache_ttl)
+    version, ttl = settings.authentication_token_webhook_version, settings.authentication_token_webhook_cache_ttl
+    return TokenWebhook(peer=peer, version=version, ttl=ttl)

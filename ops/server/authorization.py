@@ -14,7 +14,7 @@ from kubechronicle.http.authorization.configuration import (
     WebhookConfiguration,
     WebhookConnectionInfo,
 )
-from kubechronicle.http.authorization.in_force import DEFAULT_MODES, AuthorizationPlan
+from kubechronicle.http.authorization.current_authorizers import DEFAULT_MODES, AuthorizationPlan
 from kubechronicle.http.authorization.webhooks import DEFAULT_VERSION
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
 from kubechronicle.ops.errors import OperatorError

@@ -24,19 +24,19 @@ from prometheus_client.registry import CollectorRegistry
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.api.errors.field_errors import go_quote
-from kubechronicle.http.authentication.chain import Identified
+from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.oidc import configuration, tokens, validation
 from kubechronicle.http.authentication.oidc.claims import Mapper, Refused
 from kubechronicle.http.authentication.oidc.configuration import AnonymousAuthConfig
 from kubechronicle.http.authentication.oidc.distributed import Resolver
-from kubechronicle.http.authentication.oidc.metrics import JwtFigures, RefusalLog
+from kubechronicle.http.authentication.oidc.metrics import JwtMetrics, RefusalLog
 from kubechronicle.http.authentication.oidc.provider import MAX_ANSWER as MAX_PROVIDER_ANSWER
 from kubechronicle.http.authentication.oidc.provider import TIMEOUT, Provider
 from kubechronicle.http.authentication.oidc.tokens import Token
 from kubechronicle.http.authentication.oidc.web_keys import ALGORITHMS, WebKey
 from kubechronicle.http.authentication.user import Rejected, User
 from kubechronicle.http.outgoing.client import Client, Outgoing
-from kubechronicle.http.outgoing.peer import Peer
+from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.reloading import NotYet, ReloadedFile, ReloadFigures, Unusable
 
 # Tokens remembered by their digest: one per client process, about 1 KB each.
@@ -73,7 +73,7 @@ def check_peers(mappers: Collection[Mapper]) -> None:
             kind = go_quote(issuer.egress_selector_type)
             raise ValueError(f"oidc: egress lookup required with egress selector type {kind}")
         for url in filter(None, (issuer.url, issuer.discovery_url)):
-            Peer(url=url)
+            RemoteServer(url=url)
 
 
 @dataclass(slots=True)
@@ -164,7 +164,7 @@ class JwtAuthenticators:
     def __init__(
         self, plan: JwtPlan, outgoing: Outgoing, *, server: str = "", clock: Callable[[], float] = time.time
     ) -> None:
-        self.figures = JwtFigures(server)
+        self.metrics = JwtMetrics(server)
         self.reloads = ReloadFigures(
             prefix="apiserver_authentication_config_controller", what="authentication configuration", server=server
         )
@@ -179,8 +179,8 @@ class JwtAuthenticators:
             self._file = ReloadedFile(plan.file, self._replace, applied=plan.content, figures=self.reloads)
 
     def register(self, registry: CollectorRegistry) -> None:
-        """Show the figures with the server's others."""
-        self.figures.register(registry)
+        """Show the metrics with the server's others."""
+        self.metrics.register(registry)
         if self._file is not None:
             registry.register(self.reloads)
 
@@ -206,10 +206,10 @@ class JwtAuthenticators:
         try:
             found = self._judge(in_force, issuer, parsed, digest, began)
         except Refused as refused:
-            self.figures.authenticated(url, time.perf_counter() - began, success=False)
+            self.metrics.authenticated(url, time.perf_counter() - began, success=False)
             self._refusals.refused(url, str(refused))
             raise Rejected(str(refused)) from None
-        self.figures.authenticated(url, time.perf_counter() - began, success=True)
+        self.metrics.authenticated(url, time.perf_counter() - began, success=True)
         in_force.cached[digest] = found
         if len(in_force.cached) > CACHE_SIZE:
             in_force.cached.popitem(last=False)
@@ -275,11 +275,11 @@ class JwtAuthenticators:
         issuers: dict[str, _Issuer] = {}
         for mapper in mappers:
             config = mapper.config.issuer
-            peer = Peer(url=config.url, ca=config.certificate_authority.encode() or None)
+            peer = RemoteServer(url=config.url, ca=config.certificate_authority.encode() or None)
             client = self._outgoing.client(
                 peer, timeout=TIMEOUT, max_answer=MAX_PROVIDER_ANSWER, max_connections=MAX_CONNECTIONS
             )
-            provider = Provider(config.url, client, discovery_url=config.discovery_url, figures=self.figures)
+            provider = Provider(config.url, client, discovery_url=config.discovery_url, metrics=self.metrics)
             resolver = None
             if claim := mapper.config.claim_mappings.groups.claim:
                 resolver = Resolver(claim, provider, client, config.audiences, self._plan.algorithms)
@@ -323,4 +323,4 @@ class JwtAuthenticators:
             raise NotYet(next(filter(None, problems), "a provider did not answer"))
         former, self._in_force = self._in_force, replacement
         former.scope.cancel()
-        self.figures.keep_only(replacement.issuers)
+        self.metrics.keep_only(replacement.issuers)

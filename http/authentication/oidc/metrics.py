@@ -25,7 +25,7 @@ LOG_INTERVAL: Final = 1.0
 MAX_REASON: Final = 500
 
 
-class JwtFigures(Collector):
+class JwtMetrics(Collector):
     """``server``: the name of this server among those that share the cluster."""
 
     def __init__(self, server: str) -> None:
@@ -42,7 +42,7 @@ class JwtFigures(Collector):
         self._key_sets: dict[str, str] = {}
 
     def register(self, registry: CollectorRegistry) -> None:
-        """Show the figures with the others."""
+        """Show the metrics with the others."""
         registry.register(self._latency)
         registry.register(self)
 
@@ -52,7 +52,7 @@ class JwtFigures(Collector):
         self._latency.labels(result, sha256_label(issuer)).observe(seconds)
 
     def fetched(self, issuer: str, document: bytes | None) -> None:
-        """As of provider.KeyFigures."""
+        """As of provider.KeyMetrics."""
         name = sha256_label(issuer)
         self._fetched["failure" if document is None else "success", name] = time.time()
         if document is not None:

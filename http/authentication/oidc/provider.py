@@ -41,7 +41,7 @@ class ProviderError(Exception):
     """The provider could not be asked, or said something else than it should. The text is for the operator."""
 
 
-class KeyFigures(Protocol):
+class KeyMetrics(Protocol):
     """Who counts the fetching of keys."""
 
     def fetched(self, issuer: str, document: bytes | None) -> None:
@@ -59,14 +59,14 @@ class Provider:
         client: Client,
         *,
         discovery_url: str = "",
-        figures: KeyFigures | None = None,
+        metrics: KeyMetrics | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.issuer = issuer
         self.problem = f"oidc: authenticator for issuer {go_quote(issuer)} is not initialized"
         self._client = client
         self._discovery_url = discovery_url or issuer.removesuffix("/") + WELL_KNOWN
-        self._figures = figures
+        self._metrics = metrics
         self._now = now
         self._keys: tuple[WebKey, ...] = ()
         self._thumbprints: frozenset[str] = frozenset()
@@ -169,8 +169,8 @@ class Provider:
         except KeySetError as error:
             raise ProviderError(f"oidc: {error}") from None
         finally:
-            if self._figures is not None:
-                self._figures.fetched(self.issuer, document)
+            if self._metrics is not None:
+                self._metrics.fetched(self.issuer, document)
         self._keys = keys
         self._thumbprints = frozenset(key.thumbprint for key in keys)
 

@@ -294,7 +294,7 @@ def test_how_long_certificates_are_still_good_is_told() -> None:
     for days in (0.01, 0.6, 100):
         chain.authenticate(asking(OURS.issue(JANE, end=days)))
     registry = CollectorRegistry()
-    registry.register(chain.figures)
+    registry.register(chain.metrics)
     name = "apiserver_client_certificate_expiration_seconds"
     ends = ("0.0", "1800.0", "86400.0", "+Inf")
     told = {end: registry.get_sample_value(f"{name}_bucket", {"le": end}) for end in ends}

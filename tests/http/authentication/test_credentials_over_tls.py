@@ -242,8 +242,8 @@ async def test_nobody_comes_in_where_nobody_may(gate: Open) -> None:
         client = await at.served.http1()
         found = {path: (await client.ask("GET", path)).status for path in ("/livez", "/api", "/livez/ping", "/healthz")}
         assert found == {"/livez": 200, "/api": 403, "/livez/ping": 401, "/healthz": 401}
-        figures = {result: await at.server.figure("authentication_attempts", result=result) for result in ("failure",)}
-        assert figures == {"failure": 2}
+        metrics = {result: await at.server.figure("authentication_attempts", result=result) for result in ("failure",)}
+        assert metrics == {"failure": 2}
 
 
 async def test_a_bearer_field_without_a_token_is_no_credential(gate: Open) -> None:

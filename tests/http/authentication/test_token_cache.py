@@ -1,4 +1,4 @@
-"""The cache of costly verdicts: what is kept and for how long, one question for all who ask, bounds, figures."""
+"""The cache of costly verdicts: what is kept and for how long, one question for all who ask, bounds, metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kubechronicle.http.authentication.chain import AuthenticationChain, Identified
+from kubechronicle.http.authentication.chain import AuthenticationChain
+from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.token_cache import Answer, NoAnswer, TokenCache
 from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 
@@ -105,7 +106,7 @@ async def test_all_who_ask_at_once_share_one_question(autojump_clock: MockClock,
             assert await asked(cache, [answer], tasks=1) == (1, [type(answer).__name__])
         else:
             assert await asked(cache, [answer], tasks=1) == (0, [type(answer).__name__])
-        assert cache.figures.in_flight == cache.figures.blocked == 0
+        assert cache.metrics.in_flight == cache.metrics.blocked == 0
 
 
 async def test_who_is_cancelled_leaves_the_question_to_the_next(autojump_clock: MockClock) -> None:
@@ -127,11 +128,11 @@ async def test_who_is_cancelled_leaves_the_question_to_the_next(autojump_clock: 
         await wait_all_tasks_blocked()
         nursery.start_soon(one, second)
         await wait_all_tasks_blocked()
-        assert (cache.figures.in_flight, cache.figures.blocked) == (1, 1)
+        assert (cache.metrics.in_flight, cache.metrics.blocked) == (1, 1)
         first.cancel()
     assert len(asking) == 2
     assert cache.look(key) == (JANE,)
-    assert cache.figures.fetches == {"ok": 1, "error": 1}
+    assert cache.metrics.fetches == {"ok": 1, "error": 1}
 
 
 class Remembering:
@@ -151,13 +152,13 @@ class Remembering:
 def test_figures_of_all_caches_are_told_together() -> None:
     chain = AuthenticationChain(tokens=[Remembering()])
     other = Remembering()
-    chain.figures.caches.append(other.cache.figures)
+    chain.metrics.caches.append(other.cache.metrics)
     for _ in range(3):
         chain.authenticate_token("good")
         other.user_of("good", ())
     told = {
         (sample.name, *sample.labels.values()): sample.value
-        for metric in chain.figures.collect()
+        for metric in chain.metrics.collect()
         for sample in metric.samples
     }
     assert told["authentication_token_cache_request_total", "hit"] == 4

@@ -13,14 +13,14 @@ from in_process import ISSUER_NAME, open_server
 from webhooks import QUICK, Webhook
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
-from kubechronicle.http.authentication.chain import Identified
+from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.user import Rejected, User
 from kubechronicle.http.authentication.webhook import TokenWebhook, WebhookTokens
 from kubechronicle.http.authorization.configuration import of_modes
-from kubechronicle.http.authorization.in_force import AuthorizationPlan
+from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import Outgoing
-from kubechronicle.http.outgoing.peer import Peer
+from kubechronicle.http.outgoing.remote_server import RemoteServer
 
 JOE = {"username": "joe", "uid": "7", "groups": ["devs"], "extra": {"a": ["1", "2"]}}
 USER = User(name="joe", uid="7", groups=("devs",), extra={"a": ("1", "2")})
@@ -41,8 +41,8 @@ async def outgoing(nursery: trio.Nursery) -> Outgoing:
     return found
 
 
-def peer_of(server: Any) -> Peer:
-    return Peer(url=f"https://localhost:{server.server.port}/ask", ca=server.authority.file)
+def peer_of(server: Any) -> RemoteServer:
+    return RemoteServer(url=f"https://localhost:{server.server.port}/ask", ca=server.authority.file)
 
 
 def tokens(outgoing: Outgoing, server: Any, *, timeout: float = 20.0, **options: Any) -> WebhookTokens:

@@ -25,7 +25,7 @@ from kubechronicle.http.authorization.configuration import (
     load,
     of_modes,
 )
-from kubechronicle.http.authorization.in_force import Authorization, AuthorizationPlan, Webhooks
+from kubechronicle.http.authorization.current_authorizers import Authorization, AuthorizationPlan, Webhooks
 from kubechronicle.http.reloading import sha256_label
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.authorization import authorization_plan
@@ -205,13 +205,13 @@ def test_what_is_no_such_file(data: bytes, why: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ({"authorization-mode": "ABAC"}, "--authorization-policy-file: ABAC needs it, a file of policies"),
+        ({"authorization-mode": "ABAC"}, "--authorization-policy-file: the mode ABAC needs it: a file of policies"),
         ({"authorization-policy-file": "FILE"}, "--authorization-policy-file: cannot be used without the mode ABAC"),
         (
             {"authorization-mode": "ABAC", "authorization-policy-file": "FILE"},
             "--authorization-policy-file: error readi",
         ),
-        ({"authorization-mode": "RBAC,RBAC"}, "--authorization-mode: RBAC is there twice"),
+        ({"authorization-mode": "RBAC,RBAC"}, "--authorization-mode: RBAC is listed twice"),
         (
             {"authorization-mode": "RBAC", "authorization-config": "FILE"},
             "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags",
@@ -354,7 +354,7 @@ class Outside:
         self.made: list[str] = []
         self.ended: list[object] = []
 
-    def make(self, name: str, configuration: WebhookConfiguration, figures: object) -> Any:
+    def make(self, name: str, configuration: WebhookConfiguration, metrics: object) -> Any:
         if configuration.failure_policy == "Deny":
             raise ConfigurationError("its kubeconfig can't be used")
         self.made.append(name)

@@ -10,7 +10,7 @@ from in_process import JOE, InProcess, open_server
 from webhooks import Webhook, kubeconfig
 
 from kubechronicle.http.authorization.configuration import load
-from kubechronicle.http.authorization.in_force import AuthorizationPlan
+from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 
 NODE, RBAC = {"type": "Node", "name": "node"}, {"type": "RBAC", "name": "rbac"}
 FREE, GUARDED = (f"/api/v1/namespaces/{name}/configmaps" for name in ("free", "guarded"))

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.configuration import ConfigurationError, load
 from kubechronicle.http.authorization.decision import Decision
-from kubechronicle.http.authorization.match_condition_metrics import MatchFigures
+from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.match_conditions import (
     BUDGET,
     TOGETHER,
@@ -22,7 +22,7 @@ from kubechronicle.http.authorization.match_conditions import (
 )
 from kubechronicle.http.authorization.webhook import MatchFailed, WebhookAuthorizer, spec_of
 from kubechronicle.http.outgoing.client import Outgoing
-from kubechronicle.http.outgoing.peer import Peer
+from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.request_info import RequestInfo
 
 BOB = User(name="bob", uid="7", groups=("staff", "system:authenticated"), extra={"acme.com/team": ("a", "b")})
@@ -42,8 +42,8 @@ PODS = spec_of(
 VERSION = spec_of(User(name="ann"), RequestInfo(path="/version", verb="get"))
 
 
-def conditions(*expressions: str, figures: MatchFigures | None = None) -> MatchConditions:
-    return MatchConditions(expressions, "outside", figures if figures is not None else MatchFigures())
+def conditions(*expressions: str, metrics: MatchConditionMetrics | None = None) -> MatchConditions:
+    return MatchConditions(expressions, "outside", metrics if metrics is not None else MatchConditionMetrics())
 
 
 @pytest.mark.parametrize(
@@ -143,18 +143,18 @@ FAILS = "request.resourceAttributes.namespace == 'one'"  # of a request that is 
 
 
 def test_one_that_is_false_counts_for_more_than_one_that_fails() -> None:
-    figures = MatchFigures()
-    assert conditions("true", "request.user == 'ann'", figures=figures).matches(VERSION)
-    assert not conditions(FAILS, "request.user == 'bob'", figures=figures).matches(VERSION)
-    assert not conditions("request.user == 'bob'", FAILS, figures=figures).matches(VERSION)
+    metrics = MatchConditionMetrics()
+    assert conditions("true", "request.user == 'ann'", metrics=metrics).matches(VERSION)
+    assert not conditions(FAILS, "request.user == 'bob'", metrics=metrics).matches(VERSION)
+    assert not conditions("request.user == 'bob'", FAILS, metrics=metrics).matches(VERSION)
     with pytest.raises(MatchFailed) as failed:
-        conditions("request.user == 'ann'", FAILS, figures=figures).matches(VERSION)
+        conditions("request.user == 'ann'", FAILS, metrics=metrics).matches(VERSION)
     assert (
         str(failed.value)
         == f"cel evaluation error: expression '{FAILS}' resulted in error: no such key: resourceAttributes"
     )
     registry = CollectorRegistry()
-    registry.register(figures)
+    registry.register(metrics)
 
     def figure(name: str) -> float | None:
         full = f"apiserver_authorization_match_condition_{name}"
@@ -187,7 +187,7 @@ def test_conditions_may_not_cost_too_much_together() -> None:
 
 @pytest.mark.parametrize(("on_error", "failed"), [(Decision.DENY, Decision.DENY), (Decision.NO_OPINION,) * 2])
 def test_the_failure_policy_decides_where_a_condition_fails(on_error: Decision, failed: Decision) -> None:
-    client = Outgoing().client(Peer(url="https://outside.example.com"))
+    client = Outgoing().client(RemoteServer(url="https://outside.example.com"))
     path = RequestInfo(path="/version", verb="get")
     found = WebhookAuthorizer("w", client, on_error=on_error, matches=conditions(FAILS).matches)
     verdict = found.decide(BOB, path)

@@ -19,12 +19,12 @@ from kubechronicle.http.authorization.webhook import (
     MAX_USER,
     MatchFailed,
     WebhookAuthorizer,
-    WebhookFigures,
+    WebhookMetrics,
     spec_of,
 )
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import Outgoing
-from kubechronicle.http.outgoing.peer import Peer
+from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.request_info import RequestInfo
 
 JOE = User(name="joe", uid="7", groups=("devs", "ops"), extra={"a.example/b": ("1", "2")})
@@ -61,7 +61,7 @@ async def outgoing(nursery: trio.Nursery) -> Outgoing:
 
 
 def authorizer(outgoing: Outgoing, server: Any, *, timeout: float = 20.0, **options: Any) -> WebhookAuthorizer:
-    peer = Peer(url=f"https://localhost:{server.server.port}/ask", ca=server.authority.file)
+    peer = RemoteServer(url=f"https://localhost:{server.server.port}/ask", ca=server.authority.file)
     client = outgoing.client(peer, timeout=timeout, max_answer=100_000)
     return WebhookAuthorizer("test", client, **{"backoff": QUICK, **options})
 
@@ -220,7 +220,7 @@ async def test_an_answer_needs_no_kind(wire: Any, outgoing: Outgoing) -> None:
 async def test_down_slow_and_unknown(
     wire: Any, outgoing: Outgoing, authority: Any, tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    figures = WebhookFigures()
+    metrics = WebhookMetrics()
 
     async def silent(request: Request) -> Response:
         await trio.sleep_forever()
@@ -228,22 +228,22 @@ async def test_down_slow_and_unknown(
 
     slow = await wire(silent)
     with caplog.at_level(logging.ERROR):
-        verdict = await ask(authorizer(outgoing, slow, timeout=0.05, figures=figures))
+        verdict = await ask(authorizer(outgoing, slow, timeout=0.05, metrics=metrics))
     assert verdict.decision is Decision.NO_OPINION
     assert "no answer within the time-out" in verdict.error
     assert "Failed to make webhook authorizer request" in caplog.text
-    stranger = Peer(url=f"https://localhost:{slow.server.port}", ca=type(authority)(tmp_path, "stranger").file)
+    stranger = RemoteServer(url=f"https://localhost:{slow.server.port}", ca=type(authority)(tmp_path, "stranger").file)
     with trio.socket.socket() as taken:
         await taken.bind(("127.0.0.1", 0))
-        down = Peer(url=f"https://127.0.0.1:{taken.getsockname()[1]}", ca=authority.file)
+        down = RemoteServer(url=f"https://127.0.0.1:{taken.getsockname()[1]}", ca=authority.file)
         for peer, why in ((stranger, "failed to verify certificate"), (down, "connection refused")):
-            webhook = WebhookAuthorizer("test", outgoing.client(peer), figures=figures, on_error=Decision.DENY)
+            webhook = WebhookAuthorizer("test", outgoing.client(peer), metrics=metrics, on_error=Decision.DENY)
             verdict = await ask(webhook)
             assert verdict.decision is Decision.DENY
             assert why in verdict.error
     samples = {
         (one.name.removeprefix("apiserver_authorization_webhook_"), one.labels.get("result")): one.value
-        for family in figures.collect()
+        for family in metrics.collect()
         for one in family.samples
     }
     assert samples["evaluations_total", "timeout"] == 1

@@ -26,7 +26,7 @@ from kubechronicle.http.authorization.configuration import (
     load,
     of_modes,
 )
-from kubechronicle.http.authorization.in_force import AuthorizationPlan
+from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.http.messages import Request, Response
 
 GROUP = "rbac.authorization.k8s.io"

@@ -15,7 +15,7 @@ from kubechronicle.http.authorization.configuration import (
     WebhookConfiguration,
     WebhookConnectionInfo,
 )
-from kubechronicle.http.outgoing.peer import Peer
+from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.authentication import token_webhook
 from kubechronicle.ops.server.authorization import authorization_plan
@@ -74,7 +74,7 @@ def test_flags_make_an_authorizer(file: str) -> None:
             {"authorization-mode": "Webhook", f"{AUTHORIZER}-config-file": "BROKEN"},
             "--authorization-webhook-config-file: BROKEN: is not YAML",
         ),
-        ({"authorization-mode": "Webhook,Webhook"}, "Webhook is there twice"),
+        ({"authorization-mode": "Webhook,Webhook"}, "Webhook is listed twice"),
     ],
 )
 def test_an_authorizer_that_cannot_be(file: str, tmp_path: Path, flags: dict[str, str], why: str) -> None:
@@ -89,7 +89,7 @@ def test_an_authorizer_that_cannot_be(file: str, tmp_path: Path, flags: dict[str
 
 def test_flags_make_an_authenticator(file: str, authority: Any) -> None:
     assert token_webhook(load({})) is None
-    peer = Peer(url="https://localhost:8443/ask", ca=authority.file)
+    peer = RemoteServer(url="https://localhost:8443/ask", ca=authority.file)
     flags = {f"{TOKENS}-config-file": file}
     assert token_webhook(load(flags)) == TokenWebhook(peer=peer, version="v1beta1", ttl=120.0)
     flags |= {f"{TOKENS}-version": "v1", f"{TOKENS}-cache-ttl": "0s"}

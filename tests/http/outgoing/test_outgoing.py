@@ -19,10 +19,10 @@ import yaml
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.backoff import Backoff, ask_patiently
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
-from kubechronicle.http.outgoing.flights import Flights
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
-from kubechronicle.http.outgoing.peer import Peer, credentials_of
-from kubechronicle.http.outgoing.remembered import Remembered
+from kubechronicle.http.outgoing.remote_server import RemoteServer, load_credentials
+from kubechronicle.http.outgoing.single_flight import SingleFlight
+from kubechronicle.http.outgoing.ttl_cache import TtlCache
 
 PATIENCE = 60.0
 QUICK = Backoff(initial=0.001, steps=4)
@@ -35,8 +35,8 @@ async def outgoing(nursery: trio.Nursery) -> Outgoing:
     return found
 
 
-def peer_of(wire: Any, **changes: Any) -> Peer:
-    return Peer(**{"url": f"https://localhost:{wire.server.port}/ask", "ca": wire.authority.file, **changes})
+def peer_of(wire: Any, **changes: Any) -> RemoteServer:
+    return RemoteServer(**{"url": f"https://localhost:{wire.server.port}/ask", "ca": wire.authority.file, **changes})
 
 
 class Seen:
@@ -167,7 +167,7 @@ async def test_expired_certificates_and_old_protocols_are_refused(
             context.set_ciphers("ALL:@SECLEVEL=0")
             context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, most
         port = await _raw(nursery, silently, context)
-        error = await failing(outgoing.client(Peer(url=f"https://localhost:{port}", ca=authority.file)).ask())
+        error = await failing(outgoing.client(RemoteServer(url=f"https://localhost:{port}", ca=authority.file)).ask())
         assert ": tls: " in str(error), error
 
 
@@ -221,20 +221,20 @@ async def test_what_is_no_answer(
         await stream.send_all(said)
 
     port = await _raw(nursery, serve, server_context)
-    client = outgoing.client(Peer(url=f"https://localhost:{port}", ca=authority.file))
+    client = outgoing.client(RemoteServer(url=f"https://localhost:{port}", ca=authority.file))
     assert why in str(await failing(client.ask())).lower()
 
 
 async def test_nobody_there_and_no_such_name(outgoing: Outgoing, authority: Any) -> None:
     with trio.socket.socket() as taken:
         await taken.bind(("127.0.0.1", 0))  # bound and not listening
-        client = outgoing.client(Peer(url=f"https://127.0.0.1:{taken.getsockname()[1]}/x", ca=authority.file))
+        client = outgoing.client(RemoteServer(url=f"https://127.0.0.1:{taken.getsockname()[1]}/x", ca=authority.file))
         error = await failing(client.ask())
     assert str(error).endswith('/x": connect: connection refused')
     assert not error.transient
     assert not error.timed_out
     for name in ("nobody.invalid", "a..b", "x" * 70, "[::1%eth0]"):
-        assert await failing(outgoing.client(Peer(url=f"https://{name}:1/")).ask())
+        assert await failing(outgoing.client(RemoteServer(url=f"https://{name}:1/")).ask())
 
 
 async def test_an_answer_that_does_not_come_or_never_ends(wire: Any, outgoing: Outgoing) -> None:
@@ -423,7 +423,7 @@ async def test_a_broken_connection_is_asked_again(
             await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
 
     port = await _raw(nursery, serve, server_context)
-    client = outgoing.client(Peer(url=f"https://localhost:{port}", ca=authority.file))
+    client = outgoing.client(RemoteServer(url=f"https://localhost:{port}", ca=authority.file))
     assert await ask_patiently(client, b"{}", only_200, backoff=QUICK) == 200
     assert connections == 3
 
@@ -432,7 +432,7 @@ async def test_a_broken_connection_is_asked_again(
 
 
 async def test_a_flight_does_not_end_with_who_was_first_but_with_the_last(outgoing: Outgoing) -> None:
-    flights: Flights[int] = Flights(outgoing)
+    flights: SingleFlight[int] = SingleFlight(outgoing)
     asked, ended = 0, 0
     go = trio.Event()
 
@@ -473,7 +473,7 @@ async def test_a_flight_does_not_end_with_who_was_first_but_with_the_last(outgoi
 
 async def test_nobody_is_left_waiting_when_the_server_stops() -> None:
     found = Outgoing()
-    flights: Flights[int] = Flights(found)
+    flights: SingleFlight[int] = SingleFlight(found)
     errors: list[AskError] = []
 
     async def join() -> None:
@@ -495,7 +495,7 @@ async def test_nobody_is_left_waiting_when_the_server_stops() -> None:
 
 def test_what_is_remembered_is_bounded_and_ends() -> None:
     now = 0.0
-    cached: Remembered[int] = Remembered(2, lambda: now)
+    cached: TtlCache[int] = TtlCache(2, lambda: now)
     for number in range(3):
         cached.put(number, number, 10)
     assert [cached.get(number) for number in range(3)] == [None, 1, 2]
@@ -537,7 +537,7 @@ def test_a_kubeconfig_is_read(authority: Any) -> None:
     }
     user = {"client-certificate": certificate.name, "client-key": str(key), "tokenFile": "token", "token": "old"}
     peer = read_kubeconfig(kubeconfig(authority.folder, cluster, user))
-    assert peer == Peer(
+    assert peer == RemoteServer(
         url="https://a.example/x",
         ca=authority.file,
         certificate=certificate,
@@ -547,7 +547,7 @@ def test_a_kubeconfig_is_read(authority: Any) -> None:
         server_name="b.example",
         proxy_url="http://proxy:3128",
     )
-    assert credentials_of(peer).authorization == "Bearer t"
+    assert load_credentials(peer).authorization == "Bearer t"
     data = {
         f"{name}-data": base64.b64encode(path.read_bytes()).decode()
         for name, path in (("client-certificate", certificate), ("client-key", key))

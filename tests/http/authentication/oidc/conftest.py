@@ -13,7 +13,7 @@ from openid_server import Served, Server, StartProvider, StartServer
 
 from kubechronicle.http.authentication.oidc.authenticator import JwtPlan
 from kubechronicle.http.authorization.configuration import of_modes
-from kubechronicle.http.authorization.in_force import AuthorizationPlan
+from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 
 
 @pytest.fixture

@@ -220,5 +220,5 @@ async def test_a_configuration_that_is_replaced_leaves_nothing_behind(
         with trio.fail_after(PATIENCE):
             while len(clients) != before:
                 await trio.testing.wait_all_tasks_blocked()
-        figures = server.jwt.figures
-        assert len(figures._key_sets) == 1
+        metrics = server.jwt.metrics
+        assert len(metrics._key_sets) == 1

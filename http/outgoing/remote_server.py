@@ -20,11 +20,11 @@ Pem = bytes | Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class RemoteServer:
     """One server. ``ca``: who may have signed its certificate, None for whom the system believes; ``certificate`` and
     ``key``: what is shown to it, both or neither. ``token_file`` counts before ``token``. ``server_name``: what its
     certificate must be for, if not the host of ``url``. ``proxy_url``: http or https, to go through. Raises ValueError
-    for what cannot be used together; what is in the files is seen by ``credentials_of``."""
+    for what cannot be used together; what is in the files is seen by ``load_credentials``."""
 
     url: str
     ca: Pem = None
@@ -87,13 +87,13 @@ class Credentials:
     authorization: str = field(repr=False)
 
 
-def credentials_of(peer: Peer) -> Credentials:
+def load_credentials(peer: RemoteServer) -> Credentials:
     """Read the files. ValueError: one of them can't be used, in one line."""
     proxy_context = _context(peer) if peer.proxy_url.startswith("https:") else None
     return Credentials(_context(peer, peer.server_name), proxy_context, _authorization(peer))
 
 
-def _authorization(peer: Peer) -> str:
+def _authorization(peer: RemoteServer) -> str:
     if peer.token_file is not None:
         try:
             token = peer.token_file.read_text("utf-8").strip()
@@ -121,7 +121,7 @@ class _NamedContext(ssl.SSLContext):
         return super().wrap_bio(*arguments, **{**options, "server_hostname": self.server_name})
 
 
-def _context(peer: Peer, server_name: str = "") -> ssl.SSLContext:
+def _context(peer: RemoteServer, server_name: str = "") -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if server_name:
         context = named = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -10,7 +10,7 @@ from typing import Final
 INTERVAL: Final = 10.0
 
 
-class Complaints:
+class RateLimitedLog:
     def __init__(self, log: logging.Logger, message: str) -> None:
         self._log = log
         self._message = message

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Remembered(Generic[T]):
+class TtlCache(Generic[T]):
     """``clock`` in seconds."""
 
     def __init__(self, size: int, clock: Callable[[], float] = time.monotonic) -> None:

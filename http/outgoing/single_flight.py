@@ -22,7 +22,7 @@ class _Flight(Generic[T]):
     answers: list[T] = field(default_factory=list)
 
 
-class Flights(Generic[T]):
+class SingleFlight(Generic[T]):
     """``len`` tells how many questions are under way."""
 
     def __init__(self, outgoing: Outgoing) -> None:

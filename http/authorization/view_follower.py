@@ -12,7 +12,7 @@ Take = Callable[[str, str, Entry | None], None]
 """Told of every object: (namespace, name, the entry as it is now; None: it is gone)."""
 
 
-class Followed:
+class ViewFollower:
     """One view, and up to where its changes have been taken in."""
 
     def __init__(self, view: View, take: Take) -> None:

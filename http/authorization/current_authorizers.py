@@ -32,10 +32,10 @@ from kubechronicle.http.authorization.decision import (
     AuthorizationChain,
     Authorizer,
     Counted,
-    DecisionFigures,
+    DecisionMetrics,
     Privileged,
 )
-from kubechronicle.http.authorization.match_condition_metrics import MatchFigures
+from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.node import NodeAuthorizer
 from kubechronicle.http.authorization.rbac import RbacAuthorizer
 from kubechronicle.http.reloading import ReloadedFile, ReloadFigures, Unusable
@@ -56,8 +56,8 @@ class AuthorizationPlan:
     content: bytes = b""
 
 
-MakeWebhook = Callable[[str, WebhookConfiguration, MatchFigures], Authorizer]
-"""(name, configuration, figures). Reads its kubeconfig. ConfigurationError: it can't be used."""
+MakeWebhook = Callable[[str, WebhookConfiguration, MatchConditionMetrics], Authorizer]
+"""(name, configuration, metrics). Reads its kubeconfig. ConfigurationError: it can't be used."""
 
 
 async def _nothing(authorizer: Authorizer) -> None:
@@ -80,7 +80,7 @@ class Authorization:
         self, plan: AuthorizationPlan, views: Views, webhooks: Webhooks | None = None, *, server: str = ""
     ) -> None:
         self._webhooks = webhooks
-        self._decisions, self._matches = DecisionFigures(), MatchFigures()
+        self._decisions, self._matches = DecisionMetrics(), MatchConditionMetrics()
         types = {each.type for each in plan.configured}
         self._required = frozenset(types - {configuration.WEBHOOK})
         self._kept: dict[str, Authorizer] = {}
@@ -106,7 +106,7 @@ class Authorization:
         if plan.file is not None:
             self.file = ReloadedFile(plan.file, self.reload, applied=plan.content, figures=self._reloads)
 
-    def figures(self) -> list[Collector]:
+    def collectors(self) -> list[Collector]:
         """What is counted of it."""
         return [self._decisions, self._matches, *([self._reloads] if self.file is not None else [])]
 
