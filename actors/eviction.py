@@ -1,10 +1,10 @@
-"""Eviction of a pod: its budget is used up and its end begins in one transaction, or neither happens.
+"""Eviction of a pod: one transaction takes a disruption from its budget and begins its deletion, or does neither.
 
     update poddisruptionbudgets.policy/default/web   disruptionsAllowed 1 -> 0, disruptedPods: web-1
       + update pods/default/web-1                    condition DisruptionTarget, deletionTimestamp
 
-So a budget is never used for a pod that stays, and two evictions, on whatever replicas, never share one disruption.
-What the budget allows is decided by api/subresources/eviction.py.
+So a budget is never charged for a pod that stays, and two evictions never share one disruption, on any replicas.
+api/subresources/eviction.py decides if the budget allows a disruption.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from msgspec import structs
 
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.store import Store
-from kubechronicle.actors.writing.commits import Proposal, prepare_delete
+from kubechronicle.actors.writing.preparation import Proposal, prepare_delete
 from kubechronicle.actors.writing.targets import Caller, Target, context_of
-from kubechronicle.actors.writing.writes import MAX_ATTEMPTS
+from kubechronicle.actors.writing.writes import MAX_ATTEMPTS, ignore_not_found
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import pipeline
@@ -30,20 +30,22 @@ from kubechronicle.eventlog.records import Key
 
 BUDGETS = "poddisruptionbudgets.policy"
 MANAGER = "kube-apiserver"
-"""Who manages what is noted in a budget."""
+"""The field manager of changes to a budget."""
 
 
 class _Changed(Exception):
-    """Another budget than the one at hand, or none, guards the pod by now."""
+    """The pod is now guarded by another budget, or by none."""
 
 
 async def evict(store: Store, caller: Caller, target: Target, sent: Object, options: DeleteOptions) -> None:
-    """Evict ``target``, a pod, as the Eviction ``sent`` asks. StatusError: 404; 409 for failed preconditions; 429 if
-    its budget has no disruption to give; 500 for a pod of several budgets."""
+    """Evict a pod, ``target``, on behalf of the Eviction ``sent``.
+
+    StatusError: 404; 409 for failed preconditions; 429 if its budget allows no disruption; 500 for several budgets.
+    """
     if options.dry_run:
         target = structs.replace(target, dry_run=True)
     await store.writes.admit(caller, target, sent)
-    # A budget this replica has not seen yet would let go what must stay.
+    # A budget that this replica has not seen yet must count.
     await store.reads.wait_consistent()
     work = _Eviction(store, caller, structs.replace(target, subresource=""), options)
     for _ in range(MAX_ATTEMPTS):
@@ -60,26 +62,23 @@ class _Eviction:
     caller: Caller
     target: Target
     options: DeleteOptions
-    at_once: bool = False
-    """The pod has no time to end: once it is marked, it goes."""
+    then_delete: bool = False
+    """The pod has no grace period: after it is marked, it is deleted."""
 
     async def run(self) -> None:
         entry = self._pod()
         budget = self._budget(entry) if entry is not None else None
         if budget is None:
-            await self.store.writes.propose(self.caller, self.target, self._uncounted, deleting=True)
+            await self.store.writes.propose(self.caller, self.target, self._without_budget, deletes=True)
         else:
-            await self._count(budget)
-        if self.at_once and not self.target.dry_run:
+            await self._with_budget(budget)
+        if self.then_delete and not self.target.dry_run:
             rest = replace(self.options, precondition_resource_version=None)
-            try:
+            with ignore_not_found():
                 await self.store.writes.delete(self.caller, self.target, rest)
-            except status.StatusError as error:
-                if error.code != 404:
-                    raise
 
-    async def _count(self, budget: Entry) -> None:
-        """Change the budget, and the pod beside it."""
+    async def _with_budget(self, budget: Entry) -> None:
+        """Charge the budget, with the pod's deletion as companion change."""
         rt = self._budgets()
         target = Target(
             rt=rt,
@@ -99,45 +98,46 @@ class _Eviction:
                 raise _Changed
             context = context_of(target)
             stored = old.object()
-            noted = eviction.used(stored, pod.key.name, now=context.now)
-            prepared = self._end(pod)
+            charged = eviction.used(stored, pod.key.name, now=context.now)
+            prepared = self._delete(pod)
             return Proposal(
-                pipeline.prepare_update(rt, stored, noted, context),
+                pipeline.prepare_update(rt, stored, charged, context),
                 (CompanionChange(key=pod.key, old=pod, object=prepared.object),),
             )
 
         try:
-            await self.store.writes.propose(self.caller, target, prepare, lanes=(budget.key,))
+            await self.store.writes.propose(self.caller, target, prepare, locks=(budget.key,))
         except status.StatusError as error:
-            # Said of the budget, not of the pod: it has been deleted.
+            # The 404 is the budget's, which has been deleted, not the pod's.
             if error.code == 404 and self._pod() is not None:
                 raise _Changed from None
             raise
 
-    def _uncounted(self, old: Entry) -> Proposal:
+    def _without_budget(self, old: Entry) -> Proposal:
         if self._budget(old) is not None:
             raise _Changed
-        return Proposal(self._end(old))
+        return Proposal(self._delete(old))
 
-    def _end(self, entry: Entry) -> Prepared:
-        """The pod's deletion, or its first half; the pod says why it goes."""
+    def _delete(self, entry: Entry) -> Prepared:
+        """Prepare the pod's deletion, or its first half, with the condition that says why."""
         pod = entry.object()
-        noted = eviction.target(pod, now=context_of(self.target).now)
-        prepared, self.at_once = prepare_delete(self.target, entry, self.options, obj=noted)
-        if prepared.outcome is Outcome.UNCHANGED and noted != pod:
-            # It is on its way out already, but not for this reason.
-            del noted["metadata"]["resourceVersion"]
-            return replace(prepared, outcome=Outcome.STORE, object=noted)
-        return prepared
+        disrupted = eviction.target(pod, now=context_of(self.target).now)
+        proposal = prepare_delete(self.target, entry, self.options, obj=disrupted)
+        self.then_delete = proposal.then_delete
+        if proposal.prepared.outcome is Outcome.UNCHANGED and disrupted != pod:
+            # Another deletion has marked it already: only the condition is new.
+            del disrupted["metadata"]["resourceVersion"]
+            return replace(proposal.prepared, outcome=Outcome.STORE, object=disrupted)
+        return proposal.prepared
 
     def _budget(self, pod: Entry) -> Entry | None:
-        """The budget that has to be asked. StatusError 500 for several."""
-        held = pod.object()
-        if eviction.needs_no_budget(held):
+        """Return the budget to charge. StatusError 500 for several."""
+        obj = pod.object()
+        if eviction.needs_no_budget(obj):
             return None
         entries = {entry.key.name: entry for entry in self.store.reads.entries(BUDGETS, pod.key.namespace)}
-        guard = eviction.guarding(held, (entry.object() for entry in entries.values()))
-        if guard is None or eviction.goes_uncounted(held, guard):
+        guard = eviction.guarding(obj, (entry.object() for entry in entries.values()))
+        if guard is None or eviction.goes_uncounted(obj, guard):
             return None
         return entries[guard["metadata"]["name"]]
 

@@ -5,7 +5,7 @@ stored (``validate``); it sees the object and the views, and raises StatusError 
 
 The order is kube-apiserver's: an object that breaks its kind's rules is told so before a validating plugin sees it.
 Claims fill in what is handed out once in the whole cluster (service addresses and ports). Whatever a claim or a plugin
-takes or charges is a change of another object; it is left in ``Attributes.beside`` and commits with the write or not at
+takes or charges is a change of another object; it is left in ``Attributes.companions`` and commits with the write or not at
 all (actors/companion_changes.py). Each may be called several times for one write, so
 it must be a function of its arguments.
 
@@ -34,8 +34,8 @@ DELETE: Final = "DELETE"
 
 # How often, and in which distance (seconds), something is looked for again that others are about to make: the default
 # service account of a new namespace (kube-apiserver: ten times, every 100 to 200 ms).
-PATIENCE = 10
-PATIENCE_INTERVAL = 0.1
+NOT_YET_RETRIES = 10
+NOT_YET_INTERVAL = 0.1
 
 NOBODY: Final = Who(user="")
 
@@ -43,7 +43,7 @@ NOBODY: Final = Who(user="")
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be admitted. ``operation``: CREATE, UPDATE or DELETE; ``object`` is None for DELETE; it is in the
     version of the request for ``admit`` and claims, in the stored one for ``validate``. ``warnings`` go to the client,
-    ``beside`` commits with the write. ``who`` asks for it."""
+    ``companions`` commits with the write. ``who`` asks for it."""
 
     rt: ResourceType
     operation: str
@@ -54,10 +54,10 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     old: Entry | None = None
     dry_run: bool = False
     warnings: list[str] = msgspec.field(default_factory=list)
-    beside: list[CompanionChange] = msgspec.field(default_factory=list)
+    companions: list[CompanionChange] = msgspec.field(default_factory=list)
     who: Who = NOBODY
 
-    def storing(self, obj: dict[str, Any]) -> Attributes:
+    def with_object(self, obj: dict[str, Any]) -> Attributes:
         """These, of what is about to be stored."""
         return Attributes(
             rt=self.rt,
@@ -69,7 +69,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
             old=self.old,
             dry_run=self.dry_run,
             warnings=self.warnings,
-            beside=self.beside,
+            companions=self.companions,
             who=self.who,
         )
 
@@ -100,7 +100,7 @@ class NotYet(StatusError):
         return cls(error.code, error.reason, error.message, details=error.details, headers=error.headers)
 
 
-class Admits(Protocol):
+class MinimalPlugin(Protocol):
     """The least a plugin is; most are AdmissionPlugins. ``name`` is as --enable-admission-plugins has it."""
 
     @property
@@ -122,22 +122,22 @@ class AdmissionPlugin:
         """Change ``attributes.object`` in place, or raise StatusError."""
 
     def validate(self, attributes: Attributes, state: State) -> None:
-        """Raise StatusError to refuse what the kind's own rules have let through; change nothing but ``beside``."""
+        """Raise StatusError to refuse what the kind's own rules have let through; change nothing but ``companions``."""
 
-    def lanes(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
+    def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
         """The keys such a write will change beside its own; this replica's writes with a key in common take turns."""
         return ()
 
 
-class Claimant(Protocol):
+class StorageHook(Protocol):
     """Hands out what there is only once. ``resources``: storage names of what it is asked for."""
 
     @property
     def resources(self) -> frozenset[str]: ...
 
-    def claim(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: State) -> None:
         """CREATE and UPDATE of an object itself: fill in ``attributes.object``, leave what is taken and given back in
-        ``attributes.beside``. StatusError for what can't be had."""
+        ``attributes.companions``. StatusError for what can't be had."""
         ...
 
     def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
@@ -149,15 +149,17 @@ Step = Callable[[Attributes, State], None]
 
 
 class AdmissionChain:
-    def __init__(self, plugins: Sequence[Admits], state: State, claimants: Sequence[Claimant] = ()) -> None:
+    def __init__(
+        self, plugins: Sequence[MinimalPlugin], state: State, storage_hooks: Sequence[StorageHook] = ()
+    ) -> None:
         self._plugins = tuple(plugins)
         self._state = state
-        self._claimants = tuple(claimants)
+        self._storage_hooks = tuple(storage_hooks)
         # (resource, operation) -> steps: as many as there are resources, at most three times.
         self._admitting: dict[tuple[str, str], tuple[Step, ...]] = {}
         self._validating: dict[tuple[str, str], tuple[Step, ...]] = {}
-        self._claiming: dict[str, tuple[Claimant, ...]] = {}
-        self._laning: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
+        self._hooks_of: dict[str, tuple[StorageHook, ...]] = {}
+        self._locked_key_steps: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
 
     def admit(self, attributes: Attributes) -> None:
         """Run every plugin that may change the object, in order. StatusError of the first that refuses."""
@@ -177,33 +179,35 @@ class AdmissionChain:
         for step in steps:
             step(attributes, self._state)
 
-    def claim(self, attributes: Attributes) -> None:
+    def begin_write(self, attributes: Attributes) -> None:
         """Let what is handed out once be filled in; a subresource claims nothing."""
         if attributes.subresource:
             return
         resource = attributes.rt.resource
-        claimants = self._claiming.get(resource)
-        if claimants is None:
-            claimants = self._claiming[resource] = tuple(each for each in self._claimants if resource in each.resources)
-        for claimant in claimants:
-            claimant.claim(attributes, self._state)
+        storage_hooks = self._hooks_of.get(resource)
+        if storage_hooks is None:
+            storage_hooks = self._hooks_of[resource] = tuple(
+                each for each in self._storage_hooks if resource in each.resources
+            )
+        for hook in storage_hooks:
+            hook.begin_write(attributes, self._state)
 
     def release(self, entry: Entry) -> list[CompanionChange]:
         """What commits beside the end of this object."""
         resource = entry.key.resource
         return [
             given_back
-            for claimant in self._claimants
-            if resource in claimant.resources
-            for given_back in claimant.release(entry, self._state)
+            for hook in self._storage_hooks
+            if resource in hook.resources
+            for given_back in hook.release(entry, self._state)
         ]
 
-    def lanes(self, rt: ResourceType, operation: str, namespace: str) -> list[Key]:
+    def locked_keys(self, rt: ResourceType, operation: str, namespace: str) -> list[Key]:
         """The keys whose other writers of this replica this write has to wait for."""
         place = (rt.resource, operation)
-        asked = self._laning.get(place)
+        asked = self._locked_key_steps.get(place)
         if asked is None:
-            asked = self._laning[place] = tuple(self._steps("lanes", *place))
+            asked = self._locked_key_steps[place] = tuple(self._steps("locked_keys", *place))
         return [key for lanes in asked for key in lanes(rt, operation, namespace, self._state)]
 
     def _steps(self, name: str, resource: str, operation: str) -> list[Any]:
@@ -220,15 +224,15 @@ class AdmissionChain:
         return steps
 
 
-async def patiently(check: Callable[[Attributes], None], attributes: Attributes) -> None:
+async def retry_while_not_yet(check: Callable[[Attributes], None], attributes: Attributes) -> None:
     """Check, and again a few times while the refusal is NotYet. StatusError."""
-    before = len(attributes.beside)
-    for _ in range(PATIENCE):
+    before = len(attributes.companions)
+    for _ in range(NOT_YET_RETRIES):
         try:
             return check(attributes)
         except NotYet:
-            del attributes.beside[before:]
-            await trio.sleep(PATIENCE_INTERVAL)
+            del attributes.companions[before:]
+            await trio.sleep(NOT_YET_INTERVAL)
     check(attributes)
 
 

@@ -29,7 +29,7 @@ class AdminAccess:
 
     resources = frozenset({CLAIMS, TEMPLATES})
 
-    def claim(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: State) -> None:
         """StatusError 422 for a new claim or template that asks for admin access in a namespace without the mark."""
         obj = attributes.object
         if obj is None or attributes.operation != CREATE:

@@ -54,7 +54,7 @@ class EscalationCheck:
         """Nothing is given back."""
         return ()
 
-    def claim(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: State) -> None:
         """403 for rules the writer does not hold, 404 for a binding to a role that is not there."""
         obj = attributes.object
         if obj is None or GROUP_MASTERS in attributes.who.groups:

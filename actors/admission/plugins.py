@@ -14,7 +14,7 @@ from kubechronicle.actors.admission.certificates import (
     CertificateSigning,
     CertificateSubjectRestriction,
 )
-from kubechronicle.actors.admission.chain import Admits
+from kubechronicle.actors.admission.chain import MinimalPlugin
 from kubechronicle.actors.admission.external_ips import DenyServiceExternalIPs
 from kubechronicle.actors.admission.ingress import DefaultIngressClass
 from kubechronicle.actors.admission.limit_ranger import LimitRanger
@@ -32,7 +32,7 @@ from kubechronicle.actors.admission.storage import (
     StorageObjectInUseProtection,
 )
 
-PLUGINS: Final[tuple[Callable[[], Admits], ...]] = (
+PLUGINS: Final[tuple[Callable[[], MinimalPlugin], ...]] = (
     NamespaceLifecycle,
     LimitRanger,
     ServiceAccount,
@@ -58,6 +58,6 @@ DEFAULT: Final = frozenset(NAMES) - {"DenyServiceExternalIPs"}
 """The plugins that run unless an operator says otherwise."""
 
 
-def plugins_in_order(enabled: Collection[str]) -> list[Admits]:
+def plugins_in_order(enabled: Collection[str]) -> list[MinimalPlugin]:
     """The plugins of these names."""
     return [plugin for plugin in (make() for make in PLUGINS) if plugin.name in enabled]

@@ -56,11 +56,11 @@ class ResourceQuota(AdmissionPlugin):
         quotas = [entry.object() for entry in entries]
         try:
             for index, used in charges(quotas, evaluator, write, facts_of(state)):
-                attributes.beside.append(_charged(entries[index], quotas[index], used))
+                attributes.companions.append(_charged(entries[index], quotas[index], used))
         except Exceeded as refusal:
             raise forbidden(attributes, str(refusal)) from None
 
-    def lanes(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
+    def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
         """Only creations take turns: few updates change what an object uses, and the log settles those."""
         if operation != CREATE or not namespace:
             return ()

@@ -1,10 +1,10 @@
-"""Lanes: writes of this replica that are going to change the same key beside their own go one after another.
+"""Locks on the keys that several writes of this replica change besides their own.
 
-A quota, for one, is charged by every pod of its namespace. Without a lane a hundred pods at once would be prepared on
-the same revision of the quota, and ninety-nine of them refused and prepared again. The log stays the last word: a lane
-says nothing about other replicas.
+Every new pod charges the ResourceQuota of its namespace. Without a lock, a hundred simultaneous creations would be
+prepared on the same revision of the quota; the log would reject ninety-nine, to be prepared again. The locks only save
+that work: they say nothing about other replicas, and the log still checks every revision.
 
-Keys are taken in one order, so that two writes that need the same two never wait for each other.
+Keys are locked in sorted order, so two writes that need the same two keys never deadlock.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ import trio
 from kubechronicle.eventlog.errors import LogUnavailable
 from kubechronicle.eventlog.records import Key
 
-_NO_LANES = nullcontext()
+_NO_LOCKS = nullcontext()
 
 
 class KeyLocks:
-    """There are as many lanes as keys in use; ``len`` tells."""
+    """One lock for each key in use; ``len`` is their number."""
 
     def __init__(self) -> None:
         self._locks: dict[Key, trio.Lock] = {}
 
     def hold(self, keys: Sequence[Key], *, deadline: float) -> AbstractAsyncContextManager[None]:
-        """Hold the lanes of ``keys``. LogUnavailable if the deadline (trio time) passes first: nothing has happened."""
-        return self._hold(keys, deadline) if keys else _NO_LANES
+        """Hold the locks of ``keys``, each listed once, during the block.
+
+        LogUnavailable: the deadline (trio time) passed first, and nothing happened.
+        """
+        return self._hold(keys, deadline) if keys else _NO_LOCKS
 
     @asynccontextmanager
     async def _hold(self, keys: Sequence[Key], deadline: float) -> AsyncIterator[None]:
@@ -45,7 +48,7 @@ class KeyLocks:
         finally:
             for key, lock in reversed(held):
                 lock.release()
-                if not lock.locked():  # nobody waits: trio hands a lock on as it is released
+                if not lock.locked():  # no task waits: trio passes a released lock to the next waiter at once
                     self._locks.pop(key, None)
 
     def __len__(self) -> int:

@@ -1,85 +1,123 @@
-"""What the rules (api/pipeline/pipeline.py) and admission make of a write, on the state this replica's view holds.
+"""The step before a commit: rules (api/pipeline/pipeline.py) and admission applied to a write, on this replica's view.
 
-Nothing here commits. One thing waits: a creation that admission refuses is shown to it once more when the view is up to
-date. Each step may be made again from its beginning, and raises NeedsExternalAnswer where somebody outside must
-be asked first.
+Nothing here commits. Only a creation waits: admission that rejects it runs again once the view is up to date. Every
+function may be called again for the same write, and raises NeedsExternalAnswer while an answer from outside is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, patiently
+import msgspec
+
+from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, retry_while_not_yet
+from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.reading.reads import Reads
-from kubechronicle.actors.writing.commits import Proposal, prepare_delete
-from kubechronicle.actors.writing.targets import Target, attributes_of
+from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import pipeline
-from kubechronicle.api.pipeline.pipeline import Prepared, WriteContext
+from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
 from kubechronicle.eventlog.entries import Entry
 
 MayCreate = Callable[[], None]
-"""Raises StatusError (or NeedsExternalAnswer) where whoever changes an object that is not there may not create it."""
+"""Authorize the creation of a missing object by an update or apply. Raises StatusError or NeedsExternalAnswer."""
 
 
-def anybody() -> None:
-    """Who asked to create it was allowed to before."""
+def always_allowed() -> None:
+    """Allow the creation: the request was authorized as one."""
 
 
-class Preparing:
+class Proposal(msgspec.Struct, frozen=True):
+    """A write that passed rules and admission.
+
+    ``prepared``: the object to store, or its deletion.
+    ``companions``: the changes to commit with it.
+    ``generated_name``: the object's name was completed from generateName.
+    ``then_delete``: this change marks a graceful deletion that is over at once; the object must be deleted next.
+    """
+
+    prepared: Prepared
+    companions: Sequence[CompanionChange] = ()
+    generated_name: bool = False
+    then_delete: bool = False
+
+
+Prepare = Callable[[Entry], Proposal]
+"""Prepare a change of an existing object. Raises StatusError or NeedsExternalAnswer."""
+
+
+class Preparation:
     def __init__(self, reads: Reads, admission: AdmissionChain) -> None:
         self._reads = reads
         self._admission = admission
 
     async def create(
-        self, target: Target, obj: dict[str, Any], context: WriteContext, may_create: MayCreate = anybody
-    ) -> tuple[bool, Proposal]:
-        """Whether the name was generated, and what is to be stored. ``obj`` is used up."""
+        self, target: Target, obj: dict[str, Any], context: WriteContext, may_create: MayCreate
+    ) -> Proposal:
+        """Prepare the creation of ``obj``, which is used up."""
         accepted = pipeline.accept_create(target.rt, obj, context)
         name = accepted["metadata"].get("name", "")
         generated = bool(accepted["metadata"].get("generateName")) and not name
         attributes = attributes_of(target, "CREATE", accepted, None, name=name)
-        await self._consistently(self._admission.admit, attributes)
-        metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)  # claims are made in its name
-        await self._consistently(self._admission.claim, attributes)
+        await self._on_newest_state(self._admission.admit, attributes)
+        # Addresses and ports are allocated to the final name.
+        metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)
+        await self._on_newest_state(self._admission.begin_write, attributes)
         prepared = pipeline.finish_create(target.rt, accepted, context)
         attributes.warnings.extend(prepared.warnings)
-        may_create()  # where kube-apiserver asks for it: after all rules, before validating admission
-        await self._consistently(self._admission.validate, attributes.storing(prepared.object))
-        return generated, Proposal(prepared, attributes.beside)
+        may_create()  # as in kube-apiserver: after all rules, before validating admission
+        await self._on_newest_state(self._admission.validate, attributes.with_object(prepared.object))
+        return Proposal(prepared, attributes.companions, generated)
 
     def update(self, target: Target, old: Entry, new: dict[str, Any], context: WriteContext) -> Proposal:
+        """Prepare the update of ``old`` to ``new``, which is used up."""
         stored = old.object()
         accepted = pipeline.accept_update(target.rt, stored, new, context)
         attributes = attributes_of(target, "UPDATE", accepted, old)
         self._admission.admit(attributes)
-        self._admission.claim(attributes)
+        self._admission.begin_write(attributes)
         prepared = pipeline.finish_update(target.rt, stored, accepted, context)
         attributes.warnings.extend(prepared.warnings)
-        self._admission.validate(attributes.storing(prepared.object))
-        return Proposal(prepared, attributes.beside)
+        self._admission.validate(attributes.with_object(prepared.object))
+        return Proposal(prepared, attributes.companions)
 
-    def delete(self, target: Target, old: Entry, options: DeleteOptions) -> tuple[Prepared, bool]:
-        """What commits.prepare_delete says, once admission has seen it."""
+    def delete(self, target: Target, old: Entry, options: DeleteOptions) -> Proposal:
+        """Prepare the deletion of ``old`` as ``prepare_delete``, after admission."""
         self._admission.admit(attributes_of(target, "DELETE", None, old))
         return prepare_delete(target, old, options)
 
     async def admit(self, target: Target, sent: Any) -> None:
-        """Show admission what is stored nowhere under its own name, as a creation."""
+        """Pass the body of a subresource that is not stored under its own name through admission, as a creation."""
         attributes = attributes_of(target, "CREATE", sent, None)
-        await self._consistently(self._admission.admit, attributes)
-        await self._consistently(self._admission.validate, attributes)
+        await self._on_newest_state(self._admission.admit, attributes)
+        await self._on_newest_state(self._admission.validate, attributes)
 
-    async def _consistently(self, check: Callable[[Attributes], None], attributes: Attributes) -> None:
-        """Admission of a creation: a refusal counts only on a view that is up to date (a namespace made on another
-        replica)."""
-        before = len(attributes.beside)
+    async def _on_newest_state(self, check: Callable[[Attributes], None], attributes: Attributes) -> None:
+        """Run an admission step of a creation. If it rejects, run it again once the view is up to date.
+
+        The namespace, for one, may just have been created on another replica.
+        """
+        before = len(attributes.companions)
         try:
             check(attributes)
         except status.StatusError:
-            del attributes.beside[before:]
+            del attributes.companions[before:]
             await self._reads.wait_consistent()
-            await patiently(check, attributes)
+            await retry_while_not_yet(check, attributes)
+
+
+def prepare_delete(
+    target: Target, old: Entry, options: DeleteOptions, *, obj: dict[str, Any] | None = None
+) -> Proposal:
+    """Prepare a deletion without admission. A graceful one that is over at once is stored as such first, for watchers.
+
+    ``obj``: ``old`` with a last change, resourceVersion included.
+    """
+    prepared = pipeline.prepare_delete(target.rt, obj or old.object(), options, context_of(target))
+    if prepared.outcome is Outcome.STORE_THEN_GONE:
+        return Proposal(replace(prepared, outcome=Outcome.STORE), then_delete=True)
+    return Proposal(prepared)

@@ -1,4 +1,4 @@
-"""What a write is asked for: by whom, on which object, in which manner; and what rules and plugins are told of it."""
+"""The request side of a write: its caller, its target, and the forms in which rules and admission receive them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,12 @@ from kubechronicle.eventlog.records import Who
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """For whom a write is made, and until when (trio time) its outcome is waited for. ``limited``: whoever waits is
-    cancelled then, or soon after, by whoever set the deadline."""
+    """The origin of a write.
+
+    ``who``: the identity recorded in the log.
+    ``deadline``: trio time until which the outcome is awaited.
+    ``limited``: the caller is cancelled at the deadline or soon after, so the write needs no timer of its own.
+    """
 
     who: Who
     deadline: float
@@ -29,8 +33,12 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Which object, for whom, and how the client wants the write done. ``warnings`` gathers what admission tells the
-    client; ``who`` is filled in by the writer (``asked_by``) where it has not been."""
+    """The object of a write, and how the client wants it written.
+
+    ``manager``: the field manager.
+    ``warnings``: collects the warnings of admission and rules for the client.
+    ``who``: filled in by Writes (``requested_by``) if missing.
+    """
 
     rt: ResourceType
     namespace: str = ""
@@ -43,15 +51,15 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     who: Who = NOBODY
 
 
-def asked_by(caller: Caller, target: Target) -> Target:
-    """The target of a write that this caller asks for."""
+def requested_by(caller: Caller, target: Target) -> Target:
+    """Return the target with the caller as its requester."""
     return target if target.who is caller.who else replace(target, who=caller.who)
 
 
 def attributes_of(
     target: Target, operation: str, obj: dict[str, Any] | None, old: Entry | None, *, name: str | None = None
 ) -> Attributes:
-    """What admission is shown of a write. ``name``: the object's, where it is not the URL's."""
+    """Return the attributes of a write for admission. ``name``: the object's, if not the URL's."""
     return Attributes(
         rt=target.rt,
         operation=operation,
@@ -67,11 +75,13 @@ def attributes_of(
 
 
 def context_of(target: Target, *, creates: bool = False, applies: bool = False, force: bool = False) -> WriteContext:
-    """The rules' view of a write; ``creates``: the object may be new, and then needs a uid (and perhaps a name: see
-    ``named``).
-    ``applies``, ``force``: as WriteContext has them."""
+    """Return the context of a write for the rules.
+
+    ``creates``: the object may be new and then needs a uid (for its name see ``with_name_suffix``).
+    ``applies``, ``force``: as in WriteContext.
+    """
     return WriteContext(
-        now=_text_of(int(time.time())),
+        now=_timestamp(int(time.time())),
         uid=new_uid() if creates else "",
         manager=target.manager,
         namespace=target.namespace,
@@ -85,23 +95,23 @@ def context_of(target: Target, *, creates: bool = False, applies: bool = False, 
     )
 
 
-@lru_cache(maxsize=2)  # the same second is asked for by a thousand writes
-def _text_of(second: int) -> str:
+@lru_cache(maxsize=2)  # a thousand writes may share a second
+def _timestamp(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def new_uid() -> str:
-    """A random UUID (RFC 9562, version 4), written at once: uuid.uuid4 takes three times as long."""
+    """Return a random UUID (RFC 9562, version 4), formatted directly: uuid.uuid4 takes three times as long."""
     digits = os.urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-def named(context: WriteContext, obj: dict[str, Any]) -> WriteContext:
-    """The context of the creation of an object, with what its name is completed by where it is to be made."""
+def with_name_suffix(context: WriteContext, obj: dict[str, Any]) -> WriteContext:
+    """Return the context for the creation of ``obj``, with a suffix for its generateName if it has one."""
     return replace(context, name_suffix=name_suffix()) if obj["metadata"].get("generateName") else context
 
 
 def name_suffix() -> str:
-    """Five characters for generateName; that some are a little likelier than others does no harm."""
+    """Return five random characters for generateName. Slightly unequal probabilities do no harm."""
     return "".join([NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in os.urandom(5)])

@@ -1,86 +1,87 @@
-"""The writing half of the store face: every change of an object, whoever asks for it, goes through here.
+"""Writes: the one way to change objects, for clients and for the server's own loops.
 
-A write is prepared by pure rules (api/pipeline/pipeline.py) on the state this replica's view holds, then decided by the
-resource actor and, with the last word, by the log. The view may lag behind other replicas, so a refusal on its strength
-(not found, conflict, an unchanged object) counts only after a consistent read showed nothing newer:
+Every write runs through one loop (``Writes._carry_out``):
+
+    lock the keys of companion changes      quotas, budgets; most writes have none
+    prepare                                 rules and admission, on this replica's view
+    commit                                  through the resource actor; the log has the last word
+    otherwise catch up and start over       another write came first, or the view was out of date
+
+This replica's view may lag behind other replicas. A rejection that rests on it (not found, conflict, invalid, an
+unchanged object) therefore counts only after a consistent read has shown nothing newer:
 
     view: a at 7, another replica wrote 8        PUT a (no resourceVersion)
-    prepared on 7 -> log refuses, actual 8 -> the view catches up -> prepared on 8 -> committed as 9
+    prepared on 7 → the log refuses, actual 8 → the view catches up → prepared on 8 → committed as 9
 
-A client that names a resourceVersion gets its 409 by the rules of the preparation, on the newest state.
+A client that sends a resourceVersion gets its 409 from the preparation, on the newest state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import msgspec
+import trio
 from msgspec import structs
 
 from kubechronicle.actors.admission import namespace_lifecycle
-from kubechronicle.actors.admission.chain import AdmissionChain
+from kubechronicle.actors.admission.chain import CREATE, DELETE, UPDATE, AdmissionChain
 from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.errors import ActorCrashed
 from kubechronicle.actors.external_answers import decide_with_answers, retry_with_answers
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit
 from kubechronicle.actors.resource_actors import ResourceActors
-from kubechronicle.actors.writing.commits import Commits, Prepare, Proposal, told
 from kubechronicle.actors.writing.key_locks import KeyLocks
-from kubechronicle.actors.writing.preparation import MayCreate, Preparing, anybody
+from kubechronicle.actors.writing.pending_write import Creation, PendingWrite
+from kubechronicle.actors.writing.pending_write import Written as Written
+from kubechronicle.actors.writing.preparation import MayCreate, Preparation, Prepare, Proposal, always_allowed
 from kubechronicle.actors.writing.targets import Caller as Caller
 from kubechronicle.actors.writing.targets import Target as Target
-from kubechronicle.actors.writing.targets import asked_by, context_of, name_suffix, named, new_uid
+from kubechronicle.actors.writing.targets import context_of, requested_by, with_name_suffix
+from kubechronicle.actors.writing.transactions import deletion_of, transaction_for, transaction_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import repeatedly
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.patching import APPLY_YAML
-from kubechronicle.api.pipeline.pipeline import Prepared, WriteContext
+from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Describe, Entry, entry_of
-from kubechronicle.eventlog.records import Key, Operation, Record, Refused
+from kubechronicle.eventlog.records import Key, Operation, Record, Rejected, Transaction
 
-# How often a write starts over because others keep changing the object under it (etcd3 store: bounded by the request's
-# time-out; here by both).
 MAX_ATTEMPTS = 64
-# How many names generateName tries (k8s.io/apiserver: maxNameGenerationCreateAttempts).
-MAX_NAME_ATTEMPTS = 8
-# Objects of a deletecollection that are in flight at once.
+"""Attempts of one write while others keep changing the object. The deadline bounds them too, as in the etcd3 store."""
+
 COLLECTION_CHUNK = 64
+"""Objects of a deletecollection that are committed at once."""
 
-
-class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What a write left: ``entry`` as stored, or ``object`` where nothing is stored that could be answered (dry runs,
-    the last state of an object that is gone), in the storage version. ``created``: the object is new."""
-
-    entry: Entry | None = None
-    object: dict[str, Any] | None = None
-    prepared: Prepared | None = None
-    created: bool = False
-    warnings: Sequence[str] = ()
+Compute = Callable[[dict[str, Any]], dict[str, Any]]
+"""Return the new object from the stored one, in the storage version. Called again if the object has changed."""
 
 
 class Writes:
     def __init__(self, *, reads: Reads, actors: ResourceActors, admission: AdmissionChain, describe: Describe) -> None:
         self._reads = reads
+        self._actors = actors
         self._admission = admission
         self._describe = describe
-        self._preparing = Preparing(reads, admission)
-        self._commits = Commits(actors, admission)
-        self._lanes = KeyLocks()
+        self._preparation = Preparation(reads, admission)
+        self._key_locks = KeyLocks()
 
     # -- the verbs ----------------------------------------------------------------------------------------------------
 
     async def create(self, caller: Caller, target: Target, body: Any, *, duplicates: Sequence[str] = ()) -> Written:
-        """POST: ``body`` is the decoded JSON value as the client sent it. StatusError 4xx."""
-        target = asked_by(caller, target)
+        """POST ``body``, the decoded JSON value the client sent. StatusError 4xx."""
+        target = requested_by(caller, target)
         context = context_of(target, creates=True)
         obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=True)
-        written = await self._create(caller, target, repeatedly(obj), named(context, obj))
-        return _telling(written, warnings, target)
+        creation = Creation(object=repeatedly(obj), context=with_name_suffix(context, obj))
+        written = await self._write(PendingWrite(caller=caller, target=target, creation=creation))
+        return _with_warnings(written, warnings, target)
 
     async def update(
         self,
@@ -89,30 +90,21 @@ class Writes:
         body: Any,
         *,
         duplicates: Sequence[str] = (),
-        may_create: MayCreate = anybody,
+        may_create: MayCreate = always_allowed,
     ) -> Written:
-        """PUT: replace the object; creates it for the kinds that allow that."""
-        target = asked_by(caller, target)
+        """PUT: replace the object, or create it if its kind allows that."""
+        target = requested_by(caller, target)
         creates = not target.subresource and pipeline.allows_create_on_update(target.rt)
         context = context_of(target, creates=creates)
         obj, warnings = pipeline.decode_object(target.rt, body, context, duplicates=duplicates, create=False)
-        decoded = repeatedly(obj)
+        fresh_copy = repeatedly(obj)
 
-        def prepare(old: Entry) -> Proposal:
-            return self._preparing.update(target, old, decoded(), context)
+        def change(old: Entry) -> Proposal:
+            return self._preparation.update(target, old, fresh_copy(), context)
 
-        for _ in range(MAX_ATTEMPTS):
-            try:
-                return _telling(await self._change(caller, target, prepare), warnings, target)
-            except status.StatusError as error:
-                if error.code != 404 or not creates:
-                    raise
-            try:
-                return _telling(await self._create(caller, target, decoded, context, may_create), warnings, target)
-            except status.StatusError as error:
-                if error.reason != "AlreadyExists":
-                    raise  # otherwise somebody else was faster, and theirs is updated
-        raise status.conflict(target.rt, target.name)
+        creation = Creation(object=fresh_copy, context=context, may_create=may_create) if creates else None
+        written = await self._write(PendingWrite(caller=caller, target=target, change=change, creation=creation))
+        return _with_warnings(written, warnings, target)
 
     async def patch(
         self,
@@ -122,281 +114,256 @@ class Writes:
         body: bytes,
         *,
         force: bool = False,
-        may_create: MayCreate = anybody,
+        may_create: MayCreate = always_allowed,
     ) -> Written:
-        """PATCH of any type, applied to the newest state; a server-side apply creates what is not there, and with
-        ``force`` takes fields from their owners."""
-        target = asked_by(caller, target)
-        warnings: list[str] = []
+        """PATCH of any type, applied to the newest state.
+
+        A server-side apply creates a missing object, and with ``force`` takes fields from their owners.
+        """
+        target = requested_by(caller, target)
         applies = content_type == APPLY_YAML
-        creates = applies and not target.subresource
+        warnings: Sequence[str] = ()
 
-        def prepare(old: Entry) -> Proposal:
+        def change(old: Entry) -> Proposal:
+            nonlocal warnings
             context = context_of(target, applies=applies, force=force)
-            new, told = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
-            warnings[:] = told
-            return self._preparing.update(target, old, new, context)
+            new, warnings = pipeline.apply_patch(target.rt, old.object(), content_type, body, context)
+            return self._preparation.update(target, old, new, context)
 
-        for _ in range(MAX_ATTEMPTS):
-            try:
-                return _telling(await self._change(caller, target, prepare), warnings, target)
-            except status.StatusError as error:
-                # Nothing runs between the refusal and this look: it was said because the object is not there.
-                there = self._reads.peek(target.rt.resource, target.namespace, target.name) is not None
-                if error.code != 404 or not creates or there:
-                    raise
+        creation = None
+        if applies and not target.subresource:
             context = context_of(target, creates=True, applies=True, force=force)
-            new, told = pipeline.apply_new(target.rt, body, context)
-            try:
-                return _telling(await self._create(caller, target, repeatedly(new), context, may_create), told, target)
-            except status.StatusError as error:
-                if error.reason != "AlreadyExists":
-                    raise
-        raise status.conflict(target.rt, target.name)
 
-    async def edit(self, caller: Caller, target: Target, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Written:
-        """An update computed from the object by the server itself (loops): ``change`` gets it in the storage version
-        and returns the new one; called again when the object has changed meanwhile."""
-        target = asked_by(caller, target)
+            def applied() -> dict[str, Any]:
+                nonlocal warnings
+                obj, warnings = pipeline.apply_new(target.rt, body, context)
+                return obj
 
-        def prepare(old: Entry) -> Proposal:
-            return self._preparing.update(target, old, change(old.object()), context_of(target))
+            creation = Creation(object=applied, context=context, may_create=may_create)
+        written = await self._write(PendingWrite(caller=caller, target=target, change=change, creation=creation))
+        return _with_warnings(written, warnings, target)
 
-        return _telling(await self._change(caller, target, prepare), (), target)
+    async def edit(self, caller: Caller, target: Target, compute: Compute) -> Written:
+        """Update an object by a function of the stored one, for the server itself."""
+        target = requested_by(caller, target)
 
-    async def rewrite(
-        self, caller: Caller, target: Target, change: Callable[[dict[str, Any]], dict[str, Any]], *, admitted: Any
-    ) -> Written:
-        """Change a stored object past the rules of an update (a binding); ``admitted`` is what the client sent and
-        admission is shown, as a creation. ``change`` is called again when the object has changed meanwhile."""
-        target = asked_by(caller, target)
+        def change(old: Entry) -> Proposal:
+            return self._preparation.update(target, old, compute(old.object()), context_of(target))
+
+        written = await self._write(PendingWrite(caller=caller, target=target, change=change))
+        return _with_warnings(written, (), target)
+
+    async def rewrite(self, caller: Caller, target: Target, compute: Compute, *, admitted: Any) -> Written:
+        """Change a stored object without the rules of an update, as a binding does.
+
+        ``admitted``: the body the client sent, which admission receives as a creation.
+        """
+        target = requested_by(caller, target)
         await self.admit(caller, target, admitted)
 
-        def prepare(old: Entry) -> Proposal:
-            new = change(old.object())
+        def change(old: Entry) -> Proposal:
+            new = compute(old.object())
             new["metadata"].pop("resourceVersion", None)
-            return Proposal(Prepared(pipeline.Outcome.STORE, new, old.revision))
+            return Proposal(Prepared(Outcome.STORE, new, old.revision))
 
-        return await self._change(caller, target, prepare)
+        return await self._write(PendingWrite(caller=caller, target=target, change=change))
 
     async def admit(self, caller: Caller, target: Target, sent: Any) -> None:
-        """Show admission what a client sent to a subresource that stores nothing under its own name, as a creation."""
-        await retry_with_answers(
-            partial(self._preparing.admit, asked_by(caller, target), sent), deadline=caller.deadline
-        )
+        """Pass the body of a subresource that is not stored under its own name through admission, as a creation."""
+        attempt = partial(self._preparation.admit, requested_by(caller, target), sent)
+        await retry_with_answers(attempt, deadline=caller.deadline)
 
     async def propose(
-        self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool = False, lanes: Sequence[Key] = ()
+        self, caller: Caller, target: Target, change: Prepare, *, deletes: bool = False, locks: Sequence[Key] = ()
     ) -> Written:
-        """What ``prepare`` makes of the stored object, with what commits beside it, past rules and admission; called
-        again when any of that has changed. Holders of the same ``lanes`` take turns."""
+        """Commit the change of a stored object, with its companion changes, that ``change`` has prepared.
 
-        async def attempt() -> Written:
-            async with self._lanes.hold(lanes, deadline=caller.deadline):
-                return await self._change_in_lanes(caller, target, prepare, deleting=deleting)
-
-        return await retry_with_answers(attempt, deadline=caller.deadline)
+        ``change`` is called again if any of these objects has changed. Writes with the same ``locks`` take turns.
+        """
+        return await self._write(
+            PendingWrite(caller=caller, target=target, change=change, deletes=deletes, locks=locks)
+        )
 
     async def delete(self, caller: Caller, target: Target, options: DeleteOptions) -> Written:
-        """DELETE one object: gone at once, or marked for deletion."""
-        target = asked_by(caller, target)
-        marked = False
-
-        def preparing(chosen: DeleteOptions) -> Prepare:
-            def prepare(old: Entry) -> Proposal:
-                nonlocal marked
-                prepared, marked = self._preparing.delete(target, old, chosen)
-                return Proposal(prepared)
-
-            return prepare
-
-        written = await self._change(caller, target, preparing(options), deleting=True)
-        if marked and not target.dry_run:
-            # A graceful end of no time at all: first it is marked, for watchers to see, then it goes. The mark has
-            # changed the revision, so that is no longer demanded.
+        """DELETE one object: at once, or by marking it for deletion."""
+        target = requested_by(caller, target)
+        write = self._deletion(caller, target, options)
+        written = await self._write(write)
+        if write.proposal is not None and write.proposal.then_delete and not target.dry_run:
+            # The mark has changed the revision, so the rest must not demand the old one.
             rest = replace(options, precondition_resource_version=None)
-            try:
-                await self._change(caller, target, preparing(rest), deleting=True)
-            except status.StatusError as error:
-                if error.code != 404:
-                    raise
+            with ignore_not_found():
+                await self._write(self._deletion(caller, target, rest))
         return written
+
+    def _deletion(self, caller: Caller, target: Target, options: DeleteOptions) -> PendingWrite:
+        change = partial(self._preparation.delete, target, options=options)
+        return PendingWrite(caller=caller, target=target, change=change, deletes=True)
 
     async def delete_collection(
         self, caller: Caller, target: Target, selection: Selection, options: DeleteOptions, **listing: Any
     ) -> Listing:
-        """DELETE the selected objects, in key order. Returns them as they were found; one that vanishes meanwhile is as
-        good as deleted."""
-        target = asked_by(caller, target)
-        found = await self._reads.list(target.rt, selection, **listing)
-        for start in range(0, len(found.entries), COLLECTION_CHUNK):
-            await self._delete_chunk(caller, target, found.entries[start : start + COLLECTION_CHUNK], options)
-        return found
+        """DELETE the selected objects in key order, and return them as listed before.
+
+        An object that vanishes meanwhile counts as deleted. ``listing``: as in Reads.list.
+        """
+        target = requested_by(caller, target)
+        listed = await self._reads.list(target.rt, selection, **listing)
+        for start in range(0, len(listed.entries), COLLECTION_CHUNK):
+            await self._delete_chunk(caller, target, listed.entries[start : start + COLLECTION_CHUNK], options)
+        return listed
 
     async def _delete_chunk(
         self, caller: Caller, target: Target, entries: Sequence[Entry], options: DeleteOptions
     ) -> None:
-        """Prepare in order, hand all to the actor in order, then wait for all: one batch, events in key order."""
+        """Prepare the deletions, pass all to the actor, then wait for all: one batch, with events in key order."""
         begun: list[tuple[Target, Commit, bool]] = []
         for entry in entries:
             one = structs.replace(target, namespace=entry.key.namespace, name=entry.key.name)
-            prepared, marked = await decide_with_answers(partial(self._preparing.delete, one, entry, options))
-            if not target.dry_run and prepared.outcome is not pipeline.Outcome.UNCHANGED:
-                begun.append((one, self._commits.begin(caller, one, Proposal(prepared), entry), marked))
-        for one, commit, marked in begun:
-            outcome = told(await commit.wait(limited=caller.limited))
-            if marked or isinstance(outcome, Refused):
-                try:
+            proposal = await decide_with_answers(partial(self._preparation.delete, one, entry, options))
+            if not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
+                transaction = transaction_for(one, proposal, entry, self._admission.release, caller.who)
+                begun.append((one, self._actors.begin(transaction, deadline=caller.deadline), proposal.then_delete))
+        for one, commit, then_delete in begun:
+            outcome = await commit.wait(limited=caller.limited)
+            if isinstance(outcome, Exception):
+                raise outcome
+            if then_delete or isinstance(outcome, Rejected):
+                with ignore_not_found():
                     await self.delete(caller, one, options)
-                except status.StatusError as error:
-                    if error.code != 404:
-                        raise
 
     async def commit_own_changes(self, caller: Caller, changes: Sequence[CompanionChange]) -> bool:
-        """Commit the server's own bookkeeping past rules and admission; False: it rests on what has changed."""
-        return await self._commits.commit_own_changes(caller, changes)
+        """Commit the server's own bookkeeping without rules and admission. False: an object has changed meanwhile."""
+        return not isinstance(await self._commit(caller, transaction_of(changes, caller.who)), Rejected)
 
-    # -- the way of one write -----------------------------------------------------------------------------------------
-    # An attempt that raises NeedsExternalAnswer has committed nothing and holds no lane; it is made again.
+    # -- the loop of every write --------------------------------------------------------------------------------------
 
-    async def _create(
-        self,
-        caller: Caller,
-        target: Target,
-        obj: Callable[[], dict[str, Any]],
-        context: WriteContext,
-        may_create: MayCreate = anybody,
-    ) -> Written:
-        attempt = partial(self._create_once, caller, target, obj, context, may_create)
-        return await retry_with_answers(attempt, deadline=caller.deadline)
+    def _write(self, write: PendingWrite) -> Awaitable[Written]:
+        """Carry a write out. While it lacks an answer from outside, resolve that and start over."""
+        return retry_with_answers(partial(self._carry_out, write), deadline=write.caller.deadline)
 
-    async def _change(self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool = False) -> Written:
-        attempt = partial(self._change_in_lanes, caller, target, prepare, deleting=deleting)
-        return await retry_with_answers(attempt, deadline=caller.deadline)
+    async def _carry_out(self, write: PendingWrite) -> Written:
+        """Prepare and commit a write, and start over while other writes come first.
 
-    async def _create_once(
-        self,
-        caller: Caller,
-        target: Target,
-        obj: Callable[[], dict[str, Any]],
-        context: WriteContext,
-        may_create: MayCreate,
-    ) -> Written:
-        names = 0  # tried by generateName
+        NeedsExternalAnswer leaves from the preparation, so nothing is committed and no key stays locked.
+        """
+        caller, target = write.caller, write.target
+        write.rechecked, write.names_tried = False, 0
         for _ in range(MAX_ATTEMPTS):
-            async with self._lanes.hold(
-                self._admission.lanes(target.rt, "CREATE", target.namespace), deadline=caller.deadline
-            ):
-                generated, proposal = await self._preparing.create(target, obj(), context, may_create)
-                prepared = proposal.prepared
-                key = Key(target.rt.resource, target.namespace, prepared.object["metadata"]["name"])
-                if not target.dry_run:
-                    outcome = await self._commits.commit(caller, target, proposal, None)
-                    if not isinstance(outcome, Refused):
-                        await self._take_back_if_late(caller, target.rt, outcome[0])
-                        return self._stored(outcome, prepared, deleting=False, created=True)
-                    if outcome.key != key:  # what it rests on or uses up has changed meanwhile
-                        await self._reads.wait_consistent()
-                        continue
-            # Refused on the strength of this view, unless the log has said so; a dry run asks no more than the view.
-            await self._reads.wait_consistent()
-            existing = self._reads.peek(*key)
-            if existing is None and target.dry_run:
-                return Written(object=prepared.object, prepared=prepared, created=True)
-            names += 1
-            if existing is None and names < MAX_NAME_ATTEMPTS:
-                continue  # another replica has deleted it
-            if not generated or target.dry_run:
-                raise _already_exists(target.rt, key.name, existing)
-            if names == MAX_NAME_ATTEMPTS:
-                raise status.generate_name_conflict(target.rt, key.name)
-            context = structs.replace(context, name_suffix=name_suffix(), uid=new_uid())
-        raise status.conflict(target.rt, key.name)
+            async with self._key_locks.hold(self._keys_to_lock(write), deadline=caller.deadline):
+                await self._prepare(write)
+                proposal = write.proposal
+                if proposal is not None and not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
+                    transaction = transaction_for(target, proposal, write.old, self._admission.release, caller.who)
+                    outcome = await self._commit(caller, transaction)
+                    if not isinstance(outcome, Rejected):
+                        if write.old is None:
+                            await self._undo_if_namespace_ended(caller, target.rt, outcome[0])
+                        return self._stored(write, proposal.prepared, outcome[0])
+                    write.refusal = outcome
+            written = await self._catch_up(write)
+            if written is not None:
+                return written
+        raise status.conflict(target.rt, write.key.name)
 
-    async def _take_back_if_late(self, caller: Caller, rt: ResourceType, record: Record) -> None:
-        """Delete what was created in a namespace that, as the views show only now, had begun to end before."""
-        refusal = namespace_lifecycle.too_late(rt, record, self._reads.peek)
-        if refusal is None:
+    def _keys_to_lock(self, write: PendingWrite) -> Sequence[Key]:
+        """Return the keys of the companion changes to expect: those of the admission plugins and ``write.locks``."""
+        target = write.target
+        operation = DELETE if write.deletes else UPDATE
+        if write.creation is not None and (write.change is None or self._reads.peek(*write.key) is None):
+            operation = CREATE
+        keys = self._admission.locked_keys(target.rt, operation, target.namespace)
+        return sorted({*keys, *write.locks}) if write.locks else keys
+
+    async def _prepare(self, write: PendingWrite) -> None:
+        """Prepare the write on this replica's view: as a change of the existing object, or as a creation."""
+        target = write.target
+        write.begin_attempt(self._reads.applied)
+        try:
+            if write.change is not None:
+                write.old = self._reads.peek(target.rt.resource, target.namespace, target.name)
+                if write.old is not None:
+                    write.proposal = write.change(write.old)
+                    return
+            creation = write.creation
+            if creation is None:
+                raise status.not_found(target.rt, target.name)
+            write.proposal = await self._preparation.create(
+                target, creation.object(), creation.context, creation.may_create
+            )
+        except status.StatusError as error:
+            if write.change is None:
+                raise  # the preparation of a creation has looked at the newest state itself
+            write.rejection = error
+
+    async def _catch_up(self, write: PendingWrite) -> Written | None:
+        """Bring the view up to date after an attempt without a commit, and conclude the write. None: start over.
+
+        StatusError: the rejection holds on the newest state.
+        """
+        old, proposal, dry_run = write.old, write.proposal, write.target.dry_run
+        if proposal is not None and old is not None and dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
+            return Written(object=_with_revision(proposal.prepared.object, old.revision), prepared=proposal.prepared)
+        applied = await self._reads.wait_consistent()
+        newest = self._reads.peek(*write.key)
+        if proposal is not None and old is None:
+            if newest is not None or (write.refusal is not None and write.refusal.key == write.key):
+                write.handle_taken_name(newest)
+            elif dry_run:
+                return Written(object=proposal.prepared.object, prepared=proposal.prepared, created=True)
+            return None
+        if write.refusal is not None or newest is not old:
+            return None
+        if write.rejection is None:
+            return Written(entry=old, prepared=None if proposal is None else proposal.prepared)  # unchanged
+        if applied > write.seen and not write.rechecked:
+            write.rechecked = True  # the rejection may rest on other objects, which may have changed
+            return None
+        raise write.rejection
+
+    async def _commit(self, caller: Caller, transaction: Transaction) -> tuple[Record, ...] | Rejected:
+        """Return the committed records, or the log's refusal. Raises the errors of the actor and the appender."""
+        while True:
+            commit = self._actors.begin(transaction, deadline=caller.deadline)
+            outcome = await commit.wait(limited=caller.limited)
+            if not isinstance(outcome, Exception):
+                return outcome
+            # A crashed actor has submitted nothing; its next incarnation decides the transaction.
+            if not isinstance(outcome, ActorCrashed) or trio.current_time() >= caller.deadline:
+                raise outcome
+
+    async def _undo_if_namespace_ended(self, caller: Caller, rt: ResourceType, record: Record) -> None:
+        """Delete a created object again if its namespace had begun to end before, as only the newest views show."""
+        rejection = namespace_lifecycle.too_late(rt, record, self._reads.peek)
+        if rejection is None:
             return
-        entry = entry_of(record, self._describe)
-        if await self._commits.take_back(caller, entry, record):
-            raise refusal  # otherwise it has been found and cleaned up as what it was: created
+        deletion = deletion_of(record, entry_of(record, self._describe), self._admission.release, caller.who)
+        if not isinstance(await self._commit(caller, deletion), Rejected):
+            raise rejection
+        # Otherwise the namespace's controller has met the object already: it was created, and is being cleaned up.
 
-    async def _change_in_lanes(self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool) -> Written:
-        operation = "DELETE" if deleting else "UPDATE"
-        lanes = self._admission.lanes(target.rt, operation, target.namespace)
-        async with self._lanes.hold(lanes, deadline=caller.deadline):
-            return await self._change_in_turn(caller, target, prepare, deleting=deleting)
-
-    async def _change_in_turn(self, caller: Caller, target: Target, prepare: Prepare, *, deleting: bool) -> Written:
-        """Prepare on the newest state known, commit, and start over while others change the object meanwhile."""
-        key = Key(target.rt.resource, target.namespace, target.name)
-        old = self._reads.peek(*key)
-        asked_again = False
-        for _ in range(MAX_ATTEMPTS):
-            seen = self._reads.applied
-            refusal: status.StatusError | None = None
-            proposal: Proposal | None = None
-            try:
-                if old is None:
-                    raise status.not_found(target.rt, target.name)
-                proposal = prepare(old)
-            except status.StatusError as error:
-                refusal = error
-            prepared = proposal.prepared if proposal is not None else None
-            if prepared is None or prepared.outcome is pipeline.Outcome.UNCHANGED:
-                # Said on the strength of this view: true only if a consistent read shows nothing newer.
-                held = await self._reads.wait_consistent()
-                newer = self._reads.peek(*key)
-                # A refusal may rest on other objects too: on a newer state it is asked once more.
-                other = refusal is not None and held > seen and not asked_again
-                asked_again |= other
-                if newer is not old or other:
-                    old = newer
-                    continue
-                if refusal is not None or prepared is None or old is None:
-                    raise refusal or status.not_found(target.rt, target.name)
-                return self._unstored(prepared, old)
-            if old is None or proposal is None:
-                raise AssertionError("prepared without an object")
-            if target.dry_run:
-                return Written(object=_with_revision(prepared.object, old.revision), prepared=prepared)
-            outcome = await self._commits.commit(caller, target, proposal, old)
-            if not isinstance(outcome, Refused):
-                return self._stored(outcome, prepared, deleting=deleting)
-            await self._reads.wait_consistent()
-            old = self._reads.peek(*key)
-        raise status.conflict(target.rt, target.name)
-
-    def _stored(
-        self, records: tuple[Record, ...], prepared: Prepared, *, deleting: bool, created: bool = False
-    ) -> Written:
-        record = records[0]
-        if record.operation is Operation.DELETE and not deleting:
-            # An update that took the last finalizer away: it is answered with the object as it was.
+    def _stored(self, write: PendingWrite, prepared: Prepared, record: Record) -> Written:
+        if record.operation is Operation.DELETE and not write.deletes:
+            # The update removed the last finalizer. The answer is the object as the update left it.
             return Written(object=prepared.object, prepared=prepared)
         entry = self._reads.peek(*record.key)
         if entry is None or entry.revision != record.revision:
             entry = entry_of(record, self._describe)
-        return Written(entry=entry, prepared=prepared, created=created)
-
-    @staticmethod
-    def _unstored(prepared: Prepared, old: Entry) -> Written:
-        if prepared.outcome is pipeline.Outcome.UNCHANGED:
-            return Written(entry=old, prepared=prepared)
-        return Written(object=_with_revision(prepared.object, old.revision), prepared=prepared)
+        return Written(entry=entry, prepared=prepared, created=write.old is None)
 
 
-def _already_exists(rt: ResourceType, name: str, existing: Entry | None) -> status.StatusError:
-    error = status.already_exists(rt, name)
-    if existing is not None and "deletionTimestamp" in existing.object()["metadata"]:
-        return error.with_message(f"object is being deleted: {error.message}")
-    return error
+@contextmanager
+def ignore_not_found() -> Iterator[None]:
+    """Suppress a StatusError 404: the object to delete is gone already."""
+    try:
+        yield
+    except status.StatusError as error:
+        if error.code != 404:
+            raise
 
 
-def _telling(written: Written, warnings: Sequence[str], target: Target) -> Written:
-    """With the warnings of decoding and, once each, those of admission and of the rules, both perhaps asked
-    more than once."""
+def _with_warnings(written: Written, warnings: Sequence[str], target: Target) -> Written:
+    """Add the warnings of decoding, and those of rules and admission once each, however often they ran."""
     if not warnings and not target.warnings:
         return written
     return structs.replace(written, warnings=[*warnings, *dict.fromkeys(target.warnings)])

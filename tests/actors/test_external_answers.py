@@ -142,8 +142,8 @@ class Asking(AdmissionPlugin):
     def validate(self, attributes: Attributes, state: State) -> None:
         self._need("validate", attributes)
 
-    def lanes(self, rt: Any, operation: str, namespace: str, state: State) -> list[Key]:
-        return [Key("configmaps", namespace, "lane")]
+    def locked_keys(self, rt: Any, operation: str, namespace: str, state: State) -> list[Key]:
+        return [Key("configmaps", namespace, "locked")]
 
     def _need(self, step: str, attributes: Attributes) -> None:
         name = attributes.name or attributes.object["metadata"]["name"]  # type: ignore[index]
@@ -160,7 +160,7 @@ class Free(Question):
         self.server = server
 
     async def resolve(self) -> None:
-        assert not len(self.server.store.writes._lanes)  # whoever asks holds nobody up
+        assert not len(self.server.store.writes._key_locks)  # whoever asks holds nobody up
         await super().resolve()
 
 

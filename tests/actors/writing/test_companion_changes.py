@@ -19,7 +19,7 @@ from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.writing import key_locks
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.errors import LogUnavailable
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key, Operation
 
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -34,7 +34,7 @@ class Meter(AdmissionPlugin):
     name = "Meter"
     resources = frozenset({"secrets"})
     operations = frozenset({"CREATE"})
-    laning = True
+    locking = True
 
     def validate(self, attributes: Attributes, state: State) -> None:
         entry = state.peek(*METER)
@@ -45,17 +45,17 @@ class Meter(AdmissionPlugin):
         if used > LIMIT:
             raise forbidden(attributes, "too many")
         meter["data"]["used"] = str(used)
-        attributes.beside.append(CompanionChange(key=METER, old=entry, object=meter))
+        attributes.companions.append(CompanionChange(key=METER, old=entry, object=meter))
 
-    def key_locks(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
-        return [METER] if self.laning else []
+    def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
+        return [METER] if self.locking else []
 
 
 @asynccontextmanager
-async def metered(monkeypatch: pytest.MonkeyPatch, *, laning: bool = True) -> AsyncIterator[Replicas]:
+async def metered(monkeypatch: pytest.MonkeyPatch, *, locking: bool = True) -> AsyncIterator[Replicas]:
     usual = plugins.plugins_in_order
     monkeypatch.setattr(plugins, "plugins_in_order", lambda enabled: [*usual(enabled), Meter()])
-    monkeypatch.setattr(Meter, "laning", laning)
+    monkeypatch.setattr(Meter, "locking", locking)
     store = MemoryStore()
     async with open_server(store) as one, open_server(store) as two:
         await one.post(MAPS, configmap("meter", used="0"))
@@ -68,11 +68,11 @@ def secret(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": {"a": value}}
 
 
-@pytest.mark.parametrize("laning", [True, False])
+@pytest.mark.parametrize("locking", [True, False])
 async def test_two_replicas_never_overdraw(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, laning: bool
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, locking: bool
 ) -> None:
-    async with metered(monkeypatch, laning=laning) as (one, two):
+    async with metered(monkeypatch, locking=locking) as (one, two):
         codes: list[int] = []
 
         async def make(server: InProcess, name: str) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import orjson
 
-from kubechronicle.actors.writing.targets import named, new_uid
+from kubechronicle.actors.writing.targets import new_uid, with_name_suffix
 from kubechronicle.api.meta.encoding import repeatedly
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
 from kubechronicle.api.strategy.write_context import WriteContext
@@ -22,8 +22,8 @@ def test_uids_are_random_uuids_as_they_are_written() -> None:
 
 def test_a_suffix_is_made_for_a_name_that_is_to_be_made() -> None:
     context = WriteContext(now="2026-01-01T00:00:00Z")
-    assert named(context, {"metadata": {"name": "a"}}) is context
-    suffix = named(context, {"metadata": {"generateName": "a-"}}).name_suffix
+    assert with_name_suffix(context, {"metadata": {"name": "a"}}) is context
+    suffix = with_name_suffix(context, {"metadata": {"generateName": "a-"}}).name_suffix
     assert len(suffix) == 5
     assert set(suffix) <= set(NAME_ALPHABET)
 

@@ -15,11 +15,12 @@ from in_process import MAPS, PODS, Answer, InProcess, configmap, open_server, po
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.store import system_caller
-from kubechronicle.actors.writing import targets, writes
+from kubechronicle.actors.writing import pending_write, targets
 from kubechronicle.actors.writing.writes import Caller, Target
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
-from kubechronicle.eventlog.memory.memory_log import Fault, Gate, MemoryStore
+from kubechronicle.eventlog.memory.faults import Fault, Gate
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Operation, Who
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -365,7 +366,7 @@ async def test_a_generated_name_that_is_taken_is_drawn_again(
 ) -> None:
     suffixes = iter(["aaaaa", "aaaaa", "bbbbb", *["aaaaa"] * 20])
     monkeypatch.setattr(targets, "name_suffix", lambda: next(suffixes))
-    monkeypatch.setattr(writes, "name_suffix", lambda: next(suffixes))
+    monkeypatch.setattr(pending_write, "name_suffix", lambda: next(suffixes))
     async with open_server(namespaces=()) as server:
         spaces = "/api/v1/namespaces"
         body = {"metadata": {"generateName": "ns-"}}

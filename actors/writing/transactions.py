@@ -1,0 +1,57 @@
+"""Transactions of the log for prepared writes. Pure.
+
+The first change of a transaction is the write itself, whose resource actor decides it; its companion changes follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.writing.preparation import Proposal
+from kubechronicle.actors.writing.targets import Target
+from kubechronicle.api.meta.encoding import encode_stored
+from kubechronicle.api.pipeline.pipeline import Outcome
+from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.records import Change, Key, Operation, Record, Transaction, Who
+
+Release = Callable[[Entry], Sequence[CompanionChange]]
+"""Return the changes that free what a deleted object held (AdmissionChain.release)."""
+
+
+def transaction_for(target: Target, proposal: Proposal, old: Entry | None, release: Release, who: Who) -> Transaction:
+    """Return the transaction that commits a proposal prepared on ``old`` (None: a creation)."""
+    prepared, companions = proposal.prepared, proposal.companions
+    obj = prepared.object
+    deletes = prepared.outcome is Outcome.GONE
+    if deletes and old is not None:
+        if prepared.last is not None:
+            # The log keeps the object as it was before the update that removed its last finalizer.
+            obj = prepared.last
+        changed = {each.key for each in companions}
+        companions = [*companions, *(each for each in release(old) if each.key not in changed)]
+    metadata = obj["metadata"]
+    change = Change(
+        key=Key(target.rt.resource, target.namespace, metadata["name"]),
+        uid=metadata["uid"],
+        expected=0 if old is None else old.revision,
+        operation=Operation.CREATE if old is None else Operation.DELETE if deletes else Operation.UPDATE,
+        body=encode_stored(obj),
+        decoded=obj,
+    )
+    if not companions:
+        return Transaction(changes=(change,), who=who)
+    return Transaction(changes=(change, *(each.change() for each in companions)), who=who)
+
+
+def deletion_of(record: Record, entry: Entry, release: Release, who: Who) -> Transaction:
+    """Return the transaction that deletes a created object, ``record`` and its ``entry``, unless it has changed."""
+    change = Change(
+        key=record.key, uid=record.uid, expected=record.revision, operation=Operation.DELETE, body=record.body
+    )
+    return Transaction(changes=(change, *(each.change() for each in release(entry))), who=who)
+
+
+def transaction_of(changes: Sequence[CompanionChange], who: Who) -> Transaction:
+    """Return the transaction of changes that accompany no write."""
+    return Transaction(changes=tuple(each.change() for each in changes), who=who)
