@@ -1,12 +1,13 @@
-"""Tokens of service accounts that are kept in Secrets of type kubernetes.io/service-account-token, which somebody makes
-for an account by naming it in an annotation (docs: "Manually create a long-lived API token").
+"""Service account tokens in Secrets of type kubernetes.io/service-account-token.
 
-    annotations    kubernetes.io/service-account.name: robot      the maker's
-                   kubernetes.io/service-account.uid: …           filled in, as is all of data
+A user creates the Secret, and names the account in an annotation (docs: "Manually create a long-lived API token").
+
+    annotations    kubernetes.io/service-account.name: robot      set by the user
+                   kubernetes.io/service-account.uid: …           set by the server, like all of data
     data           token, namespace, ca.crt
 
-Pure; after kube-controller-manager's serviceaccount-token-controller. Such a token never expires: it lasts as long as
-its Secret and its account.
+Pure; after kube-controller-manager's serviceaccount-token-controller. Such a token never expires: it is valid as long
+as its Secret and its account exist.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ ISSUER: Final = "kubernetes/serviceaccount"
 CLAIM: Final = "kubernetes.io/serviceaccount/"
 
 Sign = Callable[[Mapping[str, Any]], str]
-"""Makes a token of claims."""
+"""Signs claims; returns the token."""
 
 
 def account_name(secret: Mapping[str, Any]) -> str:
-    """Return which service account a Secret is for; "" for none."""
+    """Return the name of a Secret's service account; "" for none."""
     name: str = (secret["metadata"].get("annotations") or {}).get(NAME, "")
     return name if secret.get("type") == SECRET_TYPE else ""
 
 
 def is_for(secret: Mapping[str, Any], account_uid: str) -> bool:
-    """Tell whether a Secret is for the account of its name that has this uid, not for an earlier one."""
+    """Return True if a Secret belongs to the account with this uid, not to an earlier one of the same name."""
     return (secret["metadata"].get("annotations") or {}).get(UID, "") in ("", account_uid)
 
 
 def claims(namespace: str, secret_name: str, account: str, account_uid: str) -> Object:
-    """Return what the token in a Secret says."""
+    """Return the claims of the token in a Secret."""
     return {
         "iss": ISSUER,
         "sub": f"system:serviceaccount:{namespace}:{account}",
@@ -51,13 +52,13 @@ def claims(namespace: str, secret_name: str, account: str, account_uid: str) -> 
 
 
 def is_complete(secret: Mapping[str, Any], root_ca: bytes) -> bool:
-    """Tell whether nothing is left to be filled in."""
+    """Return True if the Secret has all of its data."""
     data = secret.get("data") or {}
     return bool(data.get("token") and data.get("namespace") and (data.get("ca.crt") or not root_ca))
 
 
 def completed(secret: Object, account_uid: str, *, root_ca: bytes, sign: Sign) -> Object:
-    """Return the Secret with what is missing in it. ``root_ca``: by which pods know the server, PEM; may be empty."""
+    """Return the Secret with its missing data. ``root_ca``: the CA of the server's certificate, PEM; may be empty."""
     if is_complete(secret, root_ca):
         return secret
     meta, name = secret["metadata"], account_name(secret)

@@ -1,5 +1,8 @@
-"""What else a pod refers to in its namespace: what the node it runs on may read, and what keeps it from being a mirror
-pod (after Kubernetes' podutil.VisitPodSecretNames and VisitPodConfigmapNames)."""
+"""References of a pod to objects in its namespace.
+
+Its node may read these objects, and a mirror pod must not have any. After Kubernetes' podutil.VisitPodSecretNames and
+VisitPodConfigmapNames.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 MIRROR: Final = "kubernetes.io/config.mirror"
-"""The annotation of a pod that stands for one the kubelet runs from a file."""
+"""The annotation of a mirror pod: it represents a pod that the kubelet runs from a file."""
 
 CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 SECRETS, CONFIG_MAPS, CLAIMS = "secrets", "configmaps", "persistentvolumeclaims"
 ACCOUNTS, RESOURCE_CLAIMS = "serviceaccounts", "resourceclaims.resource.k8s.io"
 
-# Volume source -> where the name of a secret stands in it.
+# Volume source -> path of the secret's name in it.
 SECRET_VOLUMES: Final[Mapping[str, tuple[str, ...]]] = {
     "azureFile": ("secretName",),
     "cephfs": ("secretRef", "name"),
@@ -32,7 +35,7 @@ Reference = tuple[str, str]
 
 
 def references(pod: Mapping[str, Any]) -> frozenset[Reference]:
-    """Everything a pod refers to by name; nothing for a mirror pod, which nobody has vouched for."""
+    """Return all references of a pod; none for a mirror pod, whose contents no admission has checked."""
     if MIRROR in (pod["metadata"].get("annotations") or {}):
         return frozenset()
     return frozenset(reference for reference in _all(pod) if reference[1])
@@ -53,8 +56,10 @@ def _all(pod: Mapping[str, Any]) -> Iterator[Reference]:
 
 
 def _claims(wanted: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> Iterator[str]:
-    """The resource claims by name: those named, those made from a template, and the one made for extended resources. A
-    status says which was made for a template; it can't bring in others."""
+    """Yield the names of resource claims: named ones, those made from templates, and the one for extended resources.
+
+    The status names the claim made from a template; it cannot add others.
+    """
     made = {each.get("name"): each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
     for claim in wanted:
         if claim.get("resourceClaimName"):
@@ -88,15 +93,17 @@ def _of_volume(volume: Mapping[str, Any], pod: str) -> Iterator[Reference]:
         yield CONFIG_MAPS, _at(source, "configMap", "name")
 
 
-# PersistentVolume sources whose secret may be without a namespace: it is in that of the claim then.
+# PersistentVolume sources with an optional namespace of the secret: the default is the claim's.
 IN_THE_CLAIM_S_NAMESPACE: Final = frozenset({"cephfs", "flexVolume", "iscsi", "rbd", "scaleIO"})
 # The secrets of a CSI volume that nodes need; the others are for controllers.
 CSI_NODE_SECRETS: Final = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
 
 
 def volume_secrets(volume: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(namespace, name) of the secrets that a node needs for a PersistentVolume (after Kubernetes'
-    pvutil.VisitPVSecretNames, the kubelet's part); none before it is claimed."""
+    """Yield (namespace, name) of the secrets that a node needs for a PersistentVolume; none before it is claimed.
+
+    After the kubelet's part of Kubernetes' pvutil.VisitPVSecretNames.
+    """
     spec = volume.get("spec") or {}
     claim = (spec.get("claimRef") or {}).get("namespace", "")
     if claim:

@@ -1,14 +1,14 @@
-"""Role-based access control (rbac.authorization.k8s.io/v1): what rules permit, and what one set of them covers.
+"""Role-based access control (rbac.authorization.k8s.io/v1): requests that rules permit, and rules that a set covers.
 
-Two forms of the same semantics. ``permits_*`` looks at one rule as it is written; ``Grants`` is a set of rules compiled
-for one subject, in which a decision is a few dictionary look-ups. Not here: who is bound to what (http/authorization).
+Two forms of the same semantics: ``permits_*`` evaluates one rule as written; ``Grants`` is a set of rules compiled for
+one subject, so that a decision is a few dictionary look-ups. Not here: bindings (http/authorization).
 
 A rule is the product of its lists; ``*`` stands for every verb, group or resource:
 
     verbs [get list], apiGroups [""], resources [pods pods/log]    get pods, list pods, get pods/log, list pods/log
     resources [*/scale]                                             the subresource scale of every resource
     resourceNames [a]                                               only the object a (never a whole collection)
-    nonResourceURLs [/healthz/*]                                    every path that begins so
+    nonResourceURLs [/healthz/*]                                    every path with this prefix
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kubechronicle.api.errors.field_errors import go_quote
 Rule = Mapping[str, Any]
 
 ALL: Final = "*"
-# Smallest rules that those of one subject, or of one role to be written, are taken apart into: whoever may write roles
-# chooses how long the lists are whose product that is.
+# Limit of the smallest rules into which the rules of one subject, or of one role, are expanded. Their number is a
+# product of lists, whose lengths the author of a role chooses.
 MAX_TAKEN_APART: Final = 1 << 14
-# Items of a list from which on it is looked up and not through, and of one that is too long to be shown.
+# Length from which a list is searched by hash, and length from which a list is not shown.
 LONG: Final = 64
 SHOWN: Final = 10
 
@@ -33,7 +33,7 @@ SHOWN: Final = 10
 
 
 def permits_resource(rule: Rule, verb: str, group: str, resource: str, subresource: str, name: str) -> bool:
-    """Tell whether one rule permits a request about a resource. ``name`` is empty for a collection."""
+    """Return True if one rule permits a request for a resource. ``name`` is empty for a collection."""
     combined = f"{resource}/{subresource}" if subresource else resource
     wanted = (ALL, combined, f"*/{subresource}") if subresource else (ALL, combined)
     names = rule.get("resourceNames")
@@ -46,12 +46,12 @@ def permits_resource(rule: Rule, verb: str, group: str, resource: str, subresour
 
 
 def permits_path(rule: Rule, verb: str, path: str) -> bool:
-    """Tell whether one rule permits a request about a path that is no resource."""
+    """Return True if one rule permits a request for a non-resource path."""
     return _has(rule.get("verbs"), verb) and any(_matches(each, path) for each in rule.get("nonResourceURLs") or ())
 
 
 def indexed(rule: Rule) -> Rule:
-    """The rule with long lists in a form, still in order, in which they are looked up at once."""
+    """Return the rule with long lists replaced by ordered collections with constant-time look-up."""
     if all(len(values or ()) <= LONG for values in rule.values()):
         return rule
     return {name: values if len(values or ()) <= LONG else dict.fromkeys(values) for name, values in rule.items()}
@@ -62,7 +62,7 @@ def _has(listed: Collection[str] | None, value: str) -> bool:
 
 
 def _has_any(listed: Collection[str], values: Iterable[str]) -> bool:
-    for value in values:  # noqa: SIM110 - every decision about many rules comes by here
+    for value in values:  # noqa: SIM110 - hot path of decisions about many rules
         if value in listed:
             return True
     return False
@@ -75,12 +75,14 @@ def _matches(pattern: str, path: str) -> bool:
 # -- many rules -------------------------------------------------------------------------------------------------------
 
 Names = set[str] | None
-"""The objects a verb is permitted on; None: all of them."""
+"""The objects with permission for a verb; None: all."""
 
 
 class Grants:
-    """All rules that hold for one subject in one place. ``add`` only widens. ``size``: smallest rules taken apart; what
-    would make them too many is kept as it is written, and looked at one by one."""
+    """All rules of one subject in one scope. ``add`` only widens them.
+
+    ``size``: the number of expanded smallest rules. Rules beyond the limit are kept as written, and evaluated singly.
+    """
 
     __slots__ = ("_paths", "_prefixes", "_resources", "_whole", "size")
 
@@ -113,7 +115,7 @@ class Grants:
                             before.update(names)
 
     def permit_resource(self, verb: str, group: str, resource: str, subresource: str, name: str) -> bool:
-        """As permits_resource, of all rules together."""
+        """Like permits_resource, for all rules together."""
         if not self._resources and not self._whole:
             return False
         wanted = (f"{resource}/{subresource}", ALL, f"*/{subresource}") if subresource else (resource, ALL)
@@ -125,7 +127,7 @@ class Grants:
         return any(permits_resource(rule, verb, group, resource, subresource, name) for rule in self._whole)
 
     def permit_path(self, verb: str, path: str) -> bool:
-        """As permits_path, of all rules together."""
+        """Like permits_path, for all rules together."""
         verbs = self._paths.get(path)
         if verbs is not None and (verb in verbs or ALL in verbs):
             return True
@@ -134,8 +136,7 @@ class Grants:
         return any(permits_path(rule, verb, path) for rule in self._whole)
 
     def hold(self, small: Rule) -> bool:
-        """Whether one of the smallest rules gives no more than these. Wildcards in it are words as any other: only the
-        same wildcard holds them."""
+        """Return True if these rules cover one smallest rule. Only the same wildcard covers a wildcard."""
         verb = small["verbs"][0]
         if "nonResourceURLs" in small:
             return self.permit_path(verb, small["nonResourceURLs"][0])
@@ -159,8 +160,10 @@ def _permitted(verbs: Mapping[str, Names], verb: str, name: str) -> bool:
 
 
 def not_covered(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """Return what of ``wanted``, taken apart into its smallest rules, no single rule of ``held`` covers. A rule that is
-    too large to be taken apart, and that no single one covers as a whole, counts as missing, and is shown in part."""
+    """Return the smallest rules of ``wanted`` that no single rule of ``held`` covers.
+
+    A rule that is too large to expand, and that no single rule covers as a whole, counts as missing, shown in part.
+    """
     grants = Grants()
     grants.add(held)
     missing: list[Rule] = []
@@ -178,7 +181,7 @@ def not_covered(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
 
 
 def _size(rule: Rule) -> int:
-    """Into how many of the smallest rules it can be taken apart."""
+    """Return the number of smallest rules in a rule."""
     verbs, names = len(rule.get("verbs") or ()), len(rule.get("resourceNames") or ()) or 1
     resources = len(rule.get("apiGroups") or ()) * len(rule.get("resources") or ())
     return verbs * (resources * names + len(rule.get("nonResourceURLs") or ()))
@@ -225,10 +228,12 @@ def _covers_path(held: Iterable[str], path: str) -> bool:
 
 
 def describe(rules: Iterable[Rule]) -> list[str]:
-    """Return rules as refusals show them, those that differ in their verbs alone made one:
-    ``{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}``."""
+    """Return rules as rejections show them: ``{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}``.
+
+    Rules that differ only in their verbs are merged.
+    """
     merged: dict[tuple[tuple[str, ...], ...], dict[str, None]] = {}
-    apart: list[tuple[tuple[tuple[str, ...], ...], list[str]]] = []  # of paths, which are not made one
+    apart: list[tuple[tuple[tuple[str, ...], ...], list[str]]] = []  # rules of paths, which are not merged
     for rule in rules:
         key = tuple(tuple(rule.get(name) or ()) for name, _ in _SHOWN)
         if rule.get("nonResourceURLs"):
@@ -260,8 +265,10 @@ SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 
 def subject_key(subject: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    """Return whom a binding's subject names: ("User", name) or ("Group", name). A service account is the user its
-    tokens stand for; without a namespace it is in that of the binding, and nobody where that has none."""
+    """Return the subject of a binding: ("User", name) or ("Group", name).
+
+    A service account is the user of its tokens. Its namespace defaults to the binding's; without one, no user matches.
+    """
     kind, name = subject.get("kind", ""), subject.get("name", "")
     where = subject.get("namespace") or namespace
     if kind != "ServiceAccount" or not where:

@@ -1,12 +1,12 @@
-"""What changed between two states of an object: a JSON patch (RFC 6902), and the same as paths people read.
+"""Differences between two states of an object: a JSON patch (RFC 6902), and readable paths.
 
     {"op": "replace", "path": "/spec/replicas", "value": 5, "old": 3}        spec.replicas
     {"op": "add", "path": "/spec/containers/1", "value": {"name": "log"}}    spec.containers[name=log]
     {"op": "remove", "path": "/metadata/labels/a.b~1c", "old": "x"}          metadata.labels[a.b/c]
 
-Applied in their order the operations make the second state of the first. ``old``, what was there, is more than RFC 6902
-asks for; whoever applies a patch ignores it (§4). Items of a list are told apart by the field that names them, where
-all of them have it; items without a name by their place, after what both lists begin and end with.
+Applied in order, the operations turn the first state into the second. ``old``, the former value, is an addition to RFC
+6902, which appliers of a patch ignore (§4). List items are identified by a key field, if all of them have it; otherwise
+by position, between the common beginning and the common end of both lists.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import orjson
 
 Object: TypeAlias = Mapping[str, Any]
 
-# What an item of a list is called by: the first of these that all items of both lists have, each another.
-NAMING: Final = (
+# Key fields of list items: the first entry that all items of both lists have, with distinct values.
+KEY_FIELDS: Final = (
     ("name",),
     ("type",),
     ("key",),
@@ -36,9 +36,9 @@ NAMING: Final = (
     ("topologyKey", "whenUnsatisfiable"),
     ("topologyKey",),
 )
-# Bookkeeping of the server's, which changes with every write: no part of what somebody changed.
+# The server's bookkeeping, which changes with every write.
 BOOKKEEPING: Final = frozenset({("metadata", "managedFields"), ("metadata", "resourceVersion")})
-# What follows from a change of something else.
+# Fields that change as a consequence of other changes.
 CONSEQUENCES: Final = frozenset({"metadata.generation"})
 
 LONGEST_VALUE: Final = 40
@@ -50,8 +50,12 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One operation. ``path``: names and places as JSON Pointer counts them when its turn comes; ``field``: for people.
-    ``old`` and ``new`` where there is one."""
+    """One operation.
+
+    ``path``: names and positions for a JSON Pointer, valid after the operations before it.
+    ``field``: the readable path.
+    ``old``, ``new``: the values, if any.
+    """
 
     op: Literal["add", "remove", "replace"]
     path: tuple[str | int, ...]
@@ -60,7 +64,7 @@ class Difference:
     new: Any = None
 
     def operation(self) -> dict[str, Any]:
-        """As JSON patch has it, with ``old``."""
+        """Return the operation of a JSON patch, with ``old``."""
         found: dict[str, Any] = {"op": self.op, "path": pointer(self.path)}
         if self.op != "remove":
             found["value"] = self.new
@@ -70,26 +74,26 @@ class Difference:
 
 
 def pointer(path: Iterable[str | int]) -> str:
-    """RFC 6901."""
+    """Return the JSON Pointer of a path (RFC 6901)."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
 def differences(before: Object, after: Object) -> list[Difference]:
-    """What makes ``after`` of ``before``, but for the server's bookkeeping."""
+    """Return the operations that turn ``before`` into ``after``, without the server's bookkeeping."""
     return list(_objects(before, after, (), ""))
 
 
 def changed_fields(found: Iterable[Difference]) -> list[str]:
-    """The fields, each once, but for what only follows from a change of another."""
+    """Return the changed fields, each once, without mere consequences."""
     return list(dict.fromkeys(one.field for one in found if one.field not in CONSEQUENCES))
 
 
-def is_within(field: str, asked: str) -> bool:
-    """Whether a field is the one asked for, or in it, or holds it. ``asked`` may leave out which item of a list."""
-    field, asked = _undotted(field), _undotted(asked)
-    if "[" not in asked:
+def is_within(field: str, queried: str) -> bool:
+    """Return True if a field equals, is within, or contains the queried one, which may omit the keys of list items."""
+    field, queried = _undotted(field), _undotted(queried)
+    if "[" not in queried:
         field = re.sub(r"\[[^\]]*\]", "", field)
-    return field == asked or _begins(field, asked) or _begins(asked, field)
+    return field == queried or _begins(field, queried) or _begins(queried, field)
 
 
 def _begins(field: str, start: str) -> bool:
@@ -101,7 +105,7 @@ def _undotted(field: str) -> str:
 
 
 def summary(found: Sequence[Difference]) -> str:
-    """One line: the fields with their values, as far as they fit."""
+    """Return one line with the fields and values, as many as fit."""
     parts: list[str] = []
     length = 0
     shown = [one for one in found if one.field not in CONSEQUENCES]
@@ -123,7 +127,7 @@ def _words(one: Difference) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """A value in few characters."""
+    """Return a value, shortened."""
     text = value if isinstance(value, str) and value.isprintable() and value else orjson.dumps(value).decode()
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
@@ -154,7 +158,7 @@ def _values(old: Any, new: Any, path: tuple[str | int, ...], field: str) -> Iter
 
 
 def same(old: Any, new: Any) -> bool:
-    """Equal as JSON: true is not 1, while 1 is 1.0."""
+    """Return True if two values are equal as JSON: true is not 1, but 1 is 1.0."""
     if isinstance(old, dict) and isinstance(new, dict):
         return old.keys() == new.keys() and all(same(value, new[name]) for name, value in old.items())
     if isinstance(old, list) and isinstance(new, list):
@@ -163,7 +167,7 @@ def same(old: Any, new: Any) -> bool:
 
 
 def field_below(field: str, name: str) -> str:
-    """The path of a member."""
+    """Return the readable path of a member."""
     if not _PLAIN(name):
         return f"{field}[{name}]"
     return f"{field}.{name}" if field else name
@@ -172,16 +176,16 @@ def field_below(field: str, name: str) -> str:
 def _lists(before: list[Any], after: list[Any], path: tuple[str | int, ...], field: str) -> Iterator[Difference]:
     if same(before, after):
         return
-    keys = naming_of(before, after)
+    keys = key_fields_of(before, after)
     if keys is None:
         yield from _unnamed(before, after, path, field)
         return
-    old_names, new_names = ([called(item, keys) for item in items] for items in (before, after))
+    old_names, new_names = ([item_key(item, keys) for item in items] for items in (before, after))
     kept = [name for name in old_names if name in set(new_names)]
     if kept != [name for name in new_names if name in set(old_names)]:
         yield Difference("replace", path, field, before, after)  # in another order
         return
-    labels = {called(item, keys): f"{field}{item_label(item, keys)}" for item in (*before, *after)}
+    labels = {item_key(item, keys): f"{field}{item_label(item, keys)}" for item in (*before, *after)}
     for index in range(len(before) - 1, -1, -1):
         if old_names[index] not in new_names:
             yield Difference("remove", (*path, index), labels[old_names[index]], before[index])
@@ -195,7 +199,7 @@ def _lists(before: list[Any], after: list[Any], path: tuple[str | int, ...], fie
 
 
 def _unnamed(before: list[Any], after: list[Any], path: tuple[str | int, ...], field: str) -> Iterator[Difference]:
-    """By place: what both begin and end with stays; of what is between, as many as there are in both are compared."""
+    """Compare lists by position, after their common beginning and before their common end."""
     shorter = min(len(before), len(after))
     start = 0
     while start < shorter and same(before[start], after[start]):
@@ -213,14 +217,14 @@ def _unnamed(before: list[Any], after: list[Any], path: tuple[str | int, ...], f
         yield Difference("add", (*path, start + index), f"{field}[{start + index}]", None, news[index])
 
 
-def naming_of(before: list[Any], after: list[Any]) -> tuple[str, ...] | None:
-    """The fields by which the items of two lists are told apart; None: by their place."""
+def key_fields_of(before: list[Any], after: list[Any]) -> tuple[str, ...] | None:
+    """Return the key fields of the items of two lists; None: items are identified by position."""
     items = [*before, *after]
     if not all(isinstance(item, dict) for item in items):
         return None
-    for keys in NAMING:
+    for keys in KEY_FIELDS:
         if all(_names(item, keys) for item in items) and all(
-            len({called(item, keys) for item in one}) == len(one) for one in (before, after)
+            len({item_key(item, keys) for item in one}) == len(one) for one in (before, after)
         ):
             return keys
     return None
@@ -230,11 +234,11 @@ def _names(item: Object, keys: tuple[str, ...]) -> bool:
     return all(isinstance(item.get(key), str | int) and not isinstance(item[key], bool) for key in keys)
 
 
-def called(item: Object, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """What an item is called by these fields."""
+def item_key(item: Object, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the key of an item."""
     return tuple(str(item[key]) for key in keys)
 
 
 def item_label(item: Object, keys: tuple[str, ...]) -> str:
-    """As paths have it: ``[name=web]``."""
+    """Return the key of an item in a readable path: ``[name=web]``."""
     return "[" + ",".join(f"{key}={item[key]}" for key in keys) + "]"

@@ -1,11 +1,11 @@
-"""What an object holds at a path as people write one.
+"""Values of an object at a readable path.
 
 spec.replicas                                      [3]
 spec.template.spec.containers[name=web].image      ["nginx:2"]
 spec.template.spec.containers.image                ["nginx:2", "envoy:1"]      of all items
 spec.template.spec.containers[0].image             ["nginx:2"]
 metadata.labels[app.kubernetes.io/name]            ["web"]
-metadata.labels.app.kubernetes.io/name             ["web"]      names of labels and of data may have dots
+metadata.labels.app.kubernetes.io/name             ["web"]      names of labels and data may contain dots
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kubechronicle.api.history.differences import field_below
 
-# Mappings whose names people choose: what follows is one name, whatever is in it.
+# Mappings with free names: the rest of the path is one name, dots included.
 FREE: Final = (
     "metadata.labels",
     "metadata.annotations",
@@ -33,7 +33,7 @@ _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 
 
 def canonical(path: str) -> str:
-    """As differences.py writes it; of JSONPath, braces, $ and a dot in front may be there. ValueError."""
+    """Return a path in the form of differences.py. JSONPath's braces, $ and leading dot are accepted. ValueError."""
     text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$").removeprefix(".").replace("\\.", ".")
     for mapping in FREE:
         rest = text.removeprefix(f"{mapping}.")
@@ -44,7 +44,7 @@ def canonical(path: str) -> str:
 
 
 def steps(path: str) -> list[str]:
-    """Names as they are, what stands in brackets with its first one. ValueError."""
+    """Return the steps of a path: names, and list keys with their opening bracket. ValueError."""
     found, place = [], 0
     for match in _STEP.finditer(path):
         if match.start() != place:
@@ -57,7 +57,7 @@ def steps(path: str) -> list[str]:
 
 
 def values_at(obj: Any, path: str) -> list[Any]:
-    """All values there, [] for none. ``path``: canonical."""
+    """Return all values at a canonical path, [] for none."""
     return list(_values(obj, steps(path)))
 
 

@@ -1,11 +1,11 @@
-"""A moment of history as people name it: a revision, a time, or how long ago.
+"""A moment of history in readable form: a revision, a time, or an age.
 
     12345                          a revision
-    2026-01-31T09:30:00.25+02:00   a time (RFC 3339; any number of digits, any zone, also with a space for the T)
-    2026-01-31T09:30   2026-01-31  the same without a zone is UTC, a date alone its first moment
-    -2h   2h   -1h30m   3d         how long ago: a Go duration, with d and w for days and weeks, with a sign or without
+    2026-01-31T09:30:00.25+02:00   a time (RFC 3339; any number of digits, any zone, T or a space)
+    2026-01-31T09:30   2026-01-31  the same in UTC; a date means its first moment
+    -2h   2h   -1h30m   3d         an age: a Go duration, also with d and w for days and weeks; the sign is optional
 
-Pure: which revision was the newest at a time is for the log to say, and what time it is, too.
+Pure: the log finds the newest revision at a time, and knows the present time.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-# A revision, a time (UTC), or the time that has passed since.
+# A revision, a time (UTC), or an age.
 Asked: TypeAlias = "int | datetime | timedelta"
 
 HOW = "a revision (12345), a time (2026-01-31T09:30:00Z), a date (2026-01-31) or how long ago (2h, 1h30m, 3d)"
 MAX_REVISION = 2**63 - 1
-LONGEST = timedelta(days=100_000)  # more is as good as that: no cluster is older
+LONGEST = timedelta(days=100_000)  # no cluster is older
 
 _REVISION = re.compile(r"[0-9]{1,19}")
 _TIME = re.compile(
@@ -34,7 +34,7 @@ _SECONDS = {
 
 
 def parse_moment(text: str) -> Asked:
-    """ValueError, with what would do instead. ``-0s`` is now; there is no way to name the future but by a time."""
+    """Parse a moment. ValueError with the allowed forms. ``-0s`` is now; only a time can name the future."""
     if _REVISION.fullmatch(text):
         revision = int(text)
         if revision <= MAX_REVISION:
@@ -53,9 +53,9 @@ def parse_moment(text: str) -> Asked:
 def _time(match: re.Match[str]) -> datetime:
     year, month, day, hour, minute, second, fraction, _, sign, zone_hours, zone_minutes = match.groups()
     seconds = int(second or 0)
-    # RFC 3339 allows for a leap second, which Python and Postgres count as the next one.
+    # RFC 3339 allows a leap second, which Python and Postgres count as the next second.
     leap = seconds == 60
-    # What is finer than the log's clock is cut off: a change in the same microsecond was before it.
+    # Digits below the log's resolution are cut off: a change in the same microsecond counts as earlier.
     microsecond = int((fraction or "")[:6].ljust(6, "0"))
     found = datetime(
         int(year), int(month), int(day), int(hour or 0), int(minute or 0), 59 if leap else seconds, microsecond, UTC
@@ -71,6 +71,6 @@ def _time(match: re.Match[str]) -> datetime:
 
 
 def written(moment: datetime) -> str:
-    """A time as this module reads it: RFC 3339 in UTC, with as many digits as it has."""
+    """Return a time in RFC 3339 and UTC, with its significant digits."""
     text = moment.astimezone(UTC).isoformat().removesuffix("+00:00")
     return (text.rstrip("0") if "." in text else text) + "Z"

@@ -1,11 +1,11 @@
-"""Bringing back what was: what of an object is its makers' to say, in which order objects are made, and what is to do.
+"""Plans that restore a past state: the steps, their order, and the user's part of each object.
 
-    steps(then, now)        how to get from what is to what was
-    makeable(found)         an object as it can be made again: without what the server and controllers set
-    target(live, then)      an object as it should become: the makers' part of then, the server's part of now
+    steps(then, now)        the steps from the present state to the past state
+    makeable(found)         an object for a POST: without the fields of the server and of controllers
+    target(live, then)      an object for a PUT: the user's part of then, the server's part of now
 
-Tables say what is whose. Sources: the REST strategies of k8s.io/kubernetes/pkg/registry (what is reset on create), the
-controllers of k8s.io/kubernetes/pkg/controller (annotations and labels of theirs).
+restore_rules.py has the tables. Sources: the REST strategies of k8s.io/kubernetes/pkg/registry (fields reset on
+create), the controllers of k8s.io/kubernetes/pkg/controller (their annotations and labels).
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ ELSEWHERE: Final = next(rank for rank, kinds in enumerate(ORDER) if ("*", "*") i
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is to do about one object. ``then`` as it was, ``live`` as it is; ``why`` it is left as it is."""
+    """The action for one object.
+
+    ``then``, ``live``: its past and present state, None if absent.
+    ``changes``: of an update.
+    ``why``: the reason to leave it unchanged.
+    """
 
     action: Action
     key: Key
@@ -48,8 +53,7 @@ class Step:
 
 
 def steps(then: Mapping[Key, Object], now: Mapping[Key, Object], *, prune: bool) -> list[Step]:
-    """In the order in which they are to be done; those to leave come last. Deletions are there only with ``prune``, and
-    never of namespaces."""
+    """Return the steps in order; unchanged objects come last. Only ``prune`` adds deletions, and none of namespaces."""
     done, left = [], []
     for key, was in then.items():
         live = now.get(key)
@@ -73,7 +77,7 @@ def _is_to_go(key: Key, live: Object, then: Mapping[Key, Object]) -> bool:
 
 
 def order(key: Key) -> tuple[int, Key]:
-    """What others need comes first."""
+    """Return the sort key of an object: dependencies come first."""
     group, kind, _, _ = key
     for rank, kinds in enumerate(ORDER):
         if (group, kind) in kinds or ("*", kind) in kinds:
@@ -82,7 +86,7 @@ def order(key: Key) -> tuple[int, Key]:
 
 
 def left_alone(found: Object) -> str:
-    """Why an object is not brought back by hand: who makes it. "" if it is."""
+    """Return the reason not to restore an object: its controller makes it. "" if there is none."""
     metadata = found["metadata"]
     group = str(found.get("apiVersion", "")).rpartition("/")[0]
     kind, name = found.get("kind", ""), metadata["name"]
@@ -100,12 +104,12 @@ def left_alone(found: Object) -> str:
 
 
 def lost(was: Object) -> str:
-    """Why what there was is not brought back by hand. "" if it is."""
+    """Return the reason not to restore a past object, "" if there is none."""
     return left_alone(was) or ("it was being deleted" if was["metadata"].get("deletionTimestamp") else "")
 
 
 def _finished(was: Object) -> str:
-    """Why something that had run its course is not made again."""
+    """Return the reason not to recreate a finished object, "" if there is none."""
     status = was.get("status") or {}
     if was.get("kind") == "Job" and any(
         each.get("type") in ("Complete", "Failed") and each.get("status") == "True"
@@ -117,11 +121,11 @@ def _finished(was: Object) -> str:
     return ""
 
 
-# -- whose is what ----------------------------------------------------------------------------------------------------
+# -- the user's and the server's part ----------------------------------------------------------------------------------
 
 
 def makeable(found: Object, *, addresses: bool = False) -> Object:
-    """As it can be posted. ``addresses``: a Service with the cluster IP it had, which may be taken."""
+    """Return an object for a POST. ``addresses``: keep a Service's cluster IP, which may be allocated meanwhile."""
     made = {name: copy.deepcopy(value) for name, value in found.items() if name != "status"}
     made["metadata"] = metadata = {
         name: value for name, value in made["metadata"].items() if name not in SERVERS_METADATA
@@ -161,7 +165,7 @@ def _drop(found: Any, path: tuple[str, ...]) -> None:
 
 
 def _without_token(spec: Object) -> None:
-    """Without the volume in which admission hands a Pod its service account's token; it does so anew."""
+    """Remove the volume of the service account's token, which admission adds again."""
     names = {
         volume["name"] for volume in spec.get("volumes") or () if volume.get("name", "").startswith(VOLUME_OF_TOKENS)
     }
@@ -177,7 +181,7 @@ def _without_token(spec: Object) -> None:
 
 
 def target(live: Object, then: Object) -> Object:
-    """``live`` with all that is its makers' as it was then. What is missing then goes."""
+    """Return ``live`` with the user's part of ``then``. Fields absent in ``then`` are removed."""
     found: Object = {name: copy.deepcopy(then[name]) for name in then if name not in ("metadata", "status")}
     for name in ("apiVersion", "kind", "status"):
         if name in live:
@@ -203,7 +207,7 @@ def target(live: Object, then: Object) -> Object:
 
 
 def _settle(metadata: Object, name: str, value: Any) -> None:
-    """What is empty is left out, unless it is there."""
+    """Set a field of metadata; omit an empty value unless the field is present."""
     if value or name in metadata:
         metadata[name] = value
 
@@ -220,7 +224,7 @@ def _copy(found: Object, live: Object, path: tuple[str, ...]) -> None:
 
 
 def patch_of(step: Step) -> list[Object]:
-    """The JSON patch of an update; it fails with a conflict if the object has changed since it was looked at."""
+    """Return the JSON patch of an update. The server answers a conflict if the object has changed since the plan."""
     assert step.live is not None
     version = {"op": "replace", "path": "/metadata/resourceVersion", "value": step.live["metadata"]["resourceVersion"]}
     made = [{name: value for name, value in one.operation().items() if name != "old"} for one in step.changes]
@@ -228,6 +232,6 @@ def patch_of(step: Step) -> list[Object]:
 
 
 def exported(objects: Iterable[tuple[Key, Object]]) -> list[Object]:
-    """What can be applied elsewhere, in the order in which it is to be."""
+    """Return the objects for another cluster, in the order to apply them."""
     wanted = [(key, found) for key, found in objects if not lost(found) and not _finished(found)]
     return [makeable(found) for key, found in sorted(wanted, key=lambda pair: order(pair[0]))]

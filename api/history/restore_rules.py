@@ -1,4 +1,4 @@
-"""Tables of restoring.py: what the server and its controllers set, what they make, and what needs what."""
+"""Tables of restore_plan.py: fields and objects of the server and of controllers, and the order of kinds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SERVERS_FINALIZERS: Final = frozenset(
     }
 )
 
-# The volume of a service account's token in a Pod begins so (plugin/pkg/admission/serviceaccount).
+# Prefix of the volume with a service account's token in a Pod (plugin/pkg/admission/serviceaccount).
 VOLUME_OF_TOKENS: Final = "kube-api-access-"
 
 
@@ -84,7 +84,7 @@ SERVERS_FIELDS: Final[Mapping[tuple[str, str], tuple[tuple[Condition, tuple[str,
         (_own_selector, (*_TEMPLATE_LABELS, "batch.kubernetes.io/job-name")),
     ),
 }  # fmt: skip
-"""What the server or a controller sets of an object, when, by group and kind. ``status`` is theirs of every kind."""
+"""(group, kind) -> (condition, path) of fields set by the server or a controller. ``status`` is theirs always."""
 
 LEFT_KINDS: Final[Mapping[tuple[str, str], str]] = {
     ("", "Event"): "it tells of what happened",
@@ -109,7 +109,7 @@ LEFT_MARKS: Final = (
     ("annotations", "apf.kubernetes.io/autoupdate-spec", "true", "the server makes it"),
     ("annotations", "kubernetes.io/config.mirror", "", "its kubelet makes it"),
 )
-"""Labels and annotations of what somebody else makes: where, which, with which value ("": any), and who."""
+"""Marks of objects made by controllers: labels or annotations, name, value ("": any), and the reason."""
 
 LEFT_NAMES: Final = frozenset({
     ("ConfigMap", "*", "kube-root-ca.crt"),
@@ -121,7 +121,7 @@ LEFT_NAMES: Final = frozenset({
     ("PriorityClass", "", "system-cluster-critical"),
     ("PriorityClass", "", "system-node-critical"),
 })  # fmt: skip
-"""Kind, namespace and name of what the server itself makes."""
+"""Kind, namespace and name of objects made by the server."""
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 ORDER: Final[tuple[frozenset[tuple[str, str]], ...]] = (
@@ -158,5 +158,5 @@ ORDER: Final[tuple[frozenset[tuple[str, str]], ...]] = (
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
     }),
 )  # fmt: skip
-"""What is made first: what others are in, are defined by, run as, read, store in, and are reached through; then custom
-and other resources, workloads, what acts upon those, and last what could refuse the rest (quotas, webhooks)."""
+"""The order of creation: namespaces, definitions, accounts, configuration, storage, services; then custom and other
+resources, workloads, their controllers, and last kinds that could reject the rest (quotas, webhooks)."""

@@ -1,12 +1,12 @@
-"""Revisions as objects (history.kubechronicle.dev/v1): what one change was, who made it, and what it changed.
+"""Revisions as objects (history.kubechronicle.dev/v1): each describes one change, its user and its differences.
 
     kubectl get revisions -n shop --field-selector object.kind=Deployment,object.name=web
 
-A Revision is made of a record of the log when it is asked for, and kept nowhere. Namespaced objects' changes are
-``revisions`` in their namespace, those of cluster-scoped ones ``clusterrevisions``. A reader who may not read the
-object itself is told that it changed, when and by whom, and no more (``redacted``).
+A Revision is made from a record of the log on request, and stored nowhere. Changes of namespaced objects are
+``revisions`` in their namespace, changes of cluster-scoped objects ``clusterrevisions``. A reader without the right to
+read the object sees only the time and the user of the change (``redacted``).
 
-Pure: records come as plain values, and what time it is with them.
+Pure: records, and the present time, are plain arguments.
 """
 
 from __future__ import annotations
@@ -31,9 +31,13 @@ CONTENTS: Final[tuple[Content, ...]] = ("", "diff", "full")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change as the log tells it. ``operation`` 1 create, 2 update, 3 delete; ``before`` and ``after`` are the
-    object as it is stored, None where it was not there; of a deletion ``last`` is what was deleted. ``erased``,
-    ``before_erased``: nothing but what kind it was is left of the object, of that before."""
+    """One change from the log.
+
+    ``operation``: 1 create, 2 update, 3 delete.
+    ``before``, ``after``: the stored object, None if absent.
+    ``last``: the deleted object of a deletion.
+    ``erased``, ``before_erased``: the contents of the object, or of its former state, were erased.
+    """
 
     revision: int
     time: datetime
@@ -55,18 +59,18 @@ class Change:
 
 
 def written_time(time: datetime) -> str:
-    """RFC 3339 with microseconds, as the log keeps them."""
+    """Return a time in RFC 3339 with microseconds, the log's resolution."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def group_and_plural(resource: str) -> tuple[str, str]:
-    """``deployments.apps`` to ("apps", "deployments"); of the core group the group is ""."""
+    """Split ``deployments.apps`` into ("apps", "deployments"); the core group is ""."""
     plural, _, group = resource.partition(".")
     return group, plural
 
 
 def revision_object(change: Change, *, content: Content, readable: bool) -> Object:
-    """The Revision of a change. ``readable``: whether the reader may read the object."""
+    """Return the Revision of a change. ``readable``: the reader may read the object."""
     namespaced = bool(change.namespace)
     metadata: Object = {
         "name": str(change.revision),
@@ -99,7 +103,7 @@ def revision_object(change: Change, *, content: Content, readable: bool) -> Obje
 
 
 def _reference(change: Change) -> Object:
-    """Which object changed: a reference that says more than most."""
+    """Return an extended reference to the changed object."""
     state = change.after or change.last or change.before or {}
     _, plural = group_and_plural(change.resource)
     found: Object = {
@@ -128,21 +132,23 @@ def _contents(change: Change, content: Content) -> Object:
     return found
 
 
-def concerns_field(revision: Object, asked: str) -> bool:
-    """Whether the change was of the field, or of what is in it. Creations and deletions are of every field."""
+def concerns_field(revision: Object, queried: str) -> bool:
+    """Return True if the change affects a field. Creations and deletions affect every field."""
     if revision.get("redacted") or revision.get("erased"):
         return False
     if revision["operation"] != "Update":
         return True
-    return any(is_within(name, asked) for name in revision["changed"])
+    return any(is_within(name, queried) for name in revision["changed"])
 
 
-# -- what field selectors name ----------------------------------------------------------------------------------------
+# -- field selectors and table cells ------------------------------------------------------------------------------
 
 
 def resources_named(registry: Registry, name: str, value: str) -> frozenset[str]:
-    """The stored resources whose objects have this kind, plural (also with its group, or a short name) or apiVersion.
-    Kinds are found in either case: people type them."""
+    """Return the stored resources with this kind, plural (also with its group, or a short name) or apiVersion.
+
+    Upper and lower case are equal, because people type kinds.
+    """
     wanted = value.lower()
     return frozenset(rt.resource for rt in _known(registry) if rt.stored and wanted in _called(rt, name))
 
@@ -159,25 +165,25 @@ def _called(rt: ResourceType, name: str) -> tuple[str, ...]:
     return (rt.plural, rt.group_resource, rt.singular, *rt.short_names)
 
 
-LEFT_OUT: Final = "left out: what they were was erased from history"
-"""What a list of the past warns of; before it, how many and of which resource."""
+LEFT_OUT: Final = "left out: their contents were erased from history"
+"""The warning of a list of the past, after the number of objects and their resource."""
 
 
 def changed_cell(revision: Mapping[str, Any]) -> str:
-    """The last column of a table: in few words, what a change was."""
+    """Return the last column of a table: a summary of the change."""
     if revision.get("redacted"):
-        return "<not yours to read>"
+        return "<no right to read>"
     if revision.get("erased"):
         return "<erased>"
     if revision["operation"] != "Update":
         return f"<{revision['operation'].lower()}d>"
     if revision.get("beforeErased"):
-        return "<what was before is erased>"
-    return revision.get("summary") or "<nothing but bookkeeping>"
+        return "<previous state erased>"
+    return revision.get("summary") or "<bookkeeping only>"
 
 
 def object_cell(revision: Mapping[str, Any]) -> str:
-    """TYPE/NAME as kubectl writes it."""
+    """Return TYPE/NAME as kubectl writes it."""
     of = revision["object"]
     group = of.get("apiVersion", "").rpartition("/")[0]
     kind = of.get("resource", "")
@@ -185,7 +191,7 @@ def object_cell(revision: Mapping[str, Any]) -> str:
 
 
 def user_cell(revision: Mapping[str, Any]) -> str:
-    """Who it was; with in whose name if in another's."""
+    """Return the user, with the impersonator if there is one."""
     who = revision["who"]
     name, impersonator = who.get("username", ""), who.get("impersonator", "")
     return shown_value(f"{name} (by {impersonator})" if impersonator else name) if name else "<unknown>"

@@ -1,6 +1,6 @@
-"""The Binding of a pod to a node: what a valid one is, and the pod it leaves.
+"""The Binding of a pod to a node: its validation, and the bound pod.
 
-A binding is no update of the pod: managed fields, generation and the rules for changes of a spec do not come into it
+A binding is not an update of the pod: managed fields, generation and the rules for spec changes do not apply
 (pkg/registry/core/pod/storage of kube-apiserver). A pod is bound once:
 
     unbound          bind to n1 -> spec.nodeName n1, condition PodScheduled True
@@ -23,8 +23,7 @@ SCHEDULED: Final = "PodScheduled"
 
 
 def check(binding: Mapping[str, Any], *, name: str) -> None:
-    """Refuse a Binding that is none. 400 for another pod's name than the URL's, 500 (as Kubernetes has it) for a target
-    that can't be one."""
+    """Reject an invalid Binding: 400 for a name other than the URL's, 500 (as Kubernetes) for an invalid target."""
     if binding["metadata"].get("name", "") != name:
         raise status.bad_request("name in URL does not match name in Binding object")
     target = binding.get("target") or {}
@@ -39,7 +38,7 @@ def check(binding: Mapping[str, Any], *, name: str) -> None:
 
 
 def bound(pod: Object, binding: Mapping[str, Any], *, now: str) -> Object:
-    """Return the pod bound to the binding's target; ``pod`` is not changed. 409 for a pod that can't be."""
+    """Return the pod bound to the binding's target; ``pod`` is not changed. 409 if the pod cannot be bound."""
     meta, wanted = pod["metadata"], binding["metadata"]
     name = meta["name"]
     _check_preconditions(meta, wanted)
@@ -49,7 +48,7 @@ def bound(pod: Object, binding: Mapping[str, Any], *, now: str) -> Object:
     new: Object = copy_object(pod)
     new["spec"]["nodeName"] = binding["target"]["name"]
     current = new.setdefault("status", {})
-    # The nomination was for the time until the pod is bound.
+    # The nomination ends when the pod is bound.
     current.pop("nominatedNodeName", None)
     for field in ("annotations", "labels"):
         if wanted.get(field):
@@ -71,7 +70,7 @@ def _obstacle(pod: Object) -> str:
 
 
 def _check_preconditions(meta: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """A uid or resourceVersion in the Binding is demanded of the pod."""
+    """Check that the pod has the uid and resourceVersion of the Binding, if those are set."""
     for field, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         asked, held = wanted.get(field, ""), meta.get(field, "")
         if asked and asked != held:
@@ -84,7 +83,7 @@ def _check_preconditions(meta: Mapping[str, Any], wanted: Mapping[str, Any]) -> 
 
 
 def _mark_scheduled(current: Object, *, generation: int, now: str) -> None:
-    """Set the condition PodScheduled; the time of its transition stays if it is True already."""
+    """Set the condition PodScheduled; keep its transition time if it is already True."""
     conditions = current.setdefault("conditions", [])
     for place, old in enumerate(conditions):
         if old.get("type") == SCHEDULED:

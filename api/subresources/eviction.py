@@ -1,15 +1,15 @@
-"""Eviction: which budget guards a pod, whether it lets the pod go, and what is noted (policy/v1, KEP-85).
+"""Eviction: the budget of a pod, its decision, and the change of its status (policy/v1, KEP-85).
 
-Pure; after pkg/registry/core/pod/storage of kube-apiserver, whose refusals these are. A pod that does not run yet, has
-ended or is on its way out disrupts nothing by going; one that is not ready is not what its budget counts on:
+Pure; after pkg/registry/core/pod/storage of kube-apiserver, with its rejections. The eviction of a pod that has not
+started, has ended or is being deleted is no disruption. A budget does not count on a pod that is not ready:
 
-    pod Pending, Succeeded, Failed or being deleted                        goes
-    pod not ready, unhealthyPodEvictionPolicy AlwaysAllow                  goes
-    pod not ready, and the budget has as many healthy ones as it wants     goes
-    any other: budget allows 1 disruption -> goes, and the budget allows 0; budget allows 0 -> 429
+    pod Pending, Succeeded, Failed or being deleted                    evicted
+    pod not ready, unhealthyPodEvictionPolicy AlwaysAllow              evicted
+    pod not ready, and the budget has enough healthy pods              evicted
+    any other: budget allows 1 disruption -> evicted, and the budget allows 0; budget allows 0 -> 429
 
-An unready pod must not have become ready meanwhile, and a budget not have been used by somebody else: whoever commits
-the deletion has to demand both objects at the revisions that were looked at.
+The unready pod may become ready, and the budget may be used meanwhile. So the commit of the deletion must expect both
+objects at the revisions of this decision.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from kubechronicle.api.values.objects import Object
 
 GROUP: Final = "policy"
 OLD_VERSION: Final = "policy/v1beta1"
-"""Version in which an Eviction is taken, too: it is the same thing there."""
+"""Another accepted version of Eviction, with the same form."""
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 DISRUPTION_ALLOWED: Final = "DisruptionAllowed"
 CAUSE: Final = "DisruptionBudget"
 VIOLATES: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 UNPROCESSED_RETRY: Final = 10
-"""Seconds after which a budget may have been looked at by its controller."""
+"""Seconds for a retry, until the controller has processed a budget."""
 MAX_DISRUPTED_PODS: Final = 2000
-"""Evictions a budget can note that its controller has not seen yet."""
+"""Limit of the evictions in a budget's status that its controller has not processed."""
 
 
 @functools.cache
@@ -47,14 +47,13 @@ def eviction_type(pods: ResourceType) -> ResourceType:
 
 
 def needs_no_budget(pod: Mapping[str, Any]) -> bool:
-    """Tell whether the end of a pod is no disruption."""
+    """Return True if the end of a pod is no disruption."""
     phase = (pod.get("status") or {}).get("phase")
     return phase in ("Pending", "Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]
 
 
 def guarding(pod: Mapping[str, Any], budgets: Iterable[Object]) -> Object | None:
-    """Return the budget of its namespace that is about a pod, None if none is. 500 for several, which eviction cannot
-    serve together."""
+    """Return the budget that selects a pod, None if there is none. 500 for several, which eviction does not support."""
     labels = pod["metadata"].get("labels") or {}
     found = []
     for budget in budgets:
@@ -68,7 +67,7 @@ def guarding(pod: Mapping[str, Any], budgets: Iterable[Object]) -> Object | None
 
 
 def goes_uncounted(pod: Mapping[str, Any], budget: Mapping[str, Any]) -> bool:
-    """Tell whether the budget lets a pod go without counting it, since it is not healthy."""
+    """Return True if the budget allows the eviction of an unhealthy pod without counting it."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == "True":
             return False
@@ -83,8 +82,10 @@ def goes_uncounted(pod: Mapping[str, Any], budget: Mapping[str, Any]) -> bool:
 
 
 def used(budget: Mapping[str, Any], pod_name: str, *, now: str) -> Object:
-    """Return the budget with one disruption less to give. 429 if it has none to give, or its controller has not caught
-    up with it; 403 for one that is out of order."""
+    """Return the budget with one allowed disruption less.
+
+    429 if none is left, or its controller lags; 403 if the status is invalid.
+    """
     meta, current = budget["metadata"], budget.get("status") or {}
     name, allowed = meta["name"], current.get("disruptionsAllowed", 0)
     if current.get("observedGeneration", 0) < meta.get("generation", 0):
@@ -124,7 +125,7 @@ def _why_none(name: str, current: Mapping[str, Any]) -> str:
 
 
 def _allow_no_more(current: Object, now: str) -> None:
-    """Set the condition DisruptionAllowed to False; the time of its transition stays if it was False."""
+    """Set the condition DisruptionAllowed to False; keep its transition time if it was already False."""
     conditions = current["conditions"] = [dict(each) for each in current.get("conditions") or ()]
     condition = next((each for each in conditions if each.get("type") == DISRUPTION_ALLOWED), None)
     if condition is None:
@@ -138,7 +139,7 @@ def _allow_no_more(current: Object, now: str) -> None:
 
 
 def target(pod: Mapping[str, Any], *, now: str) -> Object:
-    """Return the pod with the condition that says why it goes; ``pod`` is not changed."""
+    """Return the pod with the condition DisruptionTarget; ``pod`` is not changed."""
     new: Object = copy_object(pod)
     conditions = new.setdefault("status", {}).setdefault("conditions", [])
     condition: Object = {

@@ -1,10 +1,10 @@
-"""TokenRequest: what may be asked for, and what a service account's token says (authentication.k8s.io/v1).
+"""TokenRequest: its validation, and the claims of a service account's token (authentication.k8s.io/v1).
 
-Pure; after pkg/registry/core/serviceaccount/storage of kube-apiserver, whose refusals these are. A token may be bound
-to one object, and is worth nothing once that is gone:
+Pure; after pkg/registry/core/serviceaccount/storage of kube-apiserver, with its rejections. A token may be bound to one
+object, and is invalid after that object's deletion:
 
-    boundObjectRef v1 Pod       one that runs as this service account; the token then tells its node, too
-    boundObjectRef v1 Secret    one of the same namespace
+    boundObjectRef v1 Pod       runs as this service account; the token then names the pod's node, too
+    boundObjectRef v1 Secret    in the same namespace
     boundObjectRef v1 Node      any
 """
 
@@ -25,12 +25,12 @@ DEFAULT_SECONDS: Final = 3600
 MIN_SECONDS: Final = 10 * 60
 MAX_SECONDS: Final = 2**32
 POD_SECONDS: Final = 3607
-"""What a pod's projected token asks for when nobody said how long it should last."""
+"""The default lifetime in a pod's projected token request."""
 EXTENDED_SECONDS: Final = 365 * 24 * 3600
-"""How long such a token lasts, for programs that read it once; it says when it should have been read again."""
+"""Seconds that such a token is valid, for programs that read it only once. It also has the time of its next reading."""
 
 BINDABLE: Final[Mapping[str, str]] = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
-"""Kinds of the core group a token can be bound to, with their resource."""
+"""Kinds of the core group for boundObjectRef, with their resource."""
 
 
 @functools.cache
@@ -41,7 +41,11 @@ def token_type(accounts: ResourceType) -> ResourceType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """What a token is bound to: ``kind`` "" for nothing. ``pod``, ``secret``, ``node``: (name, uid) to be told of."""
+    """The object that a token is bound to.
+
+    ``kind``: "" for none.
+    ``pod``, ``secret``, ``node``: (name, uid) for the claims.
+    """
 
     kind: str = ""
     pod: tuple[str, str] | None = None
@@ -50,7 +54,7 @@ class Bound:
 
 
 def match_account(sent: Mapping[str, Any], name: str) -> None:
-    """422 for a request that names another service account than the URL."""
+    """Reject (422) a request that names a service account other than the URL's."""
     given = sent["metadata"].get("name", "")
     if given and given != name:
         cause = invalid_value("metadata.name", given, "must match the service account name if specified")
@@ -58,7 +62,7 @@ def match_account(sent: Mapping[str, Any], name: str) -> None:
 
 
 def match_uid(sent: Mapping[str, Any], account: Mapping[str, Any]) -> None:
-    """409 for a request about a service account of another uid."""
+    """Reject (409) a request for a service account with another uid."""
     given, uid = sent["metadata"].get("uid", ""), account["metadata"]["uid"]
     if given and given != uid:
         why = f"the UID in the token request ({given}) does not match the UID of the service account ({uid})"
@@ -66,7 +70,7 @@ def match_uid(sent: Mapping[str, Any], account: Mapping[str, Any]) -> None:
 
 
 def validate(spec: Mapping[str, Any]) -> None:
-    """422 for a token that would last too short or too long."""
+    """Reject (422) a lifetime that is too short or too long."""
     seconds, field = spec.get("expirationSeconds") or 0, "spec.expirationSeconds"
     causes: list[Cause] = []
     if seconds < MIN_SECONDS:
@@ -78,7 +82,7 @@ def validate(spec: Mapping[str, Any]) -> None:
 
 
 def bound_kind(reference: Mapping[str, Any]) -> str:
-    """Return which of BINDABLE a reference is to. 400 for another kind, and for a name no object can have."""
+    """Return the kind of a reference, one of BINDABLE. 400 for another kind, and for an invalid name."""
     group, version, kind = _group_version_kind(reference)
     if group or kind not in BINDABLE:
         raise status.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
@@ -99,14 +103,14 @@ def _group_version_kind(reference: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _segment_problem(name: str) -> str:
-    """Why a name can be no part of a path (apimachinery's IsValidPathSegmentName)."""
+    """Return the reason that a name is not a path segment (apimachinery's IsValidPathSegmentName), "" if it is."""
     if name in (".", ".."):
         return f"may not be '{name}'"
     return ", ".join(f"may not contain '{character}'" for character in "/%" if character in name)
 
 
 def match_bound(reference: Mapping[str, Any], kind: str, found: Mapping[str, Any], account_name: str) -> None:
-    """400 for a pod that runs as somebody else, 409 for an object of another uid."""
+    """Reject a pod of another service account (400), and an object with another uid (409)."""
     if kind == "Pod" and (found.get("spec") or {}).get("serviceAccountName", "") != account_name:
         raise status.bad_request(
             f"cannot bind token for serviceaccount {go_quote(account_name)} to pod running with different "
@@ -122,9 +126,10 @@ def match_bound(reference: Mapping[str, Any], kind: str, found: Mapping[str, Any
 
 
 def lifetime(spec: Mapping[str, Any], bound: Bound, *, ours: Sequence[str], extend: bool) -> tuple[int, int]:
-    """Return (seconds the token lasts, seconds after which it should have been read again, 0 for no such time).
+    """Return (lifetime in seconds, seconds until the expected next reading; 0 for none).
 
-    ``ours`` are this server's audiences, ``extend`` whether tokens for it last longer than pods ask for by default.
+    ``ours``: this server's audiences.
+    ``extend``: tokens for these audiences are valid longer than pods request by default.
     """
     seconds: int = spec["expirationSeconds"]
     if extend and bound.kind == "Pod" and seconds == POD_SECONDS and set(spec["audiences"]) <= set(ours):
@@ -143,7 +148,7 @@ def claims(
     lasts: int,
     warn_after: int,
 ) -> Object:
-    """Return what the token says. ``now`` in seconds since the epoch, ``lasts`` and ``warn_after`` as of lifetime."""
+    """Return the claims. ``now`` in seconds since the epoch; ``lasts`` and ``warn_after`` from ``lifetime``."""
     meta = account["metadata"]
     private: Object = {"namespace": meta["namespace"], "serviceaccount": _named((meta["name"], meta["uid"]))}
     for field in ("pod", "secret", "node"):

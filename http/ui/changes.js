@@ -31,7 +31,7 @@ export function summary(revision) {
   if (revision.erased) return h("span.redacted", {}, "what it was is erased from history");
   if (revision.operation !== "Update") return h("span.faint", {}, `the whole object was ${revision.operation.toLowerCase()}d`);
   if (revision.beforeErased) return h("span.redacted", {}, "what it was before is erased from history");
-  return revision.summary ? h("code", {}, revision.summary) : h("span.faint", {}, "nothing but bookkeeping");
+  return revision.summary ? h("code", {}, revision.summary) : h("span.faint", {}, "bookkeeping only");
 }
 
 const COLUMNS = [

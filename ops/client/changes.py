@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
-from kubechronicle.api.builtin.resources import HISTORY
 from kubechronicle.api.history.moments import written
+from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.session import Subject

@@ -109,7 +109,7 @@ def told(
 ) -> Iterator[str]:
     """What it changed, a line or more for each field."""
     if revision.get("redacted"):
-        yield screen.paint("what changed is not yours to read", "warning")
+        yield screen.paint("no right to read the object", "warning")
     elif revision.get("erased"):
         done = {"Create": "created; ", "Delete": "deleted; "}.get(revision["operation"], "")
         yield screen.paint(f"{done}what it was is erased from history", "warning")
@@ -120,7 +120,7 @@ def told(
     elif revision["operation"] == "Delete":
         yield screen.paint("deleted", "old")
     elif not found:
-        yield screen.paint("nothing but bookkeeping", "dim")
+        yield screen.paint("bookkeeping only", "dim")
     for one in found:
         yield from _difference(screen, one, whole=whole)
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.history.blame import Marked, advanced, fields, told
+from kubechronicle.api.history.blame import Marked, fields, update_marks, without_bookkeeping
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import changes, kubeconfig, output, revision_texts, session
 from kubechronicle.ops.client.client import Client
@@ -61,7 +61,7 @@ def blamed(client: Client, subject: Subject, moment: str) -> tuple[Marked, dict[
     """The object's marks, and the revisions they name. OperatorError."""
     now = client.at(moment).get_if(subject.path())
     if now is None:
-        raise OperatorError(f"there is no {subject.told}" + (f" at {moment}" if moment else "; --at MOMENT looks back"))
+        raise OperatorError(f"there is no {subject.without_bookkeeping}" + (f" at {moment}" if moment else "; --at MOMENT looks back"))
     fields_asked = {"object.uid": now["metadata"]["uid"], "revision.to": now["metadata"]["resourceVersion"]}
     asked = changes.Asked(changes.scopes_of(subject), fields_asked, oldest_first=True)
     marked: Marked | None = None
@@ -73,16 +73,16 @@ def blamed(client: Client, subject: Subject, moment: str) -> tuple[Marked, dict[
             number = changes.number(revision)
             revisions[number] = {key: value for key, value in revision.items() if key not in ("before", "after")}
             if marked is None and revision.get("before"):
-                marked = advanced(None, told(revision["before"]), OLDER)
+                marked = update_marks(None, without_bookkeeping(revision["before"]), OLDER)
             if revision.get("erased"):
                 marked = None
             elif revision.get("beforeErased") and revision.get("after"):
-                marked = advanced(None, told(revision["after"]), ERASED)
+                marked = update_marks(None, without_bookkeeping(revision["after"]), ERASED)
             elif revision.get("after"):
-                marked = advanced(marked, told(revision["after"]), number)
+                marked = update_marks(marked, without_bookkeeping(revision["after"]), number)
             progress.step()
     # Its versions may differ: the log has the stored one, the request had another.
-    return advanced(marked, told(now), OLDER), revisions
+    return update_marks(marked, without_bookkeeping(now), OLDER), revisions
 
 
 def _starred(marked: Marked) -> Marked:

@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubechronicle.api.history.blame import Marked, advanced, fields, told
+from kubechronicle.api.history.blame import Marked, fields, update_marks, without_bookkeeping
 from kubechronicle.api.history.differences import same
 
 
 def blamed(*states: Any) -> dict[str, int]:
     marked: Marked | None = None
     for revision, state in enumerate(states, 1):
-        marked = advanced(marked, state, revision)
+        marked = update_marks(marked, state, revision)
     assert marked is not None
     return {field: each.revision for field, each in fields(marked)}
 
@@ -63,7 +63,7 @@ def test_what_becomes_of_another_type_is_new() -> None:
 
 def test_bookkeeping_is_left_out() -> None:
     state = {"metadata": {"name": "a", "resourceVersion": "7", "managedFields": []}}
-    assert told(state) == {"metadata": {"name": "a"}}
+    assert without_bookkeeping(state) == {"metadata": {"name": "a"}}
 
 
 VALUES = st.recursive(
@@ -84,7 +84,7 @@ def plain(marked: Marked) -> Any:
 def test_the_marks_are_of_the_last_state(states: list[Any]) -> None:
     marked: Marked | None = None
     for revision, state in enumerate(states, 1):
-        before, marked = marked, advanced(marked, state, revision)
+        before, marked = marked, update_marks(marked, state, revision)
         assert same(plain(marked), state)
         assert same(marked.value, state)
         newest = [each for _, each in fields(marked) if each.revision == revision]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from in_process import MAPS, PODS, PROTOBUF, InProcess, configmap, open_server, pod
 
-from kubechronicle.eventlog.memory.erasing import erase
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.eventlog.memory.erase import erase
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key
 from kubechronicle.http.representation.list_cache import FEW
 
@@ -41,14 +41,14 @@ def at(revision: int, path: str = MAPS) -> str:
 
 
 @pytest.mark.parametrize("remembered", [True, False])
-async def test_a_moment_before(remembered: bool, autojump_clock: Any) -> None:
+async def test_a_moment_before(cached: bool, autojump_clock: Any) -> None:
     store = MemoryStore()
     async with open_server(store) as server, open_server(store) as replica:
         made, _, changed, other, deleted = await shop(server)
         for one in (server, replica):
             assert MARK in str(await one.get(at(changed)))  # and so it is in its memory
             assert MARK in str(await one.get(at(changed, f"{MAPS}/web")))
-            if not remembered:
+            if not cached:
                 one.assembly.views["configmaps"].window.reset(one.assembly.views.applied)
                 assert MARK in str(await one.get(at(changed)))
         erase(store, WEB)
@@ -61,7 +61,7 @@ async def test_a_moment_before(remembered: bool, autojump_clock: Any) -> None:
                 answer = await one.ask("GET", at(changed), headers={"accept": form})
                 assert answer.status == 200
                 assert MARK.encode() not in answer.body
-                said = '299 - "1 configmaps left out: what they were was erased from history"'
+                said = '299 - "1 configmaps left out: their contents were erased from history"'
                 assert answer.header_all("warning") == [said]
             for query in ("labelSelector=app%3Dweb", "fieldSelector=metadata.name%3Dweb", "limit=1"):
                 answer = await one.ask("GET", f"{at(other)}?{query}")

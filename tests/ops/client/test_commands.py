@@ -427,7 +427,7 @@ def test_whoever_lacks_a_right_is_told_which(chronicle: Chronicle, shop: tuple[s
     subjects = [{"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}]
     running.ask("POST", f"{rbac}/rolebindings", {"metadata": {"name": "joe"}, "roleRef": role, "subjects": subjects})
     log = chronicle("log", "secret/key", "-n", name, token=JOE)
-    assert log.out.count("what changed is not yours to read") == 2
+    assert log.out.count("no right to read the object") == 2
     hidden = chronicle("who", "set", "secret/key", "data.a", "-n", name, token=JOE)
     assert "lack the right to get secret/key" in hidden.err
     deleted = chronicle("who", "deleted", "cm/settings", "-n", name, token=JOE)

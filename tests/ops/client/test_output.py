@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubechronicle.api.history.blame import advanced
+from kubechronicle.api.history.blame import update_marks
 from kubechronicle.ops.client.commands.blame import lines
 from kubechronicle.ops.client.output import ago, span, yaml_text
 from kubechronicle.ops.client.session import split, unsigned
@@ -27,7 +27,7 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(TEXTS.filter(bool), VALUES, min_size=1, max_size=4))
 def test_the_lines_of_blame_are_the_yaml(value: dict[str, Any]) -> None:
-    found = "".join(f"{line}\n" for _, line in lines(advanced(None, value, 1)))
+    found = "".join(f"{line}\n" for _, line in lines(update_marks(None, value, 1)))
     assert found == yaml_text(value)
 
 
