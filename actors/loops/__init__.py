@@ -1,1 +1,1 @@
-"""Control loops: actors that compare what is with what should be, and write the difference through the store face."""
+"""Control loops: actors that compare the current state with the desired one, and write the difference to the store."""

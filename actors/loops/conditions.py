@@ -1,4 +1,4 @@
-"""Conditions in the status of an object, as control loops set them (API conventions, "Typical status properties")."""
+"""Conditions in the status of an object, set by control loops (API conventions, "Typical status properties")."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kubechronicle.api.values.objects import Object
 
 
 def with_condition(obj: Object, kind: str, state: str, *, reason: str = "", message: str = "") -> Object:
-    """The object with its condition ``kind`` in this state; its time is that of the last change of state."""
+    """Return the object with its condition ``kind`` in this state. The condition's time is the last change of state."""
     status = obj.get("status") or {}
     conditions = [dict(one) for one in status.get("conditions") or ()]
     held = next((one for one in conditions if one.get("type") == kind), None)

@@ -1,5 +1,7 @@
-"""Events a control loop records about objects. What is told again of the same object is counted in one event, whose
-name follows from what it tells; so a fault that stays makes one event, and two servers that see it share it.
+"""EventRecorder: Events that a control loop records about objects.
+
+The name of an Event is derived from the object and the message. A message repeated about the same object only
+increments the count of one Event. So a lasting fault makes one Event, shared by all servers that see it.
 """
 
 from __future__ import annotations
@@ -22,33 +24,31 @@ class EventRecorder:
     def __init__(self, store: Store, component: str) -> None:
         self._store = store
         self._component = component
-        rt = store.registry.known("", "v1", "events")
-        assert rt is not None, "events are a built-in resource"
-        self._rt = rt
+        self._rt = store.registry.builtin("", "v1", "events")
 
     async def warn(self, entry: Entry, reason: str, message: str, *, action: str = "") -> None:
-        """Tell of something wrong with an object: an Event of type Warning, in its namespace or in ``default``."""
+        """Record an Event of type Warning about an object, in its namespace or in ``default``."""
         log.warning("%s/%s %s: %s", entry.key.resource, entry.key.name, reason, message)
         involved = entry.object()
         namespace = entry.key.namespace or "default"
         digest = hashlib.sha256(f"{entry.key}{entry.uid}{reason}{message}".encode()).hexdigest()[:32]
         name = f"{entry.key.name}.{digest[:16]}"
         if names.dns_subdomain(name):
-            name = digest  # the name of an address of IPv6, for one, is no name for an Event
+            name = digest  # the object's name is no Event name, such as an IPv6 address
         target = Target(rt=self._rt, namespace=namespace, name=name, manager=self._component)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-        def again(event: Object) -> Object:
+        def repeated(event: Object) -> Object:
             return {**event, "count": event.get("count", 0) + 1, "lastTimestamp": now}
 
         try:
             if self._store.reads.peek(self._rt.resource, namespace, target.name) is not None:
-                await self._store.writes.edit(system_caller(self._component, "update"), target, again)
+                await self._store.writes.edit(system_caller(self._component, "update"), target, repeated)
             else:
                 event = self._event(involved, target, reason, message, action, now)
                 await self._store.writes.create(system_caller(self._component, "create"), target, event)
         except StatusError as error:
-            # The namespace ends, a quota is full, another server was faster: the log line above must do.
+            # The namespace is terminating, a quota is full, or another server was faster: the log line above remains.
             log.info("the event %s could not be recorded: %s", target.name, error)
 
     def _event(self, involved: Object, target: Target, reason: str, message: str, action: str, now: str) -> Object:

@@ -1,10 +1,11 @@
-"""Namespaces that are being deleted: their contents are deleted, then the namespace itself is let go.
+"""Deletion of namespaces: the contents of a terminating namespace are deleted, then its finalizer is removed.
 
-Does what kube-controller-manager's namespace controller does, so that a namespace can be deleted with no controllers
-beside the server; beside a real one it does no harm, since both only delete what is to go and finalize what is empty.
-An object that keeps a finalizer keeps the namespace: its conditions say what is left and why, in that controller's
-words, and it is looked at again, each namespace in its own time. A namespace that is empty at once gets no conditions,
-which saves a write.
+Does the work of kube-controller-manager's namespace controller, so that a namespace can be deleted without controllers.
+A real one may run at the same time: both only delete contents and finalize empty namespaces.
+
+An object with a finalizer keeps its namespace. The namespace's conditions report the remaining objects in that
+controller's words, and each namespace is retried with a delay of its own. A namespace that is empty at once gets no
+conditions, which saves a write.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import trio
 
-from kubechronicle.actors.errors import ActorError
 from kubechronicle.actors.loops.conditions import with_condition
+from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
@@ -25,18 +27,17 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.eventlog.errors import Compacted, LogError
 
 log = logging.getLogger(__name__)
 
 COMPONENT = "namespace-controller"
 FINALIZER = "kubernetes"
-# A namespace whose contents resist (finalizers, graceful deletion) is looked at again this often.
+# Seconds before a namespace with remaining contents (finalizers, graceful deletion) is retried, doubling.
 RETRY_INTERVAL = 1.0
 MAX_RETRY_INTERVAL = 30.0
 
-# Condition -> reason and message while all is well, reason and beginning of the message otherwise. The first two tell
-# of API groups that cannot be discovered; here all resources are known, so they are always well.
+# Condition -> reason and message if there is no problem; reason and start of the message otherwise. The first two are
+# about API groups that cannot be discovered. Here all resources are known, so they never have a problem.
 CONDITIONS = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered", "", ""),
     "NamespaceDeletionGroupVersionParsingFailure": (
@@ -57,8 +58,13 @@ CONDITIONS = {
 }  # fmt: skip
 
 
-class Resisting(NamedTuple):
-    """A namespace that is not empty yet: its revision when it was left, when to look again, and how long that was."""
+class Retry(NamedTuple):
+    """The next attempt at a namespace that is not empty yet.
+
+    ``revision``: of the namespace after the last attempt.
+    ``due``: time of the next attempt (trio's clock).
+    ``delay``: seconds between the two attempts.
+    """
 
     revision: int
     due: float
@@ -66,11 +72,11 @@ class Resisting(NamedTuple):
 
 
 class Remaining:
-    """What is left of a namespace's contents."""
+    """The remaining contents of a namespace."""
 
     def __init__(self) -> None:
         self.resources: dict[str, int] = {}  # "pods." or "deployments.apps" -> instances
-        self.finalizers: Counter[str] = Counter()  # finalizer -> instances that have it
+        self.finalizers: Counter[str] = Counter()  # finalizer -> instances with it
         self.failures: list[str] = []
 
     def __bool__(self) -> bool:
@@ -82,64 +88,57 @@ class Remaining:
             if b'"finalizers":' in entry.json:
                 self.finalizers.update(set(entry.object()["metadata"].get("finalizers") or ()))
 
-    def told(self) -> dict[str, str]:
-        """What is wrong, by condition."""
+    def problems(self) -> dict[str, str]:
+        """Return the end of the message of each condition that has a problem."""
         resources = sorted(f"{name} has {count} resource instances" for name, count in self.resources.items())
         finalizers = sorted(f"{name} in {count} resource instances" for name, count in self.finalizers.items())
-        found = {
+        problems = {
             "NamespaceContentRemaining": ", ".join(resources),
             "NamespaceFinalizersRemaining": ", ".join(finalizers),
         }
         if self.failures:
-            found["NamespaceDeletionContentFailure"] = f"{len(self.failures)} remaining: {'; '.join(self.failures)}"
-        return found
+            problems["NamespaceDeletionContentFailure"] = f"{len(self.failures)} remaining: {'; '.join(self.failures)}"
+        return problems
 
 
 def with_conditions(namespace: dict[str, Any], remaining: Remaining) -> dict[str, Any]:
-    """The namespace with the five conditions that tell how far its deletion is."""
-    told = remaining.told()
-    for kind, (well, all_well, reason, beginning) in CONDITIONS.items():
-        if wrong := told.get(kind):
-            namespace = with_condition(namespace, kind, "True", reason=reason, message=beginning + wrong)
+    """Return the namespace with the five conditions that report the progress of its deletion."""
+    problems = remaining.problems()
+    for kind, (good_reason, good_message, reason, start) in CONDITIONS.items():
+        if problem := problems.get(kind):
+            namespace = with_condition(namespace, kind, "True", reason=reason, message=start + problem)
         else:
-            namespace = with_condition(namespace, kind, "False", reason=well, message=all_well)
+            namespace = with_condition(namespace, kind, "False", reason=good_reason, message=good_message)
     return namespace
 
 
 class NamespaceLifecycleLoop:
     def __init__(self, store: Store) -> None:
         self._store = store
-        rt = store.registry.known("", "v1", "namespaces")
-        assert rt is not None, "namespaces are a built-in resource"
-        self._namespaces = rt
-        self._resisting: dict[str, Resisting] = {}
+        self._namespaces = store.registry.builtin("", "v1", "namespaces")
+        self._retries: dict[str, Retry] = {}
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Watch namespaces, take care of those that are terminating."""
+        """Follow namespaces, and finish the deletion of terminating ones."""
         task_status.started()
-        while True:
-            try:
-                watching = await self._store.reads.watch(self._namespaces, Selection(), revision=None)
-                while True:
-                    await self._pass()
-                    await watching.cursor.next_batch(min((each.due for each in self._resisting.values()), default=None))
-            except Compacted:
-                continue
-            except (StatusError, LogError, ActorError) as error:
-                log.warning("terminating namespaces could not be looked after, trying again: %s", error)
-                await trio.sleep(RETRY_INTERVAL)
+        reflector = Reflector(
+            self._store.reads,
+            self._namespaces,
+            component=COMPONENT,
+            on_list=self._pass,
+            delays=repeat(RETRY_INTERVAL),
+        )
+        await reflector.run()
 
-    async def _pass(self) -> None:
-        """Work on every terminating namespace that has changed, or whose time has come again."""
-        found = await self._store.reads.list(self._namespaces, Selection(), revision=0)
-        terminating = [entry for entry in found.entries if entry.fields.get("status.phase") == "Terminating"]
-        before, self._resisting = self._resisting, {}
+    async def _pass(self) -> float | None:
+        """Try every terminating namespace that has changed or is due. Return when the next one is due."""
+        listing = await self._store.reads.list(self._namespaces, Selection(), revision=0)
+        terminating = [entry for entry in listing.entries if entry.fields.get("status.phase") == "Terminating"]
+        names = {entry.key.name for entry in terminating}
+        self._retries = {name: retry for name, retry in self._retries.items() if name in names}
         for entry in terminating:
-            if (held := before.get(entry.key.name)) is not None:
-                self._resisting[entry.key.name] = held
-        for entry in terminating:
-            held = self._resisting.get(entry.key.name)
-            if held is not None and held.revision >= entry.revision and held.due > trio.current_time():
+            last = self._retries.get(entry.key.name)
+            if last is not None and last.revision >= entry.revision and last.due > trio.current_time():
                 continue
             revision: int | None = entry.revision
             try:
@@ -147,24 +146,24 @@ class NamespaceLifecycleLoop:
             except StatusError as error:
                 log.info("namespace %s is not empty yet: %s", entry.key.name, error.message)
             if revision is None:
-                self._resisting.pop(entry.key.name, None)
+                self._retries.pop(entry.key.name, None)
                 continue
-            delay = RETRY_INTERVAL if held is None else min(held.delay * 2, MAX_RETRY_INTERVAL)
-            self._resisting[entry.key.name] = Resisting(revision, trio.current_time() + delay, delay)
+            delay = RETRY_INTERVAL if last is None else min(last.delay * 2, MAX_RETRY_INTERVAL)
+            self._retries[entry.key.name] = Retry(revision, trio.current_time() + delay, delay)
+        return min((retry.due for retry in self._retries.values()), default=None)
 
     async def _finish(self, entry: Entry) -> int | None:
-        """Delete the contents; if nothing is left, the finalizer goes, and the namespace with it. Otherwise the
-        revision at which the namespace was left."""
+        """Delete the contents. If none remain, remove the finalizer and return None, else the namespace's revision."""
         namespace = entry.key.name
         remaining = Remaining()
         for rt in self._contents():
             await self._empty(rt, namespace, remaining)
         if remaining:
-            return await self._tell(entry, remaining)
+            return await self._report(entry, remaining)
         obj = entry.object()
         finalizers = obj.get("spec", {}).get("finalizers") or []
-        if FINALIZER not in finalizers:  # somebody else's keeps it
-            return await self._tell(entry, remaining) if obj["status"].get("conditions") else entry.revision
+        if FINALIZER not in finalizers:  # the finalizer of another controller keeps it
+            return await self._report(entry, remaining) if obj["status"].get("conditions") else entry.revision
 
         target = Target(rt=self._namespaces, name=namespace, subresource="finalize", manager=COMPONENT)
 
@@ -174,8 +173,8 @@ class NamespaceLifecycleLoop:
         await self._store.writes.edit(system_caller(COMPONENT, "update"), target, without)
         return None
 
-    async def _tell(self, entry: Entry, remaining: Remaining) -> int:
-        """Say in the namespace's conditions what is left."""
+    async def _report(self, entry: Entry, remaining: Remaining) -> int:
+        """Report the remaining contents in the namespace's conditions. Return the namespace's revision."""
         obj = entry.object()
         if with_conditions(obj, remaining) == obj:
             return entry.revision
@@ -185,12 +184,12 @@ class NamespaceLifecycleLoop:
         return written.entry.revision if written.entry is not None else entry.revision
 
     def _contents(self) -> list[ResourceType]:
-        """The storage type of each namespaced resource that can be deleted."""
+        """Return the storage type of each namespaced resource that can be deleted."""
         return [rt for rt in self._store.registry.stored() if rt.namespaced and "delete" in rt.verbs]
 
     async def _empty(self, rt: ResourceType, namespace: str, remaining: Remaining) -> None:
-        here = await self._store.reads.list(rt, Selection(namespace=namespace), revision=0)
-        if not here.entries:
+        present = await self._store.reads.list(rt, Selection(namespace=namespace), revision=0)
+        if not present.entries:
             return
         caller = system_caller(COMPONENT, "deletecollection")
         target = Target(rt=rt, namespace=namespace, manager=COMPONENT)

@@ -1,28 +1,29 @@
-"""The status of ResourceQuotas: what they limit, and what is used of it.
+"""The status of ResourceQuotas: their limits and the usage.
 
-Does what kube-controller-manager's resourcequota controller does: takes over what a quota demands, and counts again
-when something goes or uses less than before. Admission charges what is made (actors/admission/resource_quota.py), so
-that nothing has to be counted then. A count is written only if the quota is still as it was in the state that was
-counted: a pod made meanwhile, on whatever replica, has charged the quota, and it is counted again. Beside a real
-controller it does no harm: both come to the same.
+Does the work of kube-controller-manager's resourcequota controller. It copies the limits of a quota's spec, and
+recounts the usage after an object was deleted or uses less than before. Creations need no count: admission charges them
+to the quota (actors/admission/resource_quota.py). A count is written only if the quota did not change since the counted
+state. If a pod was created in the meantime, on any replica, it has charged the quota, and the count is repeated. A real
+controller may run at the same time: both write the same counts.
 
-What each object uses is remembered until it changes, so that counting a namespace again is adding up.
+The usage of each object is cached until it changes, so that a recount of a namespace only adds up.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 
 import trio
 
 from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.admission.resource_quota import QUOTAS, facts_of
-from kubechronicle.actors.errors import ActorError
-from kubechronicle.actors.reading.reads import Selection
-from kubechronicle.actors.store import Store, system_caller
+from kubechronicle.actors.loops.edits import edit_if_exists
+from kubechronicle.actors.loops.reflector import Reflector
+from kubechronicle.actors.loops.retries import RETRIED
+from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
-from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.quota import amounts, scopes, totals
 from kubechronicle.api.quota.amounts import Usage
 from kubechronicle.api.quota.evaluators import Evaluator, Measure, evaluator_of
@@ -30,66 +31,71 @@ from kubechronicle.api.quota.facts import Facts
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
-from kubechronicle.eventlog.errors import Compacted, LogError
 from kubechronicle.eventlog.records import Operation
 
 log = logging.getLogger(__name__)
 
 COMPONENT = "resourcequota-controller"
-# What changes within this time (seconds) is counted together; what could not be counted is tried again after it.
+# Seconds in which changes gather before they are counted together.
 SETTLE_INTERVAL = 0.1
+# Seconds before a failed count is repeated.
 RETRY_INTERVAL = 1.0
-# Everything is counted again this often (kube-controller-manager's --resource-quota-sync-period).
+# Seconds between two counts of all quotas (kube-controller-manager's --resource-quota-sync-period).
 RESYNC_INTERVAL = 300.0
-# Objects measured before others get their turn.
+# Objects measured between two checkpoints.
 MEASURED_AT_ONCE = 200
 
 
 class ResourceQuotaLoop:
     def __init__(self, store: Store) -> None:
         self._store = store
-        rt = store.registry.storage(QUOTAS)
-        assert rt is not None, "resource quotas are a built-in resource"
-        self._quotas = rt
+        self._quotas = store.registry.builtin("", "v1", QUOTAS)
         self._state = State(peek=store.reads.peek, entries=store.reads.entries)
-        self._waiting: set[str] = set()  # namespaces to be counted
-        self._awake = trio.Event()
+        self._pending: set[str] = set()  # namespaces to be counted
+        self._has_pending = trio.Event()
         self._followed: set[str] = set()  # resources
         self._measures = Measures(store)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Watch quotas and what they track."""
-        self._followed = {QUOTAS}
+        """Follow quotas and the resources they limit."""
+        self._followed = set()
         self._measures = Measures(self._store)
         task_status.started()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._follow, self._quotas)
-            await self._count_for_ever(nursery)
+            self._follow(self._quotas, nursery)
+            await self._count_forever(nursery)
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
-    async def _follow(self, rt: ResourceType) -> None:
-        while True:
-            try:
-                watching = await self._store.reads.watch(rt, Selection(), revision=None)
-                self._wake(entry.key.namespace for entry in self._store.reads.entries(QUOTAS, ""))
-                while True:
-                    for event in await watching.cursor.next_batch():
-                        if self._concerns(event):
-                            self._wake([event.entry.key.namespace])
-            except Compacted:
-                continue
-            except (StatusError, LogError) as error:
-                log.warning("%s could not be followed for their quotas, trying again: %s", rt.plural, error)
-                await trio.sleep(RETRY_INTERVAL)
+    def _follow(self, rt: ResourceType, nursery: trio.Nursery) -> None:
+        if rt.resource in self._followed:
+            return
+        self._followed.add(rt.resource)
+        reflector = Reflector(
+            self._store.reads,
+            rt,
+            component=COMPONENT,
+            on_list=self._add_all,
+            on_changes=self._add_changed,
+            delays=repeat(RETRY_INTERVAL),
+        )
+        nursery.start_soon(reflector.run)
 
-    def _wake(self, namespaces: Iterable[str]) -> None:
-        self._waiting.update(namespaces)
-        if self._waiting:
-            self._awake.set()
+    async def _add_all(self) -> None:
+        self._add(entry.key.namespace for entry in self._store.reads.entries(QUOTAS, ""))
 
-    def _concerns(self, event: Event) -> bool:
-        """Whether the namespace may use less than before, or its quotas have become others."""
+    async def _add_changed(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if self._needs_count(event):
+                self._add([event.entry.key.namespace])
+
+    def _add(self, namespaces: Iterable[str]) -> None:
+        self._pending.update(namespaces)
+        if self._pending:
+            self._has_pending.set()
+
+    def _needs_count(self, event: Event) -> bool:
+        """Return True if the namespace may use less than before, or its quotas have changed."""
         key = event.entry.key
         if key.resource == QUOTAS:
             return event.operation is not Operation.DELETE and _differs(event)
@@ -106,21 +112,21 @@ class ResourceQuotaLoop:
 
     # -- counting -----------------------------------------------------------------------------------------------------
 
-    async def _count_for_ever(self, nursery: trio.Nursery) -> None:
+    async def _count_forever(self, nursery: trio.Nursery) -> None:
         while True:
-            with trio.move_on_after(RESYNC_INTERVAL) as waited:
-                await self._awake.wait()
-            if waited.cancelled_caught:
-                self._waiting.update(entry.key.namespace for entry in self._store.reads.entries(QUOTAS, ""))
-            self._awake = trio.Event()
-            namespaces, self._waiting = sorted(self._waiting), set()
+            with trio.move_on_after(RESYNC_INTERVAL) as timeout:
+                await self._has_pending.wait()
+            if timeout.cancelled_caught:
+                await self._add_all()
+            self._has_pending = trio.Event()
+            namespaces, self._pending = sorted(self._pending), set()
             pause = SETTLE_INTERVAL
             for namespace in namespaces:
                 try:
                     await self._count(namespace, nursery)
-                except (StatusError, LogError, ActorError) as error:
+                except RETRIED as error:
                     log.warning("the quotas of %s could not be counted, trying again: %s", namespace, error)
-                    self._wake([namespace])
+                    self._add([namespace])
                     pause = RETRY_INTERVAL
             await trio.sleep(pause)
 
@@ -131,36 +137,29 @@ class ResourceQuotaLoop:
             return
         facts = facts_of(self._state)
         hard = {name for entry in entries for name in (entry.object().get("spec") or {}).get("hard") or ()}
-        tracked = self._tracking(hard, facts)
-        for rt, evaluator in tracked:
-            if rt.resource not in self._followed:
-                self._followed.add(rt.resource)
-                nursery.start_soon(self._follow, rt)
+        for rt, evaluator in self._limited(hard, facts):
+            self._follow(rt, nursery)
             await self._measures.renew(evaluator, namespace, facts)
         for entry in entries:
             await self._write(entry)
 
-    def _tracking(self, names: Iterable[str], facts: Facts) -> list[tuple[ResourceType, Evaluator]]:
-        """The resources that quotas by these names are about."""
-        found = []
+    def _limited(self, names: Iterable[str], facts: Facts) -> list[tuple[ResourceType, Evaluator]]:
+        """Return the resources that limits of these names apply to."""
+        limited = []
         for rt in self._store.registry.stored():
             evaluator = evaluator_of(rt.resource) if rt.namespaced else None
             if evaluator is not None and any(evaluator.covers(name, facts) for name in names):
-                found.append((rt, evaluator))
-        return found
+                limited.append((rt, evaluator))
+        return limited
 
     async def _write(self, entry: Entry) -> None:
         target = Target(
             rt=self._quotas, namespace=entry.key.namespace, name=entry.key.name, subresource="status", manager=COMPONENT
         )
-        try:
-            await self._store.writes.edit(system_caller(COMPONENT, "update"), target, self._counted)
-        except StatusError as error:
-            if error.code != 404:
-                raise
+        await edit_if_exists(self._store, COMPONENT, target, self._counted)
 
     def _counted(self, quota: Object) -> Object:
-        """The quota as its status should be, by the state of this moment."""
+        """Return the quota with the status that the current state demands."""
         facts = facts_of(self._state)
         hard = dict((quota.get("spec") or {}).get("hard") or {})
         held = (quota.get("status") or {}).get("used") or {}
@@ -169,50 +168,50 @@ class ResourceQuotaLoop:
         texts = amounts.texts({**kept, **used})
         for name, amount in kept.items():
             if amount[0] == used.get(name, amount)[0]:
-                texts[name] = held[name]  # the same number, however it is written
+                texts[name] = held[name]  # the same number: keep its notation
         return {**quota, "status": {"hard": hard, "used": texts}}
 
     def _used(self, quota: Object, hard: Mapping[str, str], facts: Facts) -> Usage:
         namespace, selectors = quota["metadata"]["namespace"], scopes.selectors_of(quota)
-        found: Usage = {}
-        for rt, evaluator in self._tracking(hard, facts):
+        usage: Usage = {}
+        for rt, evaluator in self._limited(hard, facts):
             names = evaluator.covered(hard, facts)
             entries = self._store.reads.entries(rt.resource, namespace)
             if evaluator.constant is not None:
-                amounts.add(found, totals.times(names, selectors, evaluator.constant, len(entries)))
+                amounts.add(usage, totals.times(names, selectors, evaluator.constant, len(entries)))
             else:
                 measures = (self._measures.of(evaluator, entry, facts) for entry in entries)
-                amounts.add(found, totals.total(names, selectors, measures))
-        return found
+                amounts.add(usage, totals.total(names, selectors, measures))
+        return usage
 
 
 class Measures:
-    """What objects use, remembered for those of namespaces with quotas."""
+    """The usage of objects, cached for namespaces with quotas."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, dict[str, dict[str, tuple[Entry, Measure]]]] = {}  # by namespace, resource and name
 
     def of(self, evaluator: Evaluator, entry: Entry, facts: Facts) -> Measure:
-        """What an object uses, or used at an earlier revision."""
+        """Return the usage of an object, also of an earlier revision."""
         held = self._known.get(entry.key.namespace, {}).get(entry.key.resource, {}).get(entry.key.name)
         if held is not None and held[0] is entry:
             return held[1]
         return evaluator.measure(entry.object(), facts)
 
     async def renew(self, evaluator: Evaluator, namespace: str, facts: Facts) -> None:
-        """Measure what is new or changed in a namespace, a little at a time, and forget what is not there any more."""
+        """Measure new and changed objects of a namespace, and forget deleted ones. Checkpoints now and then."""
         known: dict[str, tuple[Entry, Measure]] = {}
         if evaluator.constant is not None or not evaluator.keeps:
             return
         held = self._known.get(namespace, {}).get(evaluator.resource, {})
-        for place, entry in enumerate(self._store.reads.entries(evaluator.resource, namespace)):
-            if place % MEASURED_AT_ONCE == 0:
+        for index, entry in enumerate(self._store.reads.entries(evaluator.resource, namespace)):
+            if index % MEASURED_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-            found = held.get(entry.key.name)
-            if found is not None and found[0] is entry:
-                known[entry.key.name] = found
-            elif b'"deletionTimestamp":' not in entry.json:  # what ends by itself uses less as time goes by
+            cached = held.get(entry.key.name)
+            if cached is not None and cached[0] is entry:
+                known[entry.key.name] = cached
+            elif b'"deletionTimestamp":' not in entry.json:  # the usage of an object in deletion falls with time
                 known[entry.key.name] = entry, evaluator.measure(entry.object(), facts)
         self._known.setdefault(namespace, {})[evaluator.resource] = known
 
@@ -221,8 +220,8 @@ class Measures:
 
 
 def _differs(event: Event) -> bool:
-    """Whether a quota demands something else than before, or its status does not say all, or says it only now: then
-    another replica may just be making something without knowing of it."""
+    """Return True if a quota must be counted: its limits changed, its status lacks one of them, or its status has only
+    now got them. In the last case another replica may be creating an object without charging it."""
     quota = event.entry.object()
     spec, current = quota.get("spec") or {}, quota.get("status") or {}
     hard = spec.get("hard") or {}

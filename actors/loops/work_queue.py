@@ -1,93 +1,121 @@
-"""What is to be looked at: each key at most once, by one worker at a time, failures again after a while.
+"""WorkQueue: the keys a control loop has to process, after client-go's rate limiting work queue.
 
-After client-go's rate limiting work queue. Bounded by the number of objects: a key that is in the queue is not added
-again, and one that a worker has in hand is looked at once more when the worker is done with it.
+Each key is queued at most once and processed by one worker at a time. A key added while a worker processes it is
+processed once more afterwards. So the queue is bounded by the number of objects. Failed keys return after a delay.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
+from collections.abc import Awaitable, Callable
 from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 import trio
+
+from kubechronicle.actors.loops.retries import RETRIED
+
+log = logging.getLogger(__name__)
 
 K = TypeVar("K")
 
 
 class WorkQueue(Generic[K]):
-    """``first`` and ``longest``: seconds before a failure is tried again, doubling from one to the other."""
+    """Retries wait ``first`` seconds after the first failure of a key, then twice as long each time, at most
+    ``longest``."""
 
     def __init__(self, *, first: float, longest: float) -> None:
         self._first = first
         self._longest = longest
         self._ready: deque[K] = deque()
-        self._waiting: set[K] = set()  # in _ready, or in hand and to be looked at again
-        self._in_hand: set[K] = set()
+        self._queued: set[K] = set()  # in _ready, or in process and added again
+        self._in_process: set[K] = set()
         self._failures: dict[K, int] = {}
         self._due: dict[K, float] = {}
         self._timers: list[tuple[float, int, K]] = []
         self._count = 0
-        self._workers = trio.lowlevel.ParkingLot()
-        self._earlier = trio.Event()
+        self._idle_workers = trio.lowlevel.ParkingLot()
+        self._timers_changed = trio.Event()
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._due)
+        return len(self._queued) + len(self._due)
 
     def add(self, key: K) -> None:
-        """To be looked at as soon as possible."""
+        """Queue the key for the next free worker, ahead of any delay."""
         self._due.pop(key, None)
-        if key in self._waiting:
+        if key in self._queued:
             return
-        self._waiting.add(key)
-        if key not in self._in_hand:
+        self._queued.add(key)
+        if key not in self._in_process:
             self._ready.append(key)
-            self._workers.unpark()
+            self._idle_workers.unpark()
 
     async def take(self) -> K:
-        """The next key; to be given back with ``done``, ``retry`` or ``later``."""
+        """Wait for the next key. The worker must return it with ``done``, ``retry`` or ``later``."""
         while not self._ready:
-            await self._workers.park()
+            await self._idle_workers.park()
         key = self._ready.popleft()
-        self._waiting.discard(key)
-        self._in_hand.add(key)
+        self._queued.discard(key)
+        self._in_process.add(key)
         return key
 
     def done(self, key: K) -> None:
-        """Nothing is left to do for the time being."""
+        """Return a key that was processed, and forget its failures."""
         self._failures.pop(key, None)
         self._give_back(key)
 
     def retry(self, key: K) -> None:
-        """Again after a while, unless it is added before."""
+        """Return a key that failed: queue it again after a delay, or when it is added."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self.later(key, min(self._longest, self._first * 2 ** min(failures - 1, 60)))
 
     def later(self, key: K, seconds: float) -> None:
-        """Again in so many seconds, unless it is added before."""
-        if key not in self._waiting:
+        """Return a key to be queued again after ``seconds``, or when it is added."""
+        if key not in self._queued:
             due = trio.current_time() + seconds
             self._due[key] = due
             self._count += 1
             heappush(self._timers, (due, self._count, key))
-            self._earlier.set()
+            self._timers_changed.set()
         self._give_back(key)
 
     def _give_back(self, key: K) -> None:
-        self._in_hand.discard(key)
-        if key in self._waiting:
+        self._in_process.discard(key)
+        if key in self._queued:
             self._ready.append(key)
-            self._workers.unpark()
+            self._idle_workers.unpark()
 
-    async def run(self) -> None:
-        """Bring back what is to be tried again, when its time has come."""
+    async def work(self, reconcile: Callable[[K], Awaitable[float | None]], *, component: str) -> NoReturn:
+        """Process keys one by one until cancelled. A key that fails with RETRIED is retried.
+
+        ``reconcile``: returns the seconds until the key is processed again; 0: not until it is added; None: retry.
+        ``component``: the loop's name, for log lines.
+        """
         while True:
-            self._earlier = trio.Event()
+            key = await self.take()
+            try:
+                pause = await reconcile(key)
+            except RETRIED as error:
+                log.info("%s could not reconcile %s, trying again: %s", component, key, error)
+                self.retry(key)
+                continue
+            if pause is None:
+                self.retry(key)
+            elif pause:
+                self.later(key, pause)
+            else:
+                self.done(key)
+
+    async def run(self) -> NoReturn:
+        """Queue delayed keys when their time comes, until cancelled."""
+        while True:
+            self._timers_changed = trio.Event()
             now = trio.current_time()
             while self._timers and self._timers[0][0] <= now:
                 due, _, key = heappop(self._timers)
                 if self._due.get(key) == due:
                     self.add(key)
             with trio.move_on_at(self._timers[0][0] if self._timers else math.inf):
-                await self._earlier.wait()
+                await self._timers_changed.wait()

@@ -1,10 +1,10 @@
-"""The APIServices of what the server serves by itself, one per group version, made when it starts (kube-aggregator's
-autoregistration): local ones, which are always there.
+"""The APIServices of the built-in API, one per group version, written at the start (kube-aggregator's
+autoregistration). They are local, so always available.
 
     v1.apps     {group: apps, version: v1, groupPriorityMinimum: 17800, versionPriority: 15}     Available, Local
 
-Which versions are served follows the registry: one that no longer is loses its APIService at the next start. What
-becomes of them in between is their owners' business; nothing is put back before that.
+A version that the registry no longer serves loses its APIService at the next start. Changes between two starts are
+left alone.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from typing import Final
 
 import trio
 
-from kubechronicle.actors.errors import ActorError
+from kubechronicle.actors.loops.edits import create_unless_exists, delete_if_exists
+from kubechronicle.actors.loops.retries import first_pass
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
-from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.api.values.objects import Object
-from kubechronicle.eventlog.errors import LogError
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +31,6 @@ API_SERVICES = "apiservices.apiregistration.k8s.io"
 GROUP = "apiregistration.k8s.io"
 MANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"
 ON_START: Final = "onstart"
-START_ATTEMPTS = 10
-RETRY_DELAY = 0.5
 
 GROUP_PRIORITIES: Final[Mapping[str, int]] = {
     "": 18000,
@@ -58,7 +55,7 @@ GROUP_PRIORITIES: Final[Mapping[str, int]] = {
     "resource.k8s.io": 16200,
     "flowcontrol.apiserver.k8s.io": 16100,
 }
-"""Where kube-apiserver puts a group among the others; groups that are not listed have no APIService of their own."""
+"""kube-apiserver's groupPriorityMinimum by group. Groups that are not listed have no APIService."""
 
 _USUAL: Final[Mapping[str, int]] = {"v1": 15, "v1beta2": 9, "v1beta1": 9, "v1alpha1": 1}
 VERSION_PRIORITIES: Final[Mapping[tuple[str, str], int]] = {
@@ -86,12 +83,12 @@ VERSION_PRIORITIES: Final[Mapping[tuple[str, str], int]] = {
     ("flowcontrol.apiserver.k8s.io", "v1beta1"): 12,
     ("flowcontrol.apiserver.k8s.io", "v1alpha1"): 9,
 }
-"""Where a version stands within its group, where that is not what most versions of its stage have."""
+"""kube-apiserver's versionPriority by group and version, where it differs from _USUAL."""
 
 
 def wanted(registry: Registry) -> dict[str, Object]:
     """Return the spec of each APIService by name, for every group version the registry serves."""
-    found: dict[str, Object] = {}
+    specs: dict[str, Object] = {}
     for group, rank in GROUP_PRIORITIES.items():
         for version in registry.versions(group):
             spec: Object = {
@@ -102,35 +99,27 @@ def wanted(registry: Registry) -> dict[str, Object]:
             }
             if not group:
                 del spec["group"]
-            found[f"{version}.{group}"] = spec
-    return found
+            specs[f"{version}.{group}"] = spec
+    return specs
 
 
 class APIServices:
-    """Makes them when it starts, and has nothing to do afterwards."""
+    """Writes the APIServices when it starts, and rests afterwards."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        rt = store.registry.known(GROUP, "v1", "apiservices")
-        assert rt is not None, "apiservices are a built-in resource"
-        self._rt = rt
+        self._rt = store.registry.builtin(GROUP, "v1", "apiservices")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Bring them up to date, trying again for a while, report started, and stay."""
-        for attempt in range(START_ATTEMPTS):
-            try:
-                await self.reconcile()
-                break
-            except (StatusError, LogError, ActorError) as error:
-                if attempt == START_ATTEMPTS - 1:
-                    raise
-                log.warning("APIServices could not be made, trying again: %s", error)
-                await trio.sleep(RETRY_DELAY)
+        """Reconcile once, report started and rest."""
+        await first_pass(
+            self.reconcile, on_error=lambda error: log.warning("APIServices could not be written: %s", error)
+        )
         task_status.started()
         await trio.sleep_forever()
 
     async def reconcile(self) -> None:
-        """Make what is missing, mend what is another, delete what is no longer served."""
+        """Create missing APIServices, repair changed ones, delete those of versions no longer served."""
         await self._store.reads.wait_consistent()
         expected = wanted(self._store.registry)
         for name, spec in expected.items():
@@ -143,25 +132,12 @@ class APIServices:
         target = Target(rt=self._rt, name=name, manager=MANAGER)
         entry = self._store.reads.peek(API_SERVICES, "", name)
         if entry is None:
-            body = {
-                "apiVersion": self._rt.api_version,
-                "kind": self._rt.kind,
-                "metadata": {"name": name, "labels": {MANAGED: ON_START}},
-                "spec": dict(spec),
-            }
-            try:
-                await self._store.writes.create(system_caller(COMPONENT, "create"), target, body)
-            except StatusError as error:
-                if error.reason != "AlreadyExists":  # otherwise another replica was faster, with the same
-                    raise
+            obj = {"metadata": {"name": name, "labels": {MANAGED: ON_START}}, "spec": dict(spec)}
+            await create_unless_exists(self._store, COMPONENT, target, obj)
         elif entry.labels.get(MANAGED) == ON_START and entry.object()["spec"] != spec:
             caller = system_caller(COMPONENT, "update")
             await self._store.writes.edit(caller, target, lambda held: {**held, "spec": dict(spec)})
 
     async def _delete(self, name: str) -> None:
         target = Target(rt=self._rt, name=name, manager=MANAGER)
-        try:
-            await self._store.writes.delete(system_caller(COMPONENT, "delete"), target, DeleteOptions())
-        except StatusError as error:
-            if error.code != 404:
-                raise
+        await delete_if_exists(self._store, COMPONENT, target, DeleteOptions())

@@ -1,13 +1,15 @@
-"""ConfigMap ``extension-apiserver-authentication`` of kube-system: how this server knows its clients, for those that
-know them the same way: extension API servers, and whoever else delegates authentication
-(kube-apiserver: controlplane/controller/clusterauthenticationtrust).
+"""ConfigMap ``extension-apiserver-authentication`` of kube-system: how this server authenticates clients.
+
+Extension API servers and other delegates read it, to authenticate in the same way (kube-apiserver:
+controlplane/controller/clusterauthenticationtrust).
 
     client-ca-file                        authorities of client certificates (PEM)
-    requestheader-client-ca-file          those of authenticating proxies
-    requestheader-allowed-names           their common names, and the names of the fields they use: JSON lists
+    requestheader-client-ca-file          authorities of authenticating proxies (PEM)
+    requestheader-allowed-names           common names of proxies (JSON list)
     requestheader-{username,uid,group}-headers, requestheader-extra-headers-prefix
+                                          header names that proxies use (JSON lists)
 
-Several servers may trust different authorities: what another has put there stays, until its certificates expire.
+Servers may trust different authorities: entries of another server stay until its certificates expire.
 """
 
 from __future__ import annotations
@@ -31,30 +33,34 @@ NAME: Final = "extension-apiserver-authentication"
 COMPONENT: Final = "cluster-authentication-info-controller"
 CLIENT_CA: Final = "client-ca-file"
 PROXY_CA: Final = "requestheader-client-ca-file"
-# Seconds between two looks at the authorities, whose files may have changed.
+# Seconds between two reads of the authorities, whose files may have changed.
 INTERVAL: Final = 10.0
-# For how long a certificate that has expired is still told of.
+# How long an expired certificate stays published.
 SLACK: Final = timedelta(minutes=5)
-# Bytes of certificates told; beyond it only our own. A ConfigMap holds a MiB.
+# Limit of all certificates in bytes; beyond it, only this server's are published. A ConfigMap holds 1 MiB.
 MAX_BYTES: Final = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """``client_ca``, ``proxy_ca``: the authorities as they are now (None: nobody's certificates are believed);
-    ``proxy_lists``: names by key of the ConfigMap, as the flags give them."""
+    """This server's settings.
+
+    ``client_ca``: returns the current authorities of clients; None: no client certificate is accepted.
+    ``proxy_ca``: returns the current authorities of proxies; None: no proxy is accepted.
+    ``proxy_lists``: names by key of the ConfigMap, from the flags.
+    """
 
     client_ca: Callable[[], Sequence[x509.Certificate]] | None = None
     proxy_ca: Callable[[], Sequence[x509.Certificate]] | None = None
     proxy_lists: Mapping[str, Sequence[str]] | None = None
 
     def data(self, held: Mapping[str, str]) -> dict[str, str]:
-        """What the ConfigMap should hold, that holds ``held``."""
-        found = {
+        """Return the data the ConfigMap should have; ``held``: the data it has."""
+        bundles = {
             CLIENT_CA: _bundle(held.get(CLIENT_CA, ""), self.client_ca),
             PROXY_CA: _bundle(held.get(PROXY_CA, ""), self.proxy_ca),
         }
-        data = {key: pem for key, pem in found.items() if pem}
+        data = {key: pem for key, pem in bundles.items() if pem}
         if PROXY_CA in data:
             for key in LISTS:
                 ours = (self.proxy_lists or {}).get(key, ())
@@ -72,12 +78,12 @@ LISTS: Final = (
 
 
 def authentication_trust(store: Store, trust: Trust) -> KeptConfigMap:
-    """The loop."""
+    """Return the loop that keeps the ConfigMap."""
     return KeptConfigMap(store, NAME, trust.data, component=COMPONENT, interval=INTERVAL)
 
 
 def _bundle(held: str, ours: Callable[[], Sequence[x509.Certificate]] | None) -> str:
-    """The certificates of both, each once, without those that have expired."""
+    """Return the certificates of both (PEM), each once, without expired ones."""
     own = list(ours()) if ours is not None else []
     try:
         others = x509.load_pem_x509_certificates(held.encode()) if held else []
@@ -94,9 +100,9 @@ def _bundle(held: str, ours: Callable[[], Sequence[x509.Certificate]] | None) ->
 
 
 def _names(text: str) -> list[str]:
-    """Of a JSON list; none of what is not one."""
+    """Return the strings of a JSON list; [] for any other text."""
     try:
-        found = json.loads(text) if text else []
+        value = json.loads(text) if text else []
     except ValueError:
         return []
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""A ConfigMap of kube-system that the server itself keeps: made when it is missing, put right when it was changed."""
+"""A ConfigMap of kube-system that the server itself keeps: created when it is missing, repaired when it was changed."""
 
 from __future__ import annotations
 
@@ -8,81 +8,67 @@ from typing import Any, Final
 
 import trio
 
-from kubechronicle.actors.errors import ActorError
+from kubechronicle.actors.loops.edits import create_unless_exists
+from kubechronicle.actors.loops.reflector import Reflector
+from kubechronicle.actors.loops.retries import RETRIED
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
-from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import parse_field_selector
-from kubechronicle.eventlog.errors import Compacted, LogError
+from kubechronicle.eventlog.backoff import delays
 
 log = logging.getLogger(__name__)
 
 NAMESPACE: Final = "kube-system"
-# Seconds before what failed is tried again, doubling.
+# Seconds before an attempt that failed is repeated, doubling.
 FIRST_RETRY: Final = 0.5
 LONGEST_RETRY: Final = 60.0
 
 Wanted = Callable[[Mapping[str, str]], dict[str, str]]
-"""The data there should be, of the data there are."""
+"""Returns the data that the ConfigMap should have, from the data it has."""
 
 
 class KeptConfigMap:
-    """``wanted`` is asked after every change of the ConfigMap, and every ``interval`` seconds; ``ready`` once it has
-    been looked at."""
+    """``wanted`` is called after every change of the ConfigMap, and every ``interval`` seconds. ``ready`` is True once
+    the ConfigMap was found or put in order."""
 
     def __init__(self, store: Store, name: str, wanted: Wanted, *, component: str, interval: float) -> None:
         self.ready = False
         self._store = store
         self._name, self._wanted = name, wanted
         self._component, self._interval = component, interval
-        self._rt = self._type()
-
-    def _type(self) -> ResourceType:
-        rt = self._store.registry.known("", "v1", "configmaps")
-        assert rt is not None, "configmaps are a built-in resource"
-        return rt
+        self._rt = store.registry.builtin("", "v1", "configmaps")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep it until cancelled. Reports started when it has been looked at, or that has failed once."""
-        retry, started = FIRST_RETRY, False
-        while True:
-            try:
-                if not started:
-                    await self.settle()
-                    started = True
-                    task_status.started()
-                await self._follow()
-            except Compacted:
-                continue
-            except (StatusError, LogError, ActorError) as error:
-                log.warning("ConfigMap %s could not be kept, trying again: %s", self._name, error)
-                if not started:
-                    started = True
-                    task_status.started()
-                await trio.sleep(retry)
-                retry = min(2 * retry, LONGEST_RETRY)
-
-    async def _follow(self) -> None:
+        """Keep the ConfigMap until cancelled. Report started after the first attempt, also if that failed."""
+        retries = delays(FIRST_RETRY, LONGEST_RETRY)
+        try:
+            await self.reconcile()
+        except RETRIED as error:
+            log.warning("ConfigMap %s could not be kept, trying again: %s", self._name, error)
+            task_status.started()
+            await trio.sleep(next(retries))
+        else:
+            task_status.started()
         fields = parse_field_selector(f"metadata.name={self._name}", self._rt)
-        selection = Selection(namespace=NAMESPACE, fields=fields)
-        watching = await self._store.reads.watch(self._rt, selection, revision=None)
-        while True:
-            await self.settle()
-            await watching.cursor.next_batch(trio.current_time() + self._interval)
+        reflector = Reflector(
+            self._store.reads,
+            self._rt,
+            component=self._component,
+            on_list=self.reconcile,
+            selection=Selection(namespace=NAMESPACE, fields=fields),
+            resync=self._interval,
+            delays=retries,
+        )
+        await reflector.run()
 
-    async def settle(self) -> None:
-        """Make it, or put it right. StatusError, LogError, ActorError."""
+    async def reconcile(self) -> None:
+        """Create or repair the ConfigMap. StatusError, LogError, ActorError."""
         target = Target(rt=self._rt, namespace=NAMESPACE, name=self._name, manager=self._component)
         present = self._store.reads.peek(self._rt.resource, NAMESPACE, self._name)
         if present is None:
-            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": self._name}, "data": self._wanted({})}
-            try:
-                await self._store.writes.create(system_caller(self._component, "create"), target, body)
-            except StatusError as error:
-                if error.reason != "AlreadyExists":
-                    raise
+            obj = {"metadata": {"name": self._name}, "data": self._wanted({})}
+            await create_unless_exists(self._store, self._component, target, obj)
         elif self._changed(held := present.object()) is not held:
             await self._store.writes.edit(system_caller(self._component, "update"), target, self._changed)
         self.ready = True

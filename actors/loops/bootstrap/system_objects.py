@@ -1,7 +1,10 @@
-"""What every cluster has from its first second: the system namespaces, the ServiceCIDR ``kubernetes`` that addresses
-are given out from, and the Service ``kubernetes`` with this server's address behind it (server_endpoints.py).
+"""The objects every cluster has from its first second:
 
-Servers on one log share these objects: whoever comes first creates them; a conflict is looked at again, not
+    the system namespaces and priority classes
+    ServiceCIDR ``kubernetes``: the range of service addresses
+    Service ``kubernetes``, with this server's address in its endpoints (server_endpoints.py)
+
+Servers on one log share these objects: the first one creates them. After a conflict the object is read again, not
 overwritten.
 """
 
@@ -13,15 +16,14 @@ import trio
 from msgspec.structs import replace
 
 from kubechronicle.actors.allocation.network import ServiceNetwork
-from kubechronicle.actors.errors import ActorError
 from kubechronicle.actors.loops.conditions import with_condition
+from kubechronicle.actors.loops.edits import create_unless_exists
+from kubechronicle.actors.loops.retries import repeat_pass
 from kubechronicle.actors.loops.services.server_endpoints import COMPONENT, SERVICE_NAME, Advertised, ServerEndpoints
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
-from kubechronicle.eventlog.errors import LogError
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +41,8 @@ SYSTEM_PRIORITY_CLASSES = {
 }
 NET = "networking.k8s.io"
 RANGES_READY = "Kubernetes default Service CIDR is ready"
-# kube-apiserver looks after these objects every ten seconds (EndpointReconcileInterval).
+# Seconds between two passes (kube-apiserver: EndpointReconcileInterval).
 RECONCILE_INTERVAL = 10.0
-# The first pass is repeated this often before the server gives up starting.
-START_ATTEMPTS = 10
-RETRY_DELAY = 0.5
 
 
 class Bootstrap:
@@ -52,29 +51,17 @@ class Bootstrap:
         self._advertised = advertised
         self._services = services
         self._endpoints = ServerEndpoints(store, advertised)
-        self._told_other_ranges = False
-        self.has_ranges = False  # the ServiceCIDR is there
+        self._warned_of_other_ranges = False
+        self.has_ranges = False  # the ServiceCIDR exists
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Reconcile once, report started, then keep an eye on it."""
-        for attempt in range(START_ATTEMPTS):
-            try:
-                await self.reconcile()
-                break
-            except (StatusError, LogError, ActorError):
-                if attempt == START_ATTEMPTS - 1:
-                    raise
-                await trio.sleep(RETRY_DELAY)
-        task_status.started()
-        while True:
-            await trio.sleep(RECONCILE_INTERVAL)
-            try:
-                await self.reconcile()
-            except (StatusError, LogError, ActorError) as error:
-                log.warning("bootstrap objects could not be looked after, trying again: %s", error)
+        """Reconcile once, report started, then reconcile every RECONCILE_INTERVAL seconds."""
+        await repeat_pass(
+            self.reconcile, subject="bootstrap objects", interval=RECONCILE_INTERVAL, task_status=task_status
+        )
 
     async def reconcile(self) -> None:
-        """Create what is missing and put this server's address where it belongs."""
+        """Create missing objects and keep this server's address in the endpoints."""
         for name in SYSTEM_NAMESPACES:
             await self._ensure("namespaces", "", {"metadata": {"name": name}})
         for name, (value, description) in SYSTEM_PRIORITY_CLASSES.items():
@@ -86,26 +73,26 @@ class Bootstrap:
         except StatusError as error:
             if error.reason not in ("Invalid", "InternalError"):
                 raise
-            # Its address lies in no ServiceCIDR, or is taken: for the administrator to mend, with this server running.
-            log.warning("the Service kubernetes could not be made: %s", error)
+            # Its address is in no ServiceCIDR, or in use. The administrator needs a running server to repair that.
+            log.warning("the Service kubernetes could not be created: %s", error)
         await self._endpoints.reconcile()
 
     async def withdraw(self) -> None:
-        """Take this server's address out of the endpoints for good; called when the server begins to drain."""
+        """Remove this server's address from the endpoints for good; called when the server starts to drain."""
         await self._endpoints.withdraw()
 
     # -- ranges of service addresses ----------------------------------------------------------------------------------
 
     async def _ensure_ranges(self) -> None:
-        """The ServiceCIDR that the settings describe. One that says something else stays, but for a second family: to
-        change a range is the administrator's (KEP-1880)."""
+        """Ensure the ServiceCIDR of the settings. One with other ranges is kept: only the administrator changes a range
+        (KEP-1880). A second family is added."""
         ranges = list(self._services.ranges)
         wanted = {"metadata": {"name": SERVICE_NAME}, "spec": {"cidrs": ranges}}
         await self._ensure("servicecidrs", "", wanted, group=NET)
-        rt = self._type("servicecidrs", NET)
+        rt = self._store.registry.builtin(NET, "v1", "servicecidrs")
         entry = self._store.reads.peek(rt.resource, "", SERVICE_NAME)
         if entry is None:
-            return  # it has just been deleted; the next round makes it again
+            return  # just deleted; the next pass creates it again
         self.has_ranges = True
         obj = entry.object()
         if obj["metadata"].get("deletionTimestamp"):
@@ -116,9 +103,9 @@ class Bootstrap:
                 system_caller(COMPONENT, "update"), target, lambda held: {**held, "spec": {"cidrs": ranges}}
             )
         elif obj["spec"]["cidrs"] != ranges:
-            if not self._told_other_ranges:
+            if not self._warned_of_other_ranges:
                 log.warning("the ServiceCIDR kubernetes has %s, not %s", obj["spec"]["cidrs"], ranges)
-                self._told_other_ranges = True
+                self._warned_of_other_ranges = True
             return
         if not any(one.get("type") == "Ready" for one in (obj.get("status") or {}).get("conditions") or ()):
             await self._store.writes.edit(
@@ -150,19 +137,9 @@ class Bootstrap:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def _type(self, plural: str, group: str) -> ResourceType:
-        rt = self._store.registry.known(group, "v1", plural)
-        assert rt is not None, f"{plural} is a built-in resource"
-        return rt
-
     async def _ensure(self, plural: str, namespace: str, obj: Object, *, group: str = "") -> None:
-        rt = self._type(plural, group)
+        rt = self._store.registry.builtin(group, "v1", plural)
         name = obj["metadata"]["name"]
         target = Target(rt=rt, namespace=namespace, name=name, manager="kube-apiserver")
         if self._store.reads.peek(rt.resource, namespace, name) is None:
-            body = {"apiVersion": rt.api_version, "kind": rt.kind, **obj}
-            try:
-                await self._store.writes.create(system_caller(COMPONENT, "create"), target, body)
-            except StatusError as error:
-                if error.reason != "AlreadyExists":
-                    raise
+            await create_unless_exists(self._store, COMPONENT, target, obj)

@@ -1,1 +1,1 @@
-"""The garbage collector's rules: who owns whom, and what follows from it."""
+"""The garbage collector: deletes objects without owners, and finishes deletions that wait for dependents."""

@@ -1,18 +1,18 @@
-"""What becomes of an object, by its owners and dependents: kube-controller-manager's garbage collector's rules. Pure.
+"""Decisions about an object by its owners and dependents, by kube-controller-manager's rules. Pure.
 
-Owners first: an object goes when it has owners and none of them is there. One that has an owner left stays, and loses
-its references to those that are gone or wait to go. Where an owner waits for its dependents (deletion in the
-foreground), what has dependents itself is deleted in the foreground, too, so that the last leaves go first:
+An object is deleted when it has owners and none of them exists. An object with an owner left stays, and loses its
+references to owners that are gone or waiting. A waiting owner is in foreground deletion: its dependents go first.
+A dependent of a waiting owner that has dependents itself is deleted in the foreground, too, so that leaves go first:
 
-    owners                    dependents    what happens
-    gone                      any           deleted; the finalizers it has say what becomes of its dependents
-    gone, solid               any           the reference to the one that is gone goes
-    waiting, solid            any           the reference to the one that waits goes
-    waiting                   none          deleted
-    waiting                   some          deleted in the foreground
-    waiting                   one waits     perhaps a cycle: it no longer blocks its owners, then as above
-    of a kind not served      any           nothing, looked at again later
-    namespaced, of an object that is not    nothing
+    owners                    dependents    decision
+    gone                      any           delete; its finalizers decide about its dependents
+    gone, solid               any           drop the reference to the owner that is gone
+    waiting, solid            any           drop the reference to the owner that waits
+    waiting                   none          delete
+    waiting                   some          delete in the foreground
+    waiting                   one waits     perhaps a cycle: unblock its owners, then as above
+    of a kind not served      any           retry later
+    namespaced, but the object is not       nothing
 
 API docs: "Garbage Collection", "Owners and Dependents".
 """
@@ -31,9 +31,15 @@ from kubechronicle.eventlog.records import Key
 Peek = Callable[[str, str, str], Entry | None]
 
 
-class Standing(enum.Enum):
-    """What an owner reference refers to. SOLID: it is there and may stay; WAITING: it is being deleted and waits for
-    its dependents; INVALID: an object in a namespace can't own one that is in none."""
+class OwnerState(enum.Enum):
+    """The state of an owner.
+
+    ``SOLID``: exists and may stay.
+    ``GONE``: does not exist.
+    ``WAITING``: in deletion, waits for its dependents.
+    ``UNKNOWN_KIND``: of a kind that is not served.
+    ``INVALID``: in a namespace, but the dependent is in none.
+    """
 
     SOLID = "solid"
     GONE = "gone"
@@ -43,7 +49,7 @@ class Standing(enum.Enum):
 
 
 class Act(enum.Enum):
-    """What to do with an object; see ``Decision``."""
+    """The next step for an object; see ``Decision``."""
 
     NOTHING = "nothing"
     LATER = "later"
@@ -57,56 +63,62 @@ class Act(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``references``: those to be dropped. ``policy``: the propagation policy of DELETE. ``look``: dependents to be
-    looked at meanwhile (AWAIT_DEPENDENTS)."""
+    """The next step for an object, and its arguments.
+
+    ``references``: the references to drop.
+    ``policy``: the propagation policy of DELETE.
+    ``to_process``: dependents to process in the meantime (AWAIT_DEPENDENTS).
+    """
 
     act: Act
     references: tuple[Reference, ...] = ()
     policy: str = ""
-    look: tuple[Key, ...] = ()
+    to_process: tuple[Key, ...] = ()
 
 
 NOTHING = Decision(Act.NOTHING)
 
 
-def find_owner(key: Key, reference: Reference, registry: Registry, peek: Peek) -> Entry | Standing:
-    """The owner to which the object at ``key`` refers, or why there is none. It is looked for by kind and name, in the
-    object's own namespace if its kind has namespaces; one with another uid is another."""
+def find_owner(key: Key, reference: Reference, registry: Registry, peek: Peek) -> Entry | OwnerState:
+    """Return the owner of the object at ``key``, or the reason why there is none.
+
+    An owner of a namespaced kind is looked up in the object's own namespace. An owner with another uid is GONE.
+    """
     rt = registry.by_api_version(reference.api_version, reference.kind)
     if rt is None or not rt.stored:
-        return Standing.UNKNOWN_KIND
+        return OwnerState.UNKNOWN_KIND
     if rt.namespaced and not key.namespace:
-        return Standing.INVALID
+        return OwnerState.INVALID
     owner = peek(rt.resource, key.namespace if rt.namespaced else "", reference.name)
-    return owner if owner is not None and owner.uid == reference.uid else Standing.GONE
+    return owner if owner is not None and owner.uid == reference.uid else OwnerState.GONE
 
 
-def standing_of(key: Key, reference: Reference, registry: Registry, peek: Peek) -> Standing:
-    """What the object at ``key`` refers to."""
+def owner_state(key: Key, reference: Reference, registry: Registry, peek: Peek) -> OwnerState:
+    """Return the state of an owner of the object at ``key``."""
     owner = find_owner(key, reference, registry, peek)
-    if isinstance(owner, Standing):
+    if isinstance(owner, OwnerState):
         return owner
     node = node_of(owner)
-    return Standing.WAITING if node is not None and node.waiting else Standing.SOLID
+    return OwnerState.WAITING if node is not None and node.waiting else OwnerState.SOLID
 
 
-def decide(node: Node, standings: Sequence[Standing], dependents: Collection[Node]) -> Decision:
-    """``standings``: of the node's owners, in order; ``dependents``: all nodes that refer to it."""
+def decide(node: Node, owner_states: Sequence[OwnerState], dependents: Collection[Node]) -> Decision:
+    """Decide about a node. ``owner_states``: of its owners, in order. ``dependents``: all nodes that refer to it."""
     if node.orphaning:
         return Decision(Act.ORPHAN_DEPENDENTS)
     if node.waiting:
         return _decide_waiting(node, dependents)
     if node.deleting or not node.owners:
         return NOTHING
-    if Standing.INVALID in standings:
+    if OwnerState.INVALID in owner_states:
         return NOTHING
-    if Standing.UNKNOWN_KIND in standings:
+    if OwnerState.UNKNOWN_KIND in owner_states:
         return Decision(Act.LATER)
-    if Standing.SOLID in standings:
-        owners = zip(node.owners, standings, strict=True)
-        lost = tuple(reference for reference, standing in owners if standing is not Standing.SOLID)
+    if OwnerState.SOLID in owner_states:
+        owners = zip(node.owners, owner_states, strict=True)
+        lost = tuple(reference for reference, state in owners if state is not OwnerState.SOLID)
         return Decision(Act.DROP_REFERENCES, lost) if lost else NOTHING
-    if Standing.WAITING in standings and dependents:
+    if OwnerState.WAITING in owner_states and dependents:
         cycle = any(dependent.waiting for dependent in dependents)
         if cycle and any(reference.blocks for reference in node.owners):
             return Decision(Act.UNBLOCK_OWNERS)
@@ -122,4 +134,4 @@ def _decide_waiting(node: Node, dependents: Collection[Node]) -> Decision:
     ]
     if not blocking:
         return Decision(Act.END_FOREGROUND)
-    return Decision(Act.AWAIT_DEPENDENTS, look=tuple(one.key for one in blocking if not one.waiting))
+    return Decision(Act.AWAIT_DEPENDENTS, to_process=tuple(one.key for one in blocking if not one.waiting))

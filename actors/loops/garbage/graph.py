@@ -1,15 +1,14 @@
-"""Who owns whom, and what is to be looked at when that changes. Pure: no store, no clock.
+"""Graph of owners and dependents, and the objects to process after a change. Pure: no store, no clock.
 
-The graph knows where every object is by its uid, but has a node only for those that matter to it: objects with owner
-references, and objects whose deletion waits for what becomes of their dependents. The rest, most of a cluster, costs
-one dictionary item each and no parsing.
+The graph has the key of every object by uid. It has a node only for objects with owner references, and for objects
+whose deletion waits for their dependents. The rest, most of a cluster, costs one dictionary item each and no parsing.
 
     ReplicaSet r (uid 1) <- Pod p (uid 2)     put(p): dependents of 1 are {p}
-    r goes                                    remove(r): look at p
-    r is being deleted in the foreground      put(r): look at r and p; then remove(p): look at r
+    r is deleted                              remove(r): process p
+    r is in foreground deletion               put(r): process r and p; then remove(p): process r
 
-An owner is referred to by uid, whether it is there or not. Whether it is there is not said here: whoever looks at an
-object asks the store, consistently.
+A reference may name the uid of an owner that does not exist. The graph does not know: the collector's workers read the
+store consistently.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from kubechronicle.api.pipeline.deletion import FOREGROUND_FINALIZER, ORPHAN_FIN
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
 
-# Inside a JSON string every quote is escaped, so that these are member names wherever they are found. They may be those
-# of a template; then the object is parsed in vain.
+# Quotes inside a JSON string are escaped, so these texts are always member names. They may belong to a template; then
+# the object is parsed in vain.
 _OWNED = b'"ownerReferences":['
 _DELETED = b'"deletionTimestamp":'
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One of an object's ownerReferences. ``blocks``: the owner's deletion in the foreground waits for the object."""
+    """One of an object's ownerReferences. ``blocks``: the owner's foreground deletion waits for the object."""
 
     api_version: str
     kind: str
@@ -41,7 +40,12 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """An object as the collector sees it; ``foreground`` and ``orphan`` are the finalizers of these names."""
+    """The fields of an object that the collector needs.
+
+    ``deleting``: in deletion.
+    ``foreground``: has the finalizer foregroundDeletion.
+    ``orphan``: has the finalizer orphan.
+    """
 
     key: Key
     uid: str
@@ -52,17 +56,17 @@ class Node:
 
     @property
     def waiting(self) -> bool:
-        """Whether it is being deleted and waits for its dependents to go first."""
+        """True if the object is in deletion and waits for its dependents to be deleted first."""
         return self.deleting and self.foreground
 
     @property
     def orphaning(self) -> bool:
-        """Whether it is being deleted and waits for its dependents to be let go."""
+        """True if the object is in deletion and waits for its dependents to be orphaned."""
         return self.deleting and self.orphan
 
 
 def node_of(entry: Entry) -> Node | None:
-    """The node of an object; None if it needs none."""
+    """Return the node of an object; None if it needs none."""
     json = entry.json
     if _OWNED not in json and _DELETED not in json:
         return None
@@ -81,7 +85,7 @@ def node_of(entry: Entry) -> Node | None:
 
 
 def reference_of(owner: Mapping[str, Any]) -> Reference:
-    """Of a member of ownerReferences."""
+    """Return the reference of a member of ownerReferences."""
     return Reference(
         owner.get("apiVersion", ""),
         owner.get("kind", ""),
@@ -93,13 +97,14 @@ def reference_of(owner: Mapping[str, Any]) -> Reference:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What follows from a change of the graph.
+    """The work that follows from a change of the graph.
 
-    ``look``: objects to look at. ``check``: a node with new owners, to be looked at unless all of them are there.
-    ``foreign``: dependents and those of their references whose owner is in another namespace.
+    ``to_process``: objects to process.
+    ``check``: a node with new owners, to process unless all of them exist.
+    ``foreign``: dependents, each with a reference to an owner in another namespace.
     """
 
-    look: Collection[Key] = ()
+    to_process: Collection[Key] = ()
     check: Node | None = None
     foreign: Collection[tuple[Node, Reference]] = ()
 
@@ -108,7 +113,7 @@ NOTHING = Effects()
 
 
 class Graph:
-    """See the head of this file. Invariant: ``dependents(u)`` are the nodes with a reference to u."""
+    """See the head of this file. Invariant: ``dependents(uid)`` are the nodes with a reference to the uid."""
 
     __slots__ = ("_dependents", "_nodes", "_places", "_waiting")
 
@@ -119,16 +124,16 @@ class Graph:
         self._waiting: set[str] = set()
 
     def dependents(self, uid: str) -> Collection[Node]:
-        """The nodes that name this uid as an owner."""
+        """Return the nodes with an owner of this uid."""
         return self._dependents.get(uid, {}).values()
 
     def is_waiting(self, uid: str) -> bool:
-        """Whether the object waits for its dependents to go first."""
+        """Return True if the object waits for its dependents to be deleted first."""
         return uid in self._waiting
 
-    def is_plain(self, entry: Entry) -> bool:
-        """Take in an object that is new and has no owners, as most are, if this is one and nothing follows from it;
-        otherwise it is to be ``put``. (An object that is new is not being deleted.)"""
+    def add_plain(self, entry: Entry) -> bool:
+        """Add a new object without owners and dependents, as most are, and return True. Any other object must be
+        ``put``. A new object is never in deletion."""
         uid = entry.uid
         if _OWNED in entry.json or uid in self._dependents or entry.key in self._nodes:
             return False
@@ -136,7 +141,7 @@ class Graph:
         return True
 
     def put(self, key: Key, uid: str, node: Node | None) -> Effects:
-        """The object is there, or has changed; ``node``: ``node_of`` it."""
+        """Add or change an object; ``node``: its ``node_of``."""
         old = self._nodes.get(key)
         new_here = self._places.get(uid) is None
         if new_here:
@@ -145,38 +150,38 @@ class Graph:
             if not new_here or uid not in self._dependents:
                 return NOTHING
             return Effects(foreign=self._elsewhere(key, uid))
-        look: set[Key] = set()
+        to_process: set[Key] = set()
         if old is not None and old.uid != uid:
-            look.update(self.remove(key, old.uid).look)
+            to_process.update(self.remove(key, old.uid).to_process)
             old = None
         before = old.owners if old is not None else ()
         after = node.owners if node is not None else ()
         added = [reference for reference in after if reference not in before]
         self._link(key, before, after, node)
-        look.update(self._released(before, after))
-        look.update(self._begun(key, uid, old, node))
+        to_process.update(self._released(before, after))
+        to_process.update(self._begun(key, uid, old, node))
         foreign = self._elsewhere(key, uid) if new_here else []
         if node is None:
             self._nodes.pop(key, None)
         else:
             self._nodes[key] = node
             foreign += self._in_other_namespaces(node, added)
-        return Effects(look, node if added else None, foreign)
+        return Effects(to_process, node if added else None, foreign)
 
     def remove(self, key: Key, uid: str) -> Effects:
-        """The object is gone: its dependents are to be looked at, and owners that waited for it to go."""
+        """Remove a deleted object. Its dependents must be processed, and the owners that waited for it."""
         self._places.pop(uid, None)
         self._waiting.discard(uid)
-        look = set(self._dependents.get(uid, ()))
+        to_process = set(self._dependents.get(uid, ()))
         node = self._nodes.get(key)
         if node is not None and node.uid == uid:
             del self._nodes[key]
             self._link(key, node.owners, (), None)
-            look.update(self._places[owner.uid] for owner in node.owners if owner.uid in self._waiting)
-        return Effects(look) if look else NOTHING
+            to_process.update(self._places[owner.uid] for owner in node.owners if owner.uid in self._waiting)
+        return Effects(to_process) if to_process else NOTHING
 
     def forget(self, resource: str) -> None:
-        """The resource is no longer served: nothing is known of its objects any more."""
+        """Remove all objects of a resource that is no longer served."""
         for uid, key in [item for item in self._places.items() if item[1].resource == resource]:
             self.remove(key, uid)
 
@@ -193,25 +198,25 @@ class Graph:
                 self._dependents.setdefault(uid, {})[key] = node
 
     def _released(self, before: Collection[Reference], after: Collection[Reference]) -> list[Key]:
-        """Owners that waited for this dependent and no longer need to."""
+        """Return the owners that no longer wait for this dependent."""
         blocked = {reference.uid for reference in before if reference.blocks}
         blocked.difference_update(reference.uid for reference in after if reference.blocks)
         return [self._places[uid] for uid in blocked if uid in self._waiting]
 
     def _begun(self, key: Key, uid: str, old: Node | None, node: Node | None) -> list[Key]:
-        """What a deletion that has just begun to wait for its dependents asks for."""
+        """Return the objects to process if a deletion has just begun to wait for dependents."""
         if node is None or not node.waiting:
             self._waiting.discard(uid)
-        look: list[Key] = []
+        to_process: list[Key] = []
         if node is not None and node.orphaning and not (old is not None and old.orphaning):
-            look.append(key)
+            to_process.append(key)
         if node is not None and node.waiting and uid not in self._waiting:
             self._waiting.add(uid)
-            look += [key, *self._dependents.get(uid, ())]
-        return look
+            to_process += [key, *self._dependents.get(uid, ())]
+        return to_process
 
     def _in_other_namespaces(self, node: Node, added: Collection[Reference]) -> list[tuple[Node, Reference]]:
-        """The first of the new references whose owner is known, and is in another namespace."""
+        """Return the first new reference to an owner that is known to be in another namespace."""
         for reference in added:
             place = self._places.get(reference.uid)
             if place is not None and place.namespace and place.namespace != node.key.namespace:
@@ -219,7 +224,7 @@ class Graph:
         return []
 
     def _elsewhere(self, key: Key, uid: str) -> list[tuple[Node, Reference]]:
-        """Dependents of an object just seen that should be in its namespace and are not."""
+        """Return the dependents of a new object that are in other namespaces."""
         if not key.namespace:
             return []
         return [
@@ -230,7 +235,7 @@ class Graph:
 
 
 def foreign_owner(node: Node, reference: Reference) -> str:
-    """What an Event tells of an object that names an owner of another namespace."""
+    """Return the message of the Event about an object with an owner in another namespace."""
     namespace = node.key.namespace
     owner = f"{reference.api_version}/{reference.kind}, namespace: {namespace}, name: {reference.name}"
     return f'ownerRef [{owner}, uid: {reference.uid}] does not exist in namespace "{namespace}"'

@@ -1,8 +1,8 @@
-"""Tokens kept in Secrets, and when they were last used: what administrators, and kube-controller-manager's cleaner, go
-by before they take them away (KEP-2799).
+"""Tracking of tokens in Secrets: the day of their last use (KEP-2799). Administrators and kube-controller-manager's
+cleaner read it before they delete such a token.
 
     label kubernetes.io/legacy-token-last-used=YYYY-MM-DD on the Secret, written at most once a day
-    ConfigMap kube-apiserver-legacy-service-account-token-tracking of kube-system, since: YYYY-MM-DD, from when on
+    ConfigMap kube-apiserver-legacy-service-account-token-tracking of kube-system, since: YYYY-MM-DD, the first day
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import Any, Final
 
 import trio
 
-from kubechronicle.actors.errors import ActorError
 from kubechronicle.actors.loops.bootstrap.config_map import KeptConfigMap
-from kubechronicle.actors.store import Store, system_caller
+from kubechronicle.actors.loops.edits import edit_if_exists
+from kubechronicle.actors.loops.retries import RETRIED
+from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
-from kubechronicle.api.errors.status import StatusError
-from kubechronicle.eventlog.errors import LogError
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +28,7 @@ CONFIG_MAP: Final = "kube-apiserver-legacy-service-account-token-tracking"
 SINCE: Final = "since"
 COMPONENT: Final = "legacy-token-tracking-controller"
 INTERVAL: Final = 300.0
-# Uses waiting to be written; beyond it they are forgotten, and told again at the next use.
+# Uses that wait to be written. Further ones are dropped, until the next use.
 MAX_WAITING: Final = 1024
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
@@ -40,20 +39,18 @@ def today() -> date:
 
 
 def is_current(label: str, day: date) -> bool:
-    """Whether the label needs no writing: another server's clock may be past midnight already."""
+    """Return True if the label is up to date. Another server's clock may be past midnight already."""
     return label in (day.isoformat(), (day + timedelta(days=1)).isoformat())
 
 
 class LegacyTokenTracking:
-    """``used`` may be called from anywhere in the server's thread; ``ready`` once the ConfigMap is there."""
+    """``used`` may be called from any task. ``ready`` is True once the ConfigMap exists."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept = KeptConfigMap(store, CONFIG_MAP, _since, component=COMPONENT, interval=INTERVAL)
-        self._told, self._uses = trio.open_memory_channel[tuple[str, str, str]](MAX_WAITING)
-        rt = store.registry.known("", "v1", "secrets")
-        assert rt is not None, "secrets are a built-in resource"
-        self._secrets = rt
+        self._new_uses, self._uses = trio.open_memory_channel[tuple[str, str, str]](MAX_WAITING)
+        self._secrets = store.registry.builtin("", "v1", "secrets")
 
     @property
     def ready(self) -> bool:
@@ -64,9 +61,9 @@ class LegacyTokenTracking:
         self._kept.ready = ready
 
     def used(self, namespace: str, name: str, uid: str) -> bool:
-        """Note that the Secret's token was used today; False if too much waits already."""
+        """Note that the Secret's token was used today. Return False if the queue is full."""
         try:
-            self._told.send_nowait((namespace, name, uid))
+            self._new_uses.send_nowait((namespace, name, uid))
         except trio.WouldBlock:
             return False
         return True
@@ -80,7 +77,7 @@ class LegacyTokenTracking:
                 namespace, name, uid = await self._uses.receive()
                 try:
                     await self._label(namespace, name, uid)
-                except (StatusError, LogError, ActorError) as error:
+                except RETRIED as error:
                     log.warning("The use of the token of Secret %s/%s was not noted: %s", namespace, name, error)
 
     async def _label(self, namespace: str, name: str, uid: str) -> None:
@@ -92,17 +89,13 @@ class LegacyTokenTracking:
             return {**secret, "metadata": {**metadata, "labels": {**labels, LAST_USED: day.isoformat()}}}
 
         target = Target(rt=self._secrets, namespace=namespace, name=name, manager=COMPONENT)
-        try:
-            await self._store.writes.edit(system_caller(COMPONENT, "update"), target, change)
-        except StatusError as error:
-            if error.code != 404:  # otherwise the token has gone
-                raise
+        await edit_if_exists(self._store, COMPONENT, target, change)
 
 
 def _since(held: Mapping[str, str]) -> dict[str, str]:
-    """Since when uses are noted: a day once written stays, unless it is none."""
+    """Return the ConfigMap's data with the first day of tracking. A valid day is kept."""
     try:
-        good = bool(_DATE.fullmatch(held.get(SINCE, ""))) and bool(date.fromisoformat(held[SINCE]))
+        valid = bool(_DATE.fullmatch(held.get(SINCE, ""))) and bool(date.fromisoformat(held[SINCE]))
     except ValueError:
-        good = False
-    return dict(held) if good else {**held, SINCE: today().isoformat()}
+        valid = False
+    return dict(held) if valid else {**held, SINCE: today().isoformat()}

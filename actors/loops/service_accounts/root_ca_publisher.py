@@ -1,28 +1,23 @@
-"""ConfigMap ``kube-root-ca.crt`` of every namespace: by which authority pods know this server.
+"""ConfigMap ``kube-root-ca.crt`` of every namespace: the certificate authority by which pods know this server.
 
-Does what kube-controller-manager's root CA certificate publisher does: the bundle is put into each namespace that is
-not on its way out, made again when it was deleted, put right when it was changed. Whoever keeps publishing another
-bundle (a replica with an authority of its own) is contradicted ever more rarely: no storm of writes comes of it.
+Does the work of kube-controller-manager's root CA certificate publisher: each namespace that is not terminating gets
+the bundle. A deleted ConfigMap is created again, a changed one is repaired. If a replica with another authority keeps
+publishing its own bundle, each repair waits twice as long as the one before, so no storm of writes arises.
 """
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Sequence
 
 import trio
 
-from kubechronicle.actors.errors import ActorError
+from kubechronicle.actors.loops.edits import EXISTS_OR_NAMESPACE_ENDS, create_unless_exists, edit_if_exists
+from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
-from kubechronicle.actors.reading.reads import Selection
-from kubechronicle.actors.store import Store, system_caller
+from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
-from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Event
-from kubechronicle.eventlog.errors import Compacted, LogError
-
-log = logging.getLogger(__name__)
 
 COMPONENT = "root-ca-cert-publisher"
 # The field manager under which kube-controller-manager writes the same.
@@ -35,77 +30,55 @@ DESCRIPTION = (
     "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
     "clusters."
 )
-# Seconds before what failed is tried again, doubling; the same between two repairs of one ConfigMap.
+# Seconds before a failed namespace is retried, doubling.
 FIRST_RETRY = 1.0
 LONGEST_RETRY = 60.0
-LONGEST_PEACE = 3600.0
+# Between two repairs of one ConfigMap: FIRST_RETRY, doubling up to this. As long without a repair resets it.
+LONGEST_REPAIR_DELAY = 3600.0
 RESYNC_INTERVAL = 60.0
 
 
 class RootCAPublisher:
+    """``bundle``: certificates (PEM). Bytes around them that are not UTF-8 are replaced."""
+
     def __init__(self, store: Store, bundle: bytes) -> None:
-        """``bundle``: certificates (PEM); what is no UTF-8 in the text around them does not matter."""
         self._store = store
         self._data = {KEY: bundle.decode(errors="replace")}
-        self._namespaces = self._type("namespaces")
-        self._maps = self._type("configmaps")
+        self._namespaces = store.registry.builtin("", "v1", "namespaces")
+        self._maps = store.registry.builtin("", "v1", "configmaps")
         self._queue: WorkQueue[str] = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY)
-        # Of each namespace whose ConfigMap was repaired: how often in a row, and before which time not again.
+        # By namespace: repairs in a row, and the earliest time of the next one.
         self._repairs: dict[str, tuple[int, float]] = {}
 
-    def _type(self, plural: str) -> ResourceType:
-        rt = self._store.registry.known("", "v1", plural)
-        assert rt is not None, f"{plural} are a built-in resource"
-        return rt
-
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Watch namespaces for new ones, and the ConfigMaps for what becomes of them."""
+        """Follow namespaces and ConfigMaps, and repair the ConfigMap of each namespace that has changed."""
         self._queue = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY)
         task_status.started()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._queue.run)
-            nursery.start_soon(self._follow, self._namespaces)
-            nursery.start_soon(self._follow, self._maps)
-            await self._work()
+            for rt in (self._namespaces, self._maps):
+                reflector = Reflector(
+                    self._store.reads,
+                    rt,
+                    component=COMPONENT,
+                    on_list=self._add_all,
+                    on_changes=self._add_changed,
+                    resync=RESYNC_INTERVAL,
+                )
+                nursery.start_soon(reflector.run)
+            await self._queue.work(self._reconcile, component=COMPONENT)
 
-    async def _follow(self, rt: ResourceType) -> None:
-        while True:
-            try:
-                watching = await self._store.reads.watch(rt, Selection(), revision=None)
-                self._add_all()
-                while True:
-                    events = await watching.cursor.next_batch(trio.current_time() + RESYNC_INTERVAL)
-                    for namespace in dict.fromkeys(map(concerned, events)):
-                        if namespace:
-                            self._queue.add(namespace)
-                    if not events:
-                        self._add_all()
-            except Compacted:
-                continue
-            except (StatusError, LogError) as error:
-                log.warning("%s could not be watched, trying again: %s", rt.plural, error)
-                await trio.sleep(FIRST_RETRY)
-
-    def _add_all(self) -> None:
+    async def _add_all(self) -> None:
         for entry in self._store.reads.entries(self._namespaces.resource, ""):
             self._queue.add(entry.key.name)
 
-    async def _work(self) -> None:
-        while True:
-            namespace = await self._queue.take()
-            try:
-                wait = await self._complete(namespace)
-            except (StatusError, LogError, ActorError) as error:
-                log.info("%s of namespace %s could not be written, trying again: %s", NAME, namespace, error)
-                self._queue.retry(namespace)
-            else:
-                if wait:
-                    self._queue.later(namespace, wait)
-                else:
-                    self._queue.done(namespace)
+    async def _add_changed(self, events: Sequence[Event]) -> None:
+        for namespace in dict.fromkeys(map(changed_namespace, events)):
+            if namespace:
+                self._queue.add(namespace)
 
-    async def _complete(self, namespace: str) -> float:
-        """Make the ConfigMap, or put it right; how many seconds to wait with that, usually 0."""
+    async def _reconcile(self, namespace: str) -> float:
+        """Create or repair the ConfigMap. Return the seconds until a repair may be made, usually 0."""
         entry = self._store.reads.peek(self._namespaces.resource, "", namespace)
         if entry is None or entry.fields.get("status.phase") == "Terminating":
             self._repairs.pop(namespace, None)
@@ -115,48 +88,34 @@ class RootCAPublisher:
         if present is None:
             await self._create(target)
             return 0.0
-        if self._is_right(present.object()):
+        if self._is_complete(present.object()):
             return 0.0
         count, not_before = self._repairs.get(namespace, (0, 0.0))
         now = trio.current_time()
         if now < not_before:
             return not_before - now
-        if now > not_before + LONGEST_PEACE:
+        if now > not_before + LONGEST_REPAIR_DELAY:
             count = 0
-        self._repairs[namespace] = (count + 1, now + min(LONGEST_PEACE, FIRST_RETRY * 2 ** min(count, 60)))
-        try:
-            await self._store.writes.edit(system_caller(COMPONENT, "update"), target, self._put_right)
-        except StatusError as error:
-            if error.code != 404:  # otherwise its deletion is on its way here
-                raise
+        self._repairs[namespace] = (count + 1, now + min(LONGEST_REPAIR_DELAY, FIRST_RETRY * 2 ** min(count, 60)))
+        await edit_if_exists(self._store, COMPONENT, target, self._repaired)
         return 0.0
 
     async def _create(self, target: Target) -> None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": NAME, "annotations": {ANNOTATION: DESCRIPTION}},
-            "data": self._data,
-        }
-        try:
-            await self._store.writes.create(system_caller(COMPONENT, "create"), target, body)
-        except StatusError as error:
-            # Somebody else was faster, or the namespace has gone meanwhile.
-            if error.reason not in ("AlreadyExists", "NotFound", "Forbidden"):
-                raise
+        obj = {"metadata": {"name": NAME, "annotations": {ANNOTATION: DESCRIPTION}}, "data": self._data}
+        await create_unless_exists(self._store, COMPONENT, target, obj, accepted=EXISTS_OR_NAMESPACE_ENDS)
 
-    def _is_right(self, obj: Object) -> bool:
+    def _is_complete(self, obj: Object) -> bool:
         return obj.get("data") == self._data and bool((obj["metadata"].get("annotations") or {}).get(ANNOTATION))
 
-    def _put_right(self, obj: Object) -> Object:
-        if self._is_right(obj):
+    def _repaired(self, obj: Object) -> Object:
+        if self._is_complete(obj):
             return obj
         annotations = {**(obj["metadata"].get("annotations") or {}), ANNOTATION: DESCRIPTION}
         return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}, "data": self._data}
 
 
-def concerned(event: Event) -> str:
-    """The namespace whose ConfigMap is to be looked at after a change of a namespace or a ConfigMap; "" if none is."""
+def changed_namespace(event: Event) -> str:
+    """Return the namespace that changed, or whose ConfigMap changed; "" for any other ConfigMap."""
     resource, namespace, name = event.entry.key
     if resource == "namespaces":
         return name

@@ -1,47 +1,69 @@
-"""How the repair loops go about it: a first pass that must succeed, then one every few minutes."""
+"""RepairLoop: the common part of the loops that repair the addresses and ports of Services."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
 import trio
 
-from kubechronicle.actors.allocation.metrics import RepairFigures
-from kubechronicle.actors.errors import ActorError
-from kubechronicle.api.errors.status import StatusError
-from kubechronicle.eventlog.errors import LogError
+from kubechronicle.actors.allocation.metrics import RepairMetrics
+from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.loops.event_recorder import EventRecorder
+from kubechronicle.actors.loops.reflector import Reflector
+from kubechronicle.actors.loops.retries import repeat_pass
+from kubechronicle.actors.store import Store, system_caller
+from kubechronicle.eventlog.entries import Entry
 
-log = logging.getLogger(__name__)
-
-# kube-apiserver's --service-cluster-ip repair interval.
+# Seconds between two passes (kube-apiserver: the repair interval of service addresses).
 INTERVAL = 180.0
-# The first pass is repeated this often before the loop gives up and is started anew.
-START_ATTEMPTS = 10
-RETRY_DELAY = 0.5
 
 
-async def keep_checking(
-    check: Callable[[], Awaitable[None]],
-    figures: RepairFigures,
-    *,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Check, report started, check again and again. Raises what the first pass fails with to the end."""
-    for attempt in range(START_ATTEMPTS):
-        try:
-            await check()
-            break
-        except (StatusError, LogError, ActorError):
-            figures.failures += 1
-            if attempt == START_ATTEMPTS - 1:
-                raise
-            await trio.sleep(RETRY_DELAY)
-    task_status.started()
-    while True:
-        await trio.sleep(INTERVAL)
-        try:
-            await check()
-        except (StatusError, LogError, ActorError) as error:
-            figures.failures += 1
-            log.warning("a repair pass failed, the next one is in %d seconds: %s", INTERVAL, error)
+class RepairLoop(ABC):
+    """A first pass before the server is ready, then one every INTERVAL seconds. ``ready``: the first pass is done."""
+
+    def __init__(self, store: Store, component: str) -> None:
+        self._store = store
+        self._component = component
+        self._recorder = EventRecorder(store, component)
+        self.metrics = RepairMetrics()
+        self.ready = False
+
+    @abstractmethod
+    async def check_all(self) -> None:
+        """Check every object, and repair what differs. StatusError, LogError, ActorError."""
+
+    def reflectors(self) -> Iterable[Reflector]:
+        """Return the reflectors that call back between two passes, if any."""
+        return ()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the first pass, report started, then check until cancelled."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._check_regularly)
+            self.ready = True
+            task_status.started()
+            for reflector in self.reflectors():
+                nursery.start_soon(reflector.run)
+
+    async def _check_regularly(self, *, task_status: trio.TaskStatus[None]) -> None:
+        await repeat_pass(
+            self.check_all,
+            subject=self._component,
+            interval=INTERVAL,
+            on_error=self.count_failure,
+            task_status=task_status,
+        )
+
+    def count_failure(self, _: Exception) -> None:
+        """Count a check that failed with an error that is retried."""
+        self.metrics.failures += 1
+
+    async def report(self, entry: Entry, error: str, reason: str, message: str, action: str = "") -> None:
+        """Count an error and record an Event about the object."""
+        self.metrics.errors[error] += 1
+        await self._recorder.warn(entry, reason, message, action=action)
+
+    async def commit(self, change: CompanionChange) -> None:
+        """Commit the change unless the object has changed in the meantime; then it is checked again later."""
+        await self._store.writes.commit_own_changes(system_caller(self._component, "update"), [change])

@@ -1,12 +1,12 @@
-"""The endpoints of the Service ``kubernetes``: the addresses of the servers that run, this one's among them.
+"""The endpoints of the Service ``kubernetes``: the addresses of all running servers.
 
-Each server says that it runs with an identity Lease in kube-system, as kube-apiserver's do (KEP-1965), renewed every
-round. Each adds its own address to the endpoints, and takes out those of servers that have not renewed theirs for a
-while (kube-apiserver's lease endpoint reconciler, which has a lease of its own for that). One that ends in order takes
-its address and Lease along. The processes of one server (--workers) renew one Lease in turn.
+Each server renews an identity Lease in kube-system with every pass, as kube-apiserver does (KEP-1965). Each adds its
+own address to the endpoints, and removes the addresses of servers without a renewal for ADDRESS_TTL (kube-apiserver's
+lease endpoint reconciler has a lease of its own for that). A server that shuts down in order removes its address and
+Lease. The processes of one server (--workers) renew one Lease in turn.
 
-How old a renewal is, is counted from when it was seen here: the clocks of two machines may differ. An address without
-a Lease has as long to get one.
+The age of a renewal counts from the time it was seen here: the clocks of two machines may differ. An address without a
+Lease has as long to get one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,12 @@ from datetime import UTC, datetime, timedelta
 
 import trio
 
-from kubechronicle.actors.errors import ActorError
+from kubechronicle.actors.loops.retries import RETRIED
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
-from kubechronicle.eventlog.errors import LogError
 
 log = logging.getLogger(__name__)
 
@@ -43,26 +41,26 @@ LEASE_NAMESPACE = "kube-system"
 ADDRESS_TTL = 15.0
 # kube-apiserver's IdentityLeaseDurationSeconds, after which the Lease of a server that was killed goes as well.
 LEASE_SECONDS = 3600
-# Seconds for which a renewal by another process of the same server does for this one, too.
+# A renewal by another process of the same server counts for this process as long as this.
 RENEWED_LATELY = timedelta(seconds=3)
 IDENTITY_LABEL, IDENTITY = "apiserver.kubernetes.io/identity", "kube-apiserver"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
-ADDRESS_ANNOTATION = "kubechronicle/advertised"  # on the Lease: where that server is reached
+ADDRESS_ANNOTATION = "kubechronicle/advertised"  # on the Lease: address and port of that server
 
-Place = tuple[str, int]
-"""An address and a port."""
+HostPort = tuple[str, int]
+"""An IP address and a port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advertised:
-    """Where clients in the cluster reach this server."""
+    """The address under which clients in the cluster reach this server."""
 
     address: str
     port: int
 
     @property
     def is_loopback(self) -> bool:
-        """A server that only this machine reaches has no endpoints: none may be in the loopback range."""
+        """True for a server that only this machine reaches. It has no endpoints: they reject loopback addresses."""
         return ipaddress.ip_address(self.address).is_loopback
 
     @property
@@ -70,37 +68,38 @@ class Advertised:
         return "IPv6" if ipaddress.ip_address(self.address).version == 6 else "IPv4"
 
     @property
-    def place(self) -> Place:
+    def host_port(self) -> HostPort:
         return self.address, self.port
 
     @property
     def lease_name(self) -> str:
-        """As kube-apiserver makes it of the host's name; here also of the place, as one host may run several."""
-        digest = hashlib.sha256(f"{socket.gethostname()} {_written(self.place)}".encode()).digest()[:16]
+        """The name by kube-apiserver's rule, a digest of the host name, here also of address and port: one host may run
+        several servers."""
+        digest = hashlib.sha256(f"{socket.gethostname()} {_format(self.host_port)}".encode()).digest()[:16]
         return f"apiserver-{base64.b32encode(digest).decode().rstrip('=').lower()}"
 
 
 class ServerEndpoints:
-    """One per process. Every method may raise StatusError, LogError and ActorError, but for `withdraw`."""
+    """One per process. Every method but `withdraw` may raise StatusError, LogError and ActorError."""
 
     def __init__(self, store: Store, advertised: Advertised) -> None:
         self._store = store
         self._advertised = advertised
         self._holder = f"{advertised.lease_name}_{socket.gethostname()}-{os.getpid()}"
         self._withdrawn = advertised.is_loopback
-        # By place: the last renewal, "" for none, and since when it has been known here.
-        self._renewals: dict[Place, tuple[str, float]] = {}
+        # By server: the last renewal ("": none), and the time it was first seen here (trio's clock).
+        self._renewals: dict[HostPort, tuple[str, float]] = {}
 
     async def reconcile(self) -> None:
-        """Renew the Lease, put this server's address where it belongs, take out those of servers that are gone."""
+        """Renew the Lease, add this server's address, remove the addresses of servers that no longer run."""
         if self._withdrawn:
             return
         await self._renew()
-        gone = self._look()
-        addresses = {address for address, _ in gone} - {address for address, _ in self._renewals.keys() - gone}
+        expired = self._update_renewals()
+        addresses = {address for address, _ in expired} - {address for address, _ in self._renewals.keys() - expired}
 
         def in_endpoints(obj: Object) -> Object:
-            return self._without(self._with_address(obj), gone)
+            return self._without(self._with_address(obj), expired)
 
         def in_slice(obj: Object) -> Object:
             return _without_endpoints(self._with_endpoint(obj), addresses)
@@ -110,11 +109,11 @@ class ServerEndpoints:
         await self._remove_old_leases()
 
     async def withdraw(self) -> None:
-        """Take this server's address out of the endpoints for good; called when the server begins to drain."""
+        """Remove this server's address from the endpoints for good; called when the server starts to drain."""
         if self._withdrawn:
             return
         self._withdrawn = True
-        own = {self._advertised.place}
+        own = {self._advertised.host_port}
         await self._edit("endpoints", "", lambda obj: self._without(obj, own))
         await self._edit("endpointslices", DISCOVERY, lambda obj: _without_endpoints(obj, {self._advertised.address}))
         await self._delete_lease(self._advertised.lease_name)
@@ -135,7 +134,7 @@ class ServerEndpoints:
             "name": name,
             "namespace": LEASE_NAMESPACE,
             "labels": {IDENTITY_LABEL: IDENTITY, HOSTNAME_LABEL: socket.gethostname()[:63]},
-            "annotations": {ADDRESS_ANNOTATION: _written(self._advertised.place)},
+            "annotations": {ADDRESS_ANNOTATION: _format(self._advertised.host_port)},
         }
 
         def change(obj: Object) -> Object:
@@ -144,7 +143,7 @@ class ServerEndpoints:
         await self._ensure("leases", {"metadata": metadata, "spec": wanted}, change, group=COORDINATION)
 
     def _is_renewed(self, lease: Object) -> bool:
-        """By another process of this server, a moment ago by the clock they share."""
+        """Return True if another process of this server has renewed the Lease a moment ago, by their common clock."""
         if (lease.get("spec") or {}).get("holderIdentity") == self._holder:
             return False
         return timedelta(0) <= _age(lease) < RENEWED_LATELY
@@ -155,22 +154,23 @@ class ServerEndpoints:
             if (obj["metadata"].get("labels") or {}).get(IDENTITY_LABEL) == IDENTITY:
                 yield entry.key.name, obj
 
-    def _look(self) -> set[Place]:
-        """Take in who has renewed and who is in the endpoints; answers whose time is over."""
-        now, known = trio.current_time(), dict.fromkeys(self._places_in_endpoints(), "")
+    def _update_renewals(self) -> set[HostPort]:
+        """Read the renewals of all servers with a Lease or in the endpoints. Return the other servers without one for
+        ADDRESS_TTL."""
+        now, known = trio.current_time(), dict.fromkeys(self._servers_in_endpoints(), "")
         for _, lease in self._leases():
-            place = _read((lease["metadata"].get("annotations") or {}).get(ADDRESS_ANNOTATION, ""))
-            if place is not None:
-                known[place] = (lease.get("spec") or {}).get("renewTime") or ""
+            server = _parse((lease["metadata"].get("annotations") or {}).get(ADDRESS_ANNOTATION, ""))
+            if server is not None:
+                known[server] = (lease.get("spec") or {}).get("renewTime") or ""
         before = self._renewals
         self._renewals = {
-            place: before[place] if place in before and before[place][0] == renewal else (renewal, now)
-            for place, renewal in known.items()
+            server: before[server] if server in before and before[server][0] == renewal else (renewal, now)
+            for server, renewal in known.items()
         }
-        own = self._advertised.place
-        return {place for place, (_, at) in self._renewals.items() if now - at > ADDRESS_TTL and place != own}
+        own = self._advertised.host_port
+        return {server for server, (_, seen) in self._renewals.items() if now - seen > ADDRESS_TTL and server != own}
 
-    def _places_in_endpoints(self) -> Iterator[Place]:
+    def _servers_in_endpoints(self) -> Iterator[HostPort]:
         entry = self._store.reads.peek("endpoints", "default", SERVICE_NAME)
         for subset in (entry.object().get("subsets") or []) if entry is not None else []:
             for port in subset.get("ports") or []:
@@ -179,8 +179,8 @@ class ServerEndpoints:
 
     async def _remove_old_leases(self) -> None:
         for name, lease in list(self._leases()):
-            lasts = timedelta(seconds=(lease.get("spec") or {}).get("leaseDurationSeconds") or LEASE_SECONDS)
-            if name != self._advertised.lease_name and _age(lease) > lasts:
+            duration = timedelta(seconds=(lease.get("spec") or {}).get("leaseDurationSeconds") or LEASE_SECONDS)
+            if name != self._advertised.lease_name and _age(lease) > duration:
                 await self._delete_lease(name)
 
     # -- objects ------------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class ServerEndpoints:
         }
 
     def _with_address(self, obj: Object) -> Object:
-        """One subset per port; ours holds our address."""
+        """Return the Endpoints with this server's address, in the subset of its port."""
         if self._withdrawn:
             return obj
         subsets = [dict(subset) for subset in obj.get("subsets") or []]
@@ -226,12 +226,12 @@ class ServerEndpoints:
             subsets.append({"addresses": [{"ip": self._advertised.address}], "ports": self._ports()})
         return {**obj, "subsets": subsets}
 
-    def _without(self, obj: Object, places: Collection[Place]) -> Object:
+    def _without(self, obj: Object, servers: Collection[HostPort]) -> Object:
         subsets = []
         for subset in obj.get("subsets") or []:
             ports = [port.get("port") for port in subset.get("ports") or []]
             held = subset.get("addresses") or []
-            left = [one for one in held if not any((one.get("ip"), port) in places for port in ports)]
+            left = [one for one in held if not any((one.get("ip"), port) in servers for port in ports)]
             if left or not held:
                 subsets.append(subset if len(left) == len(held) else {**subset, "addresses": left})
         return {**obj, "subsets": subsets}
@@ -241,22 +241,18 @@ class ServerEndpoints:
         if self._withdrawn or any(self._advertised.address in (one.get("addresses") or []) for one in endpoints):
             return obj
         if obj.get("addressType") != self._advertised.address_type:
-            return obj  # made by a server of the other family; a slice holds one
+            return obj  # created by a server of the other IP family; a slice holds one family
         ours = {"addresses": [self._advertised.address], "conditions": {"ready": True}}
         return {**obj, "endpoints": [*endpoints, ours], "ports": obj.get("ports") or self._ports()}
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def _target(self, plural: str, group: str, namespace: str, name: str) -> Target:
-        return Target(rt=self._type(plural, group), namespace=namespace, name=name, manager="kube-apiserver")
-
-    def _type(self, plural: str, group: str) -> ResourceType:
-        rt = self._store.registry.known(group, "v1", plural)
-        assert rt is not None, f"{plural} is a built-in resource"
-        return rt
+        rt = self._store.registry.builtin(group, "v1", plural)
+        return Target(rt=rt, namespace=namespace, name=name, manager="kube-apiserver")
 
     async def _ensure(self, plural: str, obj: Object, change: Callable[[Object], Object], *, group: str = "") -> None:
-        """``obj`` if there is none, else what ``change`` makes of what there is."""
+        """Create ``obj``, or change the existing object."""
         metadata = obj["metadata"]
         target = self._target(plural, group, metadata["namespace"], metadata["name"])
         if self._store.reads.peek(target.rt.resource, target.namespace, target.name) is None:
@@ -273,14 +269,14 @@ class ServerEndpoints:
         target = self._target(plural, group, "default", SERVICE_NAME)
         try:
             await self._store.writes.edit(system_caller(COMPONENT, "update"), target, change)
-        except (StatusError, LogError, ActorError) as error:
-            log.warning("this server's address could not be taken out of %s: %s", plural, error)
+        except RETRIED as error:
+            log.warning("this server's address could not be removed from %s: %s", plural, error)
 
     async def _delete_lease(self, name: str) -> None:
         target = self._target("leases", COORDINATION, LEASE_NAMESPACE, name)
         try:
             await self._store.writes.delete(system_caller(COMPONENT, "delete"), target, DeleteOptions())
-        except (StatusError, LogError, ActorError) as error:
+        except RETRIED as error:
             log.warning("the lease %s could not be deleted: %s", name, error)
 
 
@@ -290,18 +286,18 @@ def _without_endpoints(obj: Object, addresses: Collection[str]) -> Object:
 
 
 def _age(lease: Object) -> timedelta:
-    """How long ago it was renewed, by this machine's clock; negative where the clocks differ."""
+    """Return the time since the renewal, by this machine's clock; negative if the clocks differ."""
     renewed = (lease.get("spec") or {}).get("renewTime")
     if not renewed:
         return timedelta.max
     return datetime.now(UTC) - datetime.fromisoformat(renewed)
 
 
-def _written(place: Place) -> str:
-    address, port = place
+def _format(server: HostPort) -> str:
+    address, port = server
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def _read(text: str) -> Place | None:
+def _parse(text: str) -> HostPort | None:
     address, _, port = text.rpartition(":")
     return (address.strip("[]"), int(port)) if address and port.isdecimal() else None

@@ -1,42 +1,37 @@
-"""ServiceCIDRs: a finalizer as long as they are there, the condition Ready, and no end while an address of theirs is in
-use that no other covers (kube-controller-manager's service-cidr-controller, KEP-1880).
+"""ServiceCIDRs: each gets a finalizer and the condition Ready (kube-controller-manager's service-cidr-controller,
+KEP-1880). A deleted one stays while an address in use lies in it and in no other.
 
-    newcidr 10.97.0.0/24, deleted     10.97.0.9 in use              Ready False, Terminating
-                                      … and 10.97.0.0/16 is there   goes
-                                      no address in use             goes, ten seconds after it was deleted: until then
-                                                                    other servers may not know yet that it gives none
+    newcidr 10.97.0.0/24, deleted     10.97.0.9 in use             stays; Ready False, Terminating
+                                      … and 10.97.0.0/16 exists    removed
+                                      no address in use            removed DELETION_GRACE after its deletion: until
+                                                                   then other servers may still allocate from it
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 
 import trio
-from msgspec.structs import replace
 
 from kubechronicle.actors.allocation.addresses import ALLOCATOR, IP_ADDRESSES, MANAGED_BY
 from kubechronicle.actors.allocation.bands import AddressRange, Network
 from kubechronicle.actors.allocation.ranges import SERVICE_CIDRS, is_ready, networks_of
-from kubechronicle.actors.errors import ActorError
 from kubechronicle.actors.loops.conditions import with_condition
-from kubechronicle.actors.reading.reads import Selection
-from kubechronicle.actors.store import Store, system_caller
+from kubechronicle.actors.loops.edits import edit_if_exists
+from kubechronicle.actors.loops.reflector import Reflector
+from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
-from kubechronicle.api.builtin.checks import parse_ip
-from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.builtin.common.checks import parse_ip
 from kubechronicle.api.values.objects import Object
-from kubechronicle.eventlog.errors import Compacted, LogError
-
-log = logging.getLogger(__name__)
 
 COMPONENT = "service-cidr-controller"
 FINALIZER = "networking.k8s.io/service-cidr-finalizer"
 READY = "Kubernetes Service CIDR is ready"
 IN_USE = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
 DELETION_GRACE = timedelta(seconds=10)
-# What is on its way out is looked at again this often: the end of an address is no event of the range.
+# Seconds until ServiceCIDRs in deletion are checked again: the release of an address is no event of its range.
 RETRY_INTERVAL = 2.0
 
 
@@ -45,46 +40,40 @@ def _utc_now() -> datetime:
 
 
 def covers(others: Sequence[Network], network: Network) -> bool:
-    """Whether one of the others holds the whole network."""
+    """Return True if one of the others holds the whole network."""
     return any(one.version == network.version and network.subnet_of(one) for one in others)  # type: ignore[arg-type]
 
 
 class ServiceCIDRLoop:
-    """``now`` is the wall clock, for the time since a deletion."""
+    """``now``: the wall clock, for the time since a deletion."""
 
     def __init__(self, store: Store, *, now: Callable[[], datetime] = _utc_now) -> None:
         self._store = store
         self._now = now
-        rt = store.registry.known("networking.k8s.io", "v1", "servicecidrs")
-        assert rt is not None, "servicecidrs are a built-in resource"
-        self._rt = rt
+        self._rt = store.registry.builtin("networking.k8s.io", "v1", "servicecidrs")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Watch ServiceCIDRs; while one is on its way out, look again and again."""
+        """Follow ServiceCIDRs. While one is in deletion, check it every RETRY_INTERVAL seconds."""
         task_status.started()
-        while True:
-            try:
-                watching = await self._store.reads.watch(self._rt, Selection(), revision=None)
-                while True:
-                    left = await self.check_all()
-                    await watching.cursor.next_batch(trio.current_time() + RETRY_INTERVAL if left else None)
-            except Compacted:
-                continue
-            except (StatusError, LogError, ActorError) as error:
-                log.warning("ServiceCIDRs could not be looked after, trying again: %s", error)
-                await trio.sleep(RETRY_INTERVAL)
+        reflector = Reflector(
+            self._store.reads, self._rt, component=COMPONENT, on_list=self._pass, delays=repeat(RETRY_INTERVAL)
+        )
+        await reflector.run()
+
+    async def _pass(self) -> float | None:
+        return trio.current_time() + RETRY_INTERVAL if await self.check_all() else None
 
     async def check_all(self) -> int:
-        """Look after each; how many are on their way out still."""
-        left = 0
+        """Check every ServiceCIDR. Return the number that is still in deletion."""
+        in_deletion = 0
         for entry in self._store.reads.entries(SERVICE_CIDRS, ""):
             obj = entry.object()
             name, meta = entry.key.name, obj["metadata"]
             if not meta.get("deletionTimestamp"):
                 await self._keep(name, obj)
             elif FINALIZER in (meta.get("finalizers") or ()):
-                left += not await self._end(name, obj)
-        return left
+                in_deletion += not await self._release(name, obj)
+        return in_deletion
 
     async def _keep(self, name: str, obj: Object) -> None:
         if FINALIZER not in (obj["metadata"].get("finalizers") or ()):
@@ -92,9 +81,9 @@ class ServiceCIDRLoop:
         if not is_ready(obj) or not (obj.get("status") or {}).get("conditions"):
             await self._edit(name, lambda held: with_condition(held, "Ready", "True", message=READY), "status")
 
-    async def _end(self, name: str, obj: Object) -> bool:
-        """Let go of it if nobody needs it any more; whether it has gone."""
-        # An address another replica gave out just now must be seen before its range may go.
+    async def _release(self, name: str, obj: Object) -> bool:
+        """Remove the finalizer if no address needs the ServiceCIDR. Return True if removed."""
+        # An address that another replica allocated just now must be visible before its range may be removed.
         await self._store.reads.wait_consistent()
         if self._is_needed(name, obj):
             if is_ready({**obj, "metadata": {}}):
@@ -113,7 +102,7 @@ class ServiceCIDRLoop:
         return True
 
     def _is_needed(self, name: str, obj: Object) -> bool:
-        """An address that was given out lies in it and in no other that stays."""
+        """Return True if an allocated address is in this ServiceCIDR and in no other that stays."""
         staying = [
             network
             for entry in self._store.reads.entries(SERVICE_CIDRS, "")
@@ -132,12 +121,8 @@ class ServiceCIDRLoop:
         return False
 
     async def _edit(self, name: str, change: Callable[[Object], Object], subresource: str = "") -> None:
-        target = replace(Target(rt=self._rt, name=name, manager=COMPONENT), subresource=subresource)
-        try:
-            await self._store.writes.edit(system_caller(COMPONENT, "update"), target, change)
-        except StatusError as error:
-            if error.code != 404:
-                raise
+        target = Target(rt=self._rt, name=name, manager=COMPONENT, subresource=subresource)
+        await edit_if_exists(self._store, COMPONENT, target, change)
 
 
 def _with_finalizers(obj: Object, change: Callable[[list[str]], list[str]]) -> Object:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 from in_process import InProcess, configmap, open_server, pod
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.loops.garbage.collector import GarbageCollector
 from kubechronicle.api.registry.registry import Registry
@@ -423,6 +423,22 @@ async def test_two_replicas_do_it_together(autojump_clock: MockClock, policy: st
         await delete(two, "root", policy)
         left = ["leaf-0", "leaf-1", "middle", "stranger"] if policy == "Orphan" else ["stranger"]
         assert await maps(one) == await maps(two) == left
+
+
+async def test_changes_compacted_before_they_were_read(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The collector lists everything again, and misses no deletion."""
+    async with running() as server:
+        await family(server)
+        await maps(server)
+        await make(server, "other")  # now the collector waits for further changes, for a moment
+        await wait_all_tasks_blocked()
+        await delete(server, "root")
+        server.store.reads.views["configmaps"].window.forget(server.log.store.revision)
+        server.log.store.compact(server.log.store.revision)
+        assert await maps(server) == ["other", "stranger"]
+        assert "rebuilding the graph" in caplog.text
 
 
 async def test_an_owner_this_replica_has_not_heard_of_yet(autojump_clock: MockClock) -> None:

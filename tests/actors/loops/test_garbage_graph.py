@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.actors.loops.garbage.decisions import NOTHING as DO_NOTHING
-from kubechronicle.actors.loops.garbage.decisions import Act, Decision, Standing, decide, standing_of
+from kubechronicle.actors.loops.garbage.decisions import Act, Decision, OwnerState, decide, owner_state
 from kubechronicle.actors.loops.garbage.graph import (
     NOTHING,
     Graph,
@@ -22,8 +22,8 @@ from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
 
-SOLID, GONE, WAITING = Standing.SOLID, Standing.GONE, Standing.WAITING
-UNKNOWN, INVALID = Standing.UNKNOWN_KIND, Standing.INVALID
+SOLID, GONE, WAITING = OwnerState.SOLID, OwnerState.GONE, OwnerState.WAITING
+UNKNOWN, INVALID = OwnerState.UNKNOWN_KIND, OwnerState.INVALID
 
 
 def key(name: str, namespace: str = "default", resource: str = "configmaps") -> Key:
@@ -118,7 +118,7 @@ def test_the_end_of_an_owner_concerns_its_dependents() -> None:
     put(graph, "o")
     for one in (node("a", ref("o")), node("b", ref("o"), ref("p")), node("c", ref("p"))):
         put(graph, one)
-    assert set(graph.remove(key("o"), "uid-o").look) == {key("a"), key("b")}
+    assert set(graph.remove(key("o"), "uid-o").to_process) == {key("a"), key("b")}
     put(graph, node("a", ref("p")))
     put(graph, "b")
     assert set(graph.dependents("uid-p")) == {node("a", ref("p")), node("c", ref("p"))}
@@ -133,7 +133,7 @@ def test_an_owner_made_again_is_another() -> None:
     assert not graph.dependents("other")
     replaced = Node(key=key("a"), uid="other-a", owners=(ref("p"),))
     put(graph, node("x", Reference("v1", "ConfigMap", "a", "uid-a")))
-    assert set(graph.put(key("a"), "other-a", replaced).look) == {key("x")}
+    assert set(graph.put(key("a"), "other-a", replaced).to_process) == {key("x")}
     assert set(graph.dependents("uid-p")) == {replaced}
     assert not graph.dependents("uid-o")
 
@@ -143,13 +143,13 @@ def test_a_deletion_in_the_foreground() -> None:
     put(graph, "o")
     for name in "abc":
         put(graph, node(name, ref("o", blocks=name != "c")))
-    assert set(put(graph, waiting("o")).look) == {key("o"), key("a"), key("b"), key("c")}
+    assert set(put(graph, waiting("o")).to_process) == {key("o"), key("a"), key("b"), key("c")}
     assert graph.is_waiting("uid-o")
-    assert not put(graph, waiting("o")).look, "once"
-    assert set(graph.remove(key("a"), "uid-a").look) == {key("o")}
-    assert set(put(graph, node("b", ref("o"))).look) == {key("o")}, "no longer blocks"
-    assert not put(graph, "b").look
-    assert set(graph.remove(key("o"), "uid-o").look) == {key("c")}
+    assert not put(graph, waiting("o")).to_process, "once"
+    assert set(graph.remove(key("a"), "uid-a").to_process) == {key("o")}
+    assert set(put(graph, node("b", ref("o"))).to_process) == {key("o")}, "no longer blocks"
+    assert not put(graph, "b").to_process
+    assert set(graph.remove(key("o"), "uid-o").to_process) == {key("c")}
     assert not graph.is_waiting("uid-o")
 
 
@@ -165,16 +165,16 @@ def test_a_deletion_that_orphans() -> None:
     graph = Graph()
     put(graph, node("a", ref("o")))
     orphaning = node("o", deleting=True, orphan=True)
-    assert set(put(graph, orphaning).look) == {key("o")}
-    assert not put(graph, orphaning).look
-    assert not put(graph, "o").look
+    assert set(put(graph, orphaning).to_process) == {key("o")}
+    assert not put(graph, orphaning).to_process
+    assert not put(graph, "o").to_process
 
 
 def test_a_finalizer_alone_is_no_deletion() -> None:
     graph = Graph()
     put(graph, node("a", ref("o"), foreground=True))
     assert not graph.is_waiting("uid-a")
-    assert set(put(graph, waiting("a", ref("o"))).look) == {key("a")}
+    assert set(put(graph, waiting("a", ref("o"))).to_process) == {key("a")}
 
 
 def test_owners_in_other_namespaces_are_told_once() -> None:
@@ -202,7 +202,7 @@ def test_a_resource_that_is_no_longer_served() -> None:
     assert not graph.is_waiting("uid-w")
     assert not graph.dependents("uid-p")
     assert graph.dependents("uid-o")
-    assert not put(graph, "a").look
+    assert not put(graph, "a").to_process
 
 
 # -- what becomes of an object ----------------------------------------------------------------------------------------
@@ -237,13 +237,13 @@ CHILD_WAITS = waiting("child", ref("x"))
         ([INVALID, GONE, UNKNOWN], [], DO_NOTHING),
     ],
 )
-def test_decisions_by_owners(owners: list[Standing], dependents: list[Node], expected: Decision) -> None:
+def test_decisions_by_owners(owners: list[OwnerState], dependents: list[Node], expected: Decision) -> None:
     one = node("x", *(A, B, C)[: len(owners)])
     assert decide(one, owners, dependents) == expected
 
 
 @pytest.mark.parametrize(
-    ("one", "standings", "expected"),
+    ("one", "owner_states", "expected"),
     [
         (node("x", A, foreground=True), [GONE], FOREGROUND),
         (node("x", A, orphan=True), [GONE], Decision(Act.DELETE, policy="Orphan")),
@@ -254,8 +254,8 @@ def test_decisions_by_owners(owners: list[Standing], dependents: list[Node], exp
         (node("x", ref("a", blocks=True)), [WAITING], Decision(Act.UNBLOCK_OWNERS)),
     ],
 )
-def test_decisions_by_finalizers(one: Node, standings: list[Standing], expected: Decision) -> None:
-    assert decide(one, standings, [CHILD_WAITS] if expected.act is Act.UNBLOCK_OWNERS else [CHILD]) == expected
+def test_decisions_by_finalizers(one: Node, owner_states: list[OwnerState], expected: Decision) -> None:
+    assert decide(one, owner_states, [CHILD_WAITS] if expected.act is Act.UNBLOCK_OWNERS else [CHILD]) == expected
 
 
 @pytest.mark.parametrize(
@@ -264,11 +264,11 @@ def test_decisions_by_finalizers(one: Node, standings: list[Standing], expected:
         ([], Decision(Act.END_FOREGROUND)),
         ([node("d", ref("x"))], Decision(Act.END_FOREGROUND)),
         ([node("d", ref("y", blocks=True), ref("x"))], Decision(Act.END_FOREGROUND)),
-        ([node("d", ref("x", blocks=True))], Decision(Act.AWAIT_DEPENDENTS, look=(key("d"),))),
+        ([node("d", ref("x", blocks=True))], Decision(Act.AWAIT_DEPENDENTS, to_process=(key("d"),))),
         ([waiting("d", ref("x", blocks=True))], Decision(Act.AWAIT_DEPENDENTS)),
         (
             [waiting("c", ref("x", blocks=True)), node("d", ref("x", blocks=True)), node("e", ref("x"))],
-            Decision(Act.AWAIT_DEPENDENTS, look=(key("d"),)),
+            Decision(Act.AWAIT_DEPENDENTS, to_process=(key("d"),)),
         ),
     ],
 )
@@ -297,7 +297,7 @@ def test_who_waits_for_dependents(dependents: list[Node], expected: Decision) ->
         ("default", ref("h", kind="HorizontalPodAutoscaler", api_version="autoscaling/v2"), SOLID),
     ],
 )
-def test_what_a_reference_refers_to(namespace: str, reference: Reference, expected: Standing) -> None:
+def test_what_a_reference_refers_to(namespace: str, reference: Reference, expected: OwnerState) -> None:
     waits = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
     there = [
         entry("o"),
@@ -310,7 +310,7 @@ def test_what_a_reference_refers_to(namespace: str, reference: Reference, expect
     def peek(resource: str, space: str, name: str) -> Entry | None:
         return held.get(Key(resource, space, name))
 
-    assert standing_of(key("a", namespace), reference, builtin_registry(), peek) is expected
+    assert owner_state(key("a", namespace), reference, builtin_registry(), peek) is expected
 
 
 # -- reports ----------------------------------------------------------------------------------------------------------

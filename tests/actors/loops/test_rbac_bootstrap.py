@@ -9,8 +9,8 @@ from in_process import JOE, InProcess, open_server
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.loops.bootstrap.rbac import aggregated, completed
-from kubechronicle.api.builtin import bootstrap_policy as policy
-from kubechronicle.eventlog.memory.memory_log import MemoryStore
+from kubechronicle.api.builtin.rbac import bootstrap_policy as policy
+from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Operation
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

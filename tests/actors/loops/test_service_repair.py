@@ -12,14 +12,15 @@ from services import ADDRESSES, CIDRS, EVENTS, SERVICES, address, cidr, has, hel
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.allocation.addresses import address_key
-from kubechronicle.actors.allocation.ledger import Owner
+from kubechronicle.actors.allocation.pending_allocations import Owner
 from kubechronicle.actors.allocation.ports import new_port, port_key
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.loops.services.cluster_ip_repair import ClusterIPRepair
 from kubechronicle.actors.loops.services.node_port_repair import NodePortRepair, ports_of
 from kubechronicle.actors.loops.services.repair_loop import INTERVAL
 from kubechronicle.actors.store import system_caller
-from kubechronicle.eventlog.memory.memory_log import Fault, MemoryStore
+from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.store import MemoryStore
 
 MANAGED = {
     "ipaddress.kubernetes.io/ip-family": "IPv4",
@@ -73,8 +74,8 @@ async def test_nothing_wrong_writes_nothing(autojump_clock: MockClock) -> None:
             await repair.check_all()
             await ports.check_all()
         assert server.log.store.revision == before
-        assert not repair.figures.errors
-        assert not ports.figures.errors
+        assert not repair.metrics.errors
+        assert not ports.metrics.errors
 
 
 async def test_a_missing_address_is_made_again(autojump_clock: MockClock) -> None:
@@ -127,7 +128,7 @@ async def test_of_two_with_one_address_the_other_is_told(autojump_clock: MockClo
             (f"IPAddress/{second}", "IPAddressWrongReference", wrong),
         }
         assert held(server) == {ip: "a"}
-        assert repair.figures.errors == {"duplicate": 1, "leak": 1}
+        assert repair.metrics.errors == {"duplicate": 1, "leak": 1}
         # What is told again is counted.
         await repair.check_all()
         (event,) = [one for one in (await server.get(EVENTS))["items"] if one["reason"] == "ClusterIPAlreadyAllocated"]
@@ -215,7 +216,7 @@ async def test_a_leaked_port_is_freed_by_the_third_pass(autojump_clock: MockCloc
             assert held(server) == {"30007": "gone"}
         await repair.check_all()
         assert held(server) == {}
-        assert repair.figures.errors == {"leak": 1}
+        assert repair.metrics.errors == {"leak": 1}
 
 
 async def test_a_port_that_is_used_after_all_is_no_leak(autojump_clock: MockClock) -> None:
@@ -247,7 +248,7 @@ async def test_ports_that_are_missing_shared_or_out_of_range(autojump_clock: Moc
             ("Service/c", "PortOutOfRange", f"Port 80 is not within the port range 31000-31009; {again}"),
         }
         assert held(server)["31001"] == "a"
-        assert repair.figures.errors == {"repair": 1, "duplicate": 1, "outOfRange": 1}
+        assert repair.metrics.errors == {"repair": 1, "duplicate": 1, "outOfRange": 1}
         # The one that has it by the object keeps it, though it comes second.
         await settle(server, port_key(31001), new_port(31001, Owner("default", "b")))
         await repair.check_all()
@@ -330,7 +331,7 @@ async def test_a_pass_that_fails_is_counted_and_repeated(autojump_clock: MockClo
             assert repair.ready
             assert held(server) == {ip: "web"}
             nursery.cancel_scope.cancel()
-        assert repair.figures.failures > 0
+        assert repair.metrics.failures > 0
 
 
 async def test_two_servers_repair_side_by_side(autojump_clock: MockClock) -> None:

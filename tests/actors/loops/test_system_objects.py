@@ -14,7 +14,9 @@ from trio.testing import MockClock
 
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.loops.bootstrap.system_objects import RECONCILE_INTERVAL, SYSTEM_NAMESPACES
-from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog, MemoryStore
+from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.store import MemoryStore
 
 open_server = partial(open_any, address="10.1.0.1")  # one that others reach
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -207,7 +209,7 @@ async def test_a_log_that_fails_later_is_only_waited_for(
         await trio.sleep(3 * RECONCILE_INTERVAL)
         assert await addresses(server) == (["10.1.0.1"], ["10.1.0.1"])
         assert server.tree.restarts_total == 0
-    assert "could not be looked after" in caplog.text
+    assert "could not be reconciled" in caplog.text
 
 
 @pytest.mark.parametrize(

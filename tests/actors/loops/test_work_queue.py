@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.loops.work_queue import WorkQueue
+from kubechronicle.eventlog.errors import LogUnavailable
 
 
 async def test_each_key_is_there_once() -> None:
@@ -110,3 +111,41 @@ async def test_a_cancelled_worker_takes_nothing_along() -> None:
         nursery.start_soon(work)
         await wait_all_tasks_blocked()
     assert found == ["a", "b"]
+
+
+async def test_a_worker_retries_delays_and_finishes_keys(autojump_clock: MockClock) -> None:
+    queue: WorkQueue[str] = WorkQueue(first=1.0, longest=60.0)
+    start = trio.current_time()
+    processed: list[tuple[str, float]] = []
+    results: dict[str, list[float | Exception | None]] = {
+        "fails": [LogUnavailable("no database"), None, 0.0],  # None: retried as well
+        "waits": [7.0, 0.0],
+        "done": [0.0],
+    }
+
+    async def reconcile(key: str) -> float | None:
+        processed.append((key, trio.current_time() - start))
+        result = results[key].pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(queue.run)
+        for key in results:
+            queue.add(key)
+        with trio.move_on_after(1000):
+            await queue.work(reconcile, component="test")
+        nursery.cancel_scope.cancel()
+    assert processed == [("fails", 0), ("waits", 0), ("done", 0), ("fails", 1), ("fails", 3), ("waits", 7)]
+
+
+async def test_a_bug_in_reconcile_ends_the_worker() -> None:
+    queue: WorkQueue[str] = WorkQueue(first=1.0, longest=60.0)
+    queue.add("a")
+
+    async def reconcile(key: str) -> float | None:
+        raise ValueError(key)
+
+    with pytest.raises(ValueError, match="a"):
+        await queue.work(reconcile, component="test")

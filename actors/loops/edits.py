@@ -1,0 +1,46 @@
+"""Writes of control loops that accept another writer's result: the object was created or deleted in the meantime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from kubechronicle.actors.store import Store, system_caller
+from kubechronicle.actors.writing.writes import Target
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.options import DeleteOptions
+from kubechronicle.api.values.objects import Object
+
+EXISTS: Final = ("AlreadyExists",)
+EXISTS_OR_NAMESPACE_ENDS: Final = ("AlreadyExists", "NotFound", "Forbidden")
+"""Reasons for which a creation in a namespace that may be terminating is given up."""
+
+
+async def create_unless_exists(
+    store: Store, component: str, target: Target, obj: Object, *, accepted: Collection[str] = EXISTS
+) -> None:
+    """Create the object; ``obj`` may lack apiVersion and kind. StatusError, unless its reason is ``accepted``."""
+    body = {"apiVersion": target.rt.api_version, "kind": target.rt.kind, **obj}
+    try:
+        await store.writes.create(system_caller(component, "create"), target, body)
+    except StatusError as error:
+        if error.reason not in accepted:
+            raise
+
+
+async def edit_if_exists(store: Store, component: str, target: Target, change: Callable[[Object], Object]) -> None:
+    """Change the object as ``Writes.edit`` does, if it still exists."""
+    try:
+        await store.writes.edit(system_caller(component, "update"), target, change)
+    except StatusError as error:
+        if error.code != 404:
+            raise
+
+
+async def delete_if_exists(store: Store, component: str, target: Target, options: DeleteOptions) -> None:
+    """Delete the object, if it still exists."""
+    try:
+        await store.writes.delete(system_caller(component, "delete"), target, options)
+    except StatusError as error:
+        if error.code != 404:
+            raise

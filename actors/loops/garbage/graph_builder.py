@@ -1,0 +1,202 @@
+"""GraphBuilder: follows every collected resource into one graph, and queues the objects to process (the term is
+kube-controller-manager's).
+
+    changes of pods  ──┐
+    changes of …     ──┼── graph ── queue of the collector's workers
+    changes of …     ──┘
+
+One Reflector per served resource. A worker waits with ``catch_up`` until the graph has all changes up to a revision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import repeat
+
+import trio
+
+from kubechronicle.actors.errors import ActorError
+from kubechronicle.actors.loops.event_recorder import EventRecorder
+from kubechronicle.actors.loops.garbage.decisions import OwnerState, find_owner
+from kubechronicle.actors.loops.garbage.graph import NOTHING, Effects, Graph, Node, foreign_owner, node_of
+from kubechronicle.actors.loops.reflector import Reflector
+from kubechronicle.actors.loops.work_queue import WorkQueue
+from kubechronicle.actors.store import Store
+from kubechronicle.api.registry.registry import Registry, ResourceType
+from kubechronicle.eventlog.entries import Entry, Event
+from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.records import Key, Operation
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "garbage-collector"
+# The collector's name in Events.
+SOURCE = "garbage-collector-controller"
+# Storage resources that are never collected (kube-controller-manager: DefaultIgnoredResources).
+IGNORED = frozenset({"events"})
+# Verbs that a collected resource must have (kube-controller-manager: GetDeletableResources).
+VERBS = frozenset({"delete", "list", "watch"})
+# Seconds between two checks for resources that the registry has gained or lost.
+REGISTRY_INTERVAL = 5.0
+# Seconds in which further changes gather before they are read, unless a worker waits for them: large batches are cheap.
+GATHERING = 0.02
+# Seconds before changes that could not be read are read again.
+RETRY_DELAY = 0.1
+# Objects put into the graph between two checkpoints.
+LOADED_AT_ONCE = 200
+# Reports of owners in other namespaces that wait to be written. Further ones are dropped, as client-go drops Events.
+MAX_REPORTS = 100
+
+
+class Follower:
+    """The progress of one resource: its objects are in the graph once ``loaded``, its changes up to the reflector's
+    revision. A batch of changes is put into the graph before any other task runs."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.loaded = False
+        self.reflector: Reflector | None = None
+
+    def has_seen(self, revision: int) -> bool:
+        return self.loaded and self.reflector is not None and self.reflector.revision >= revision
+
+
+class GraphBuilder:
+    """Shared with the collector's workers:
+
+    ``graph``: owners and dependents of all collected resources.
+    ``queue``: the objects to process.
+    ``unknown_kinds``: objects with an owner of a kind that is not served; queued again when the registry changes.
+    """
+
+    def __init__(self, store: Store, queue: WorkQueue[Key]) -> None:
+        self.graph = Graph()
+        self.unknown_kinds: set[Key] = set()
+        self._store = store
+        self._queue = queue
+        self._followers: dict[str, Follower] = {}
+        self._progress = trio.lowlevel.ParkingLot()  # workers that wait for followers
+        self._worker_waits = trio.Event()
+        self._reports, self._unreported = trio.open_memory_channel[tuple[Entry, str]](MAX_REPORTS)
+        self._history_lost = trio.Event()
+
+    async def run(self) -> None:
+        """Follow all resources. Return when changes were compacted before they were read: the graph misses them."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._report)
+            nursery.start_soon(self._follow_registry, nursery)
+            await self._history_lost.wait()
+            nursery.cancel_scope.cancel()
+
+    async def catch_up(self, revision: int) -> None:
+        """Wait until all changes up to the revision are in the graph."""
+        while not all(follower.has_seen(revision) for follower in self._followers.values()):
+            self._worker_waits.set()
+            self._worker_waits = trio.Event()
+            await self._progress.park()
+
+    # -- resources ----------------------------------------------------------------------------------------------------
+
+    async def _follow_registry(self, nursery: trio.Nursery) -> None:
+        """Keep one follower for each served resource. Custom resources come and go."""
+        known: Registry | None = None
+        while True:
+            registry = self._store.registry
+            if registry is not known:
+                known = registry
+                served = {rt.resource: rt for rt in registry.stored() if is_collected(rt)}
+                for resource in self._followers.keys() - served.keys():
+                    self._followers.pop(resource).scope.cancel()
+                    self.graph.forget(resource)
+                for resource in served.keys() - self._followers.keys():
+                    follower = self._followers[resource] = Follower()
+                    nursery.start_soon(self._follow, served[resource], follower)
+                for key in self.unknown_kinds:
+                    self._queue.add(key)
+                self.unknown_kinds.clear()
+                self._progress.unpark_all()
+            await trio.sleep(REGISTRY_INTERVAL)
+
+    async def _follow(self, rt: ResourceType, follower: Follower) -> None:
+        with follower.scope:
+            follower.reflector = Reflector(
+                self._store.reads,
+                rt,
+                component=COMPONENT,
+                on_list=partial(self._load, rt, follower),
+                on_changes=self._take_changes,
+                revision=0,
+                delays=repeat(RETRY_DELAY),
+            )
+            await follower.reflector.run()
+
+    async def _load(self, rt: ResourceType, follower: Follower) -> None:
+        """Put all objects into the graph. A second list means that changes were lost: then the graph is rebuilt."""
+        if follower.loaded:
+            follower.loaded = False
+            log.warning("changes of %s were compacted before they were read, rebuilding the graph", rt.plural)
+            self._history_lost.set()
+            await trio.sleep_forever()
+        entries = self._store.reads.entries(rt.resource, "")
+        for start in range(0, len(entries), LOADED_AT_ONCE):
+            for entry in entries[start : start + LOADED_AT_ONCE]:
+                self._queue_effects(self.graph.put(entry.key, entry.uid, node_of(entry)))
+            await trio.lowlevel.checkpoint()
+        follower.loaded = True
+        self._progress.unpark_all()
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    async def _take_changes(self, events: Sequence[Event]) -> None:
+        for event in events:
+            entry = event.entry
+            if event.previous is None and self.graph.add_plain(entry):
+                continue
+            if event.operation is Operation.DELETE:
+                effects = self.graph.remove(entry.key, entry.uid)
+            else:
+                effects = self.graph.put(entry.key, entry.uid, node_of(entry))
+            if effects is not NOTHING:
+                self._queue_effects(effects)
+        self._progress.unpark_all()
+        with trio.move_on_after(GATHERING):
+            await self._worker_waits.wait()
+        self._progress.unpark_all()
+
+    def _queue_effects(self, effects: Effects) -> None:
+        for key in effects.to_process:
+            self._queue.add(key)
+        if effects.check is not None and not self._has_all_owners(effects.check):
+            self._queue.add(effects.check.key)
+        for node, reference in effects.foreign:
+            entry = self._store.reads.peek(*node.key)
+            if entry is not None:
+                with suppress(trio.WouldBlock):
+                    self._reports.send_nowait((entry, foreign_owner(node, reference)))
+
+    def _has_all_owners(self, node: Node) -> bool:
+        """Return True if all owners exist and may stay. If this view lags, the deletion of an owner is still to be
+        followed, and then queues its dependents."""
+        registry, peek = self._store.registry, self._store.reads.peek
+        return not any(
+            self.graph.is_waiting(reference.uid)
+            or isinstance(find_owner(node.key, reference, registry, peek), OwnerState)
+            for reference in node.owners
+        )
+
+    async def _report(self) -> None:
+        """Record Events about owners in other namespaces. One that fails is dropped."""
+        recorder = EventRecorder(self._store, SOURCE)
+        async for entry, message in self._unreported:
+            try:
+                await recorder.warn(entry, "OwnerRefInvalidNamespace", message)
+            except (LogError, ActorError) as error:
+                log.info("an event about %s/%s could not be recorded: %s", entry.key.namespace, entry.key.name, error)
+
+
+def is_collected(rt: ResourceType) -> bool:
+    """Return True if objects of this type can be owners and dependents."""
+    return rt.resource not in IGNORED and set(rt.verbs) >= VERBS
