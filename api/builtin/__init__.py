@@ -1,16 +1,14 @@
 """The built-in kinds as data tables and small functions: one folder per API group.
 
-Each group's folder has the rules of its kinds, by what they are for; a kind with many rules has a folder of its own in
-it, as in Kubernetes' ``pkg/registry``:
+A kind with many rules has a folder of its own within its group, as in Kubernetes' ``pkg/registry``. Each folder has:
 
-    strategy.py     the rows of the table of strategies, and what the server decides when an object is written
-    validation*.py  what is wrong with an object or with a change
-    defaults.py     what stands in fields that are not given
-    warnings*.py    what will not do what the writer may think it does
-    columns.py      how lists are shown
-    conversions*.py how the versions of a kind become each other
+    strategy.py     rows of the strategy table, and the hooks that change an object before it is stored
+    validation*.py  functions from an object or a change to its validation causes
+    defaults.py     values of fields that a request leaves out
+    warnings*.py    warnings about fields that are accepted but have no effect or a surprising one
+    columns.py      table columns of lists
+    conversions*.py converters between the versions of a kind
 
-The modules beside the folders gather their tables, and list what is served. Imports run downward: from the gatherers to
-the groups, and from those to common/. Other groups import core, for pod templates, volumes and addresses; core imports
-no group.
+The modules beside the folders merge these tables. Imports run downward: from the gatherers to the groups, and from the
+groups to common/. Other groups import core for pod templates, volumes and addresses. core imports no other group.
 """

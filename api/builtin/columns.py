@@ -1,7 +1,8 @@
-"""Every built-in kind's printer by storage resource, gathered from the groups.
+"""Table columns of all built-in kinds, merged from the groups.
 
-A kind that is not here is shown by name and creation time: LimitRange, Role, ClusterRole, CustomResourceDefinition and
-CSIStorageCapacity, as in Kubernetes.
+The order of the groups does not matter: each storage resource has one printer. Kinds without a printer are shown by
+name and creation time, as in Kubernetes: LimitRange, Role, ClusterRole, CustomResourceDefinition and
+CSIStorageCapacity.
 """
 
 from __future__ import annotations

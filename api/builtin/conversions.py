@@ -1,6 +1,7 @@
-"""The converters between the versions of the built-in kinds, gathered from the groups.
+"""Converters between versions of all built-in kinds, merged from the groups.
 
-A converter leaves what it is given as it is.
+The order of the groups does not matter: each (kind, from, to) has one converter. A converter does not change its
+argument.
 """
 
 from __future__ import annotations
@@ -24,4 +25,4 @@ CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {
     **events.CONVERTERS,
     **policy.CONVERTERS,
 }
-"""(kind, from, to) -> converter."""
+"""(kind, from version, to version) -> converter."""

@@ -1,7 +1,8 @@
-"""The defaults of the built-in kinds, gathered from the groups: values and functions by definition.
+"""Defaults of all built-in kinds, merged from the groups.
 
-A value fills a field that is absent or an empty string. Functions change their object in place and see it after the
-values were filled in, before anything below it was.
+The order of the groups does not matter: each definition has one entry. A constant value fills a field that is absent or
+an empty string. A function changes its object in place. It runs after the object's constant values are filled in and
+before its nested objects get their defaults.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     **scheduling.VALUES,
     **storage.VALUES,
 }
-"""Definition -> field -> its value where none is given."""
+"""Definition -> field -> constant default."""
 
 FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     **apiextensions.FUNCTIONS,
@@ -56,4 +57,4 @@ FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     **rbac.FUNCTIONS,
     **resource.FUNCTIONS,
 }
-"""Definition -> what settles the fields that depend on others."""
+"""Definition -> function that sets the fields which depend on other fields."""

@@ -1,7 +1,8 @@
-"""The life-cycle rules of the built-in kinds, one row per storage resource, gathered from the groups.
+"""Strategies of all built-in kinds, one row per storage resource, merged from the groups.
 
-What needs more than a flag is a small function beside the row. What is wrong with an object is said in the
-validation*.py beside it. Kinds that are not listed have a status subresource and no rules of their own.
+The order of the groups does not matter: each storage resource has one strategy. A row holds flags and references to
+hooks in the same module and to checks in validation*.py. Kinds without a row have a status subresource and no rules of
+their own.
 """
 
 from __future__ import annotations
@@ -58,5 +59,5 @@ _PLAIN: Final = Strategy(subresources=STATUS)
 
 
 def strategy_of(resource: str) -> Strategy:
-    """Return the rules of a storage resource ("pods", "deployments.apps"); plain ones for kinds without their own."""
+    """Return the strategy of a storage resource ("pods", "deployments.apps"), or a plain one."""
     return STRATEGIES.get(resource, _PLAIN)

@@ -1,4 +1,4 @@
-"""How the kinds of admissionregistration.k8s.io are shown.
+"""Table columns of the kinds of admissionregistration.k8s.io.
 
 Source: Kubernetes' ``pkg/printers/internalversion``.
 """

@@ -33,11 +33,11 @@ _RESERVED: Final = frozenset(
         *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
     )
 )
-"""Words of CEL that are no names."""
+"""CEL keywords, which cannot be names of variables."""
 
 
 def _chosen(value: str | None, choices: Sequence[str], field: str) -> list[Cause]:
-    """A choice has been made; an empty text is none of those there are."""
+    """Require a value that is one of the choices; "" is not a choice."""
     if value is None:
         return [required(field)]
     return [] if value in choices else [not_supported(field, value, choices)]
@@ -85,7 +85,7 @@ def _param_kind(kind: Object, field: str) -> list[Cause]:
 
 
 def _mutable(match: Object, field: str) -> list[Cause]:
-    """Nothing is left to change of what is deleted."""
+    """Reject DELETE in a mutating policy: a deleted object cannot be changed."""
     return [
         not_supported(f"{field}.resourceRules.operations", operation, MUTABLE)
         for rule in match.get("resourceRules") or ()
@@ -119,7 +119,7 @@ def _policy(spec: Object, expressions: PolicyExpressions, *, mutates: bool = Fal
 
 
 def validating_policy(obj: Object) -> list[Cause]:
-    """What a policy is about, and what it demands or notes."""
+    """Check the match constraints, variables, validations and audit annotations of a ValidatingAdmissionPolicy."""
     spec = obj["spec"]
     expressions = PolicyExpressions(spec)
     causes = _policy(spec, expressions)
@@ -151,7 +151,7 @@ def validating_policy(obj: Object) -> list[Cause]:
 
 
 def mutating_policy(obj: Object) -> list[Cause]:
-    """What a policy is about, and what it changes."""
+    """Check the match constraints, variables and mutations of a MutatingAdmissionPolicy."""
     spec = obj["spec"]
     expressions = PolicyExpressions(spec)
     causes = _policy(spec, expressions, mutates=True)
@@ -204,7 +204,7 @@ def _parameters(reference: Object, field: str) -> list[Cause]:
 
 
 def validating_binding(obj: Object) -> list[Cause]:
-    """Where a policy holds, and what becomes of what it refuses."""
+    """Check the policy name, parameters, matched resources and actions of a ValidatingAdmissionPolicyBinding."""
     spec, field = obj["spec"], "spec.validationActions"
     causes = _binding(spec)
     actions = spec.get("validationActions") or []
@@ -225,13 +225,13 @@ def validating_binding(obj: Object) -> list[Cause]:
 
 
 def mutating_binding(obj: Object) -> list[Cause]:
-    """Where a policy holds."""
+    """Check the policy name, parameters and matched resources of a MutatingAdmissionPolicyBinding."""
     causes, match = _binding(obj["spec"]), obj["spec"].get("matchResources")
     return causes if match is None else causes + _mutable(match, "spec.matchResources")
 
 
 def policy_status(new: Object, old: Object) -> list[Cause]:
-    """Warnings of type checking say what they are about; conditions are whole."""
+    """Check that type checking warnings name a field and a text, and that conditions are complete."""
     status, field = new.get("status") or {}, "status.typeChecking.expressionWarnings"
     causes: list[Cause] = []
     for index, warning in enumerate((status.get("typeChecking") or {}).get("expressionWarnings") or ()):

@@ -1,4 +1,4 @@
-"""Validation of webhook configurations, and of the parts policies have in common with them."""
+"""Validation of webhook configurations, and of the fields that admission policies share with them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_CONDITIONS: Final = 64
 
 
 def rule_with_operations(rule: Object, field: str) -> list[Cause]:
-    """Which operations on which resources."""
+    """Check the operations, API groups, versions, resources and scope of a rule."""
     causes: list[Cause] = []
     operations = rule.get("operations") or []
     if not operations:
@@ -79,7 +79,7 @@ def _resources(resources: list[str], field: str) -> list[Cause]:
 
 
 def fully_qualified_name(name: str, field: str) -> list[Cause]:
-    """A domain of three parts at least."""
+    """Check that a name is a domain of at least three parts."""
     if not name:
         return [required(field)]
     problems = names.dns_subdomain(name)
@@ -106,7 +106,7 @@ def _review_versions(versions: list[str], field: str) -> list[Cause]:
 
 
 def client_config(config: Object, field: str) -> list[Cause]:
-    """Where a webhook is: at a URL or behind a service."""
+    """Check that a webhook is reached either at an https URL or through a service."""
     url, service = config.get("url"), config.get("service")
     if url is not None and service is None:
         return _url(url, f"{field}.url")
@@ -186,7 +186,7 @@ def _webhook(hook: Object, field: str) -> list[Cause]:
 
 
 def webhooks(obj: Object) -> list[Cause]:
-    """Webhooks of one configuration have different names."""
+    """Check each webhook of a configuration, and that their names differ."""
     causes: list[Cause] = []
     seen: set[str] = set()
     for index, hook in enumerate(obj.get("webhooks") or ()):
@@ -200,7 +200,8 @@ def webhooks(obj: Object) -> list[Cause]:
 
 
 def match_conditions(conditions: Any, field: str, *, params: bool = False) -> list[Cause]:
-    """Conditions have different names and expressions that compile; ``params``: these may name the parameters."""
+    """Check that match conditions compile and have different names; with ``params`` they may use the policy's
+    parameters."""
     causes = [too_many(field, len(conditions), MAX_CONDITIONS)] if len(conditions) > MAX_CONDITIONS else []
     seen: set[str] = set()
     for index, condition in enumerate(conditions):

@@ -9,7 +9,7 @@ Object = dict[str, Any]
 
 
 def custom_resource_definition(obj: Object) -> None:
-    """Names that follow from the kind, and where converters are asked."""
+    """Derive the singular and list names from the kind, and set the conversion strategy and the webhook's port."""
     spec = obj["spec"]
     spec_names = spec.setdefault("names", {})
     kind = spec_names.get("kind", "")

@@ -1,1 +1,1 @@
-"""APIServices, through which other servers' groups are reached."""
+"""APIServices, which route API groups to other servers."""

@@ -1,7 +1,4 @@
-"""How APIServices are shown.
-
-Source: kube-aggregator's ``registry/apiservice/etcd``.
-"""
+"""Table columns of APIServices. | Source: kube-aggregator's ``registry/apiservice/etcd``."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def api_service(obj: Object) -> None:
-    """A service is reached at the HTTPS port."""
+    """Set the port of the service to 443."""
     reference = obj["spec"].get("service")
     if reference is not None and reference.get("port") is None:
         reference["port"] = 443

@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 
 def prepare_new_api_service(new: Object) -> None:
-    """An API without a service is this server's own, and always there."""
+    """Clear the status; mark an APIService without a service (served by this server) as available."""
     new["status"] = {}
     if (new.get("spec") or {}).get("service") is None:
         new["status"]["conditions"] = [

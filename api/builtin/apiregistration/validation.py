@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 
 def api_service(obj: Object) -> list[Cause]:
-    """An aggregated API: a version of a group, and the service behind it."""
+    """Check the name, group, version, priorities and service of an APIService."""
     spec, name = obj["spec"], obj["metadata"].get("name", "")
     group, version = spec.get("group", ""), spec.get("version", "")
     causes: list[Cause] = []
@@ -50,7 +50,7 @@ def api_service(obj: Object) -> list[Cause]:
 
 
 def api_service_status(new: Object, old: Object) -> list[Cause]:
-    """A condition holds, does not, or it is not known."""
+    """Check that the status of each condition is True, False or Unknown."""
     return [
         not_supported(f"status.conditions[{index}].status", condition.get("status", ""), ("True", "False", "Unknown"))
         for index, condition in enumerate((new.get("status") or {}).get("conditions") or ())

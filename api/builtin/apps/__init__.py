@@ -1,1 +1,1 @@
-"""The workload kinds: a folder each for Deployment, StatefulSet and DaemonSet."""
+"""ReplicaSets and ControllerRevisions, and a folder each for Deployment, StatefulSet and DaemonSet."""

@@ -1,4 +1,4 @@
-"""How ReplicaSets and ControllerRevisions are shown, and the printers gathered from the folders.
+"""Table columns of ReplicaSets and ControllerRevisions, merged with those of the kinds' folders.
 
 Source: Kubernetes' ``pkg/printers/internalversion``.
 """

@@ -1,4 +1,4 @@
-"""Defaults of ReplicaSets, and those gathered from the folders."""
+"""Defaults of ReplicaSets, merged with those of the kinds' folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The strategies of the apps group: ReplicaSet, ControllerRevision, and those gathered from the folders."""
+"""Strategies of ReplicaSet and ControllerRevision, merged with those of the kinds' folders."""
 
 from __future__ import annotations
 

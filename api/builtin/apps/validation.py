@@ -12,13 +12,13 @@ Object = dict[str, Any]
 
 
 def replica_set(obj: Object) -> list[Cause]:
-    """Selector and template of a replica set."""
+    """Check the counts, selector and template of a ReplicaSet."""
     spec = obj["spec"]
     return not_negative(spec, "spec", "replicas", "minReadySeconds") + selector_and_template(spec, "deployment")
 
 
 def controller_revision(obj: Object) -> list[Cause]:
-    """A revision has data, and a number that is not negative."""
+    """Require data and a revision number that is not negative."""
     causes: list[Cause] = []
     if obj.get("data") is None:
         causes.append(required("data", "data is mandatory"))
@@ -26,5 +26,5 @@ def controller_revision(obj: Object) -> list[Cause]:
 
 
 def controller_revision_update(new: Object, old: Object) -> list[Cause]:
-    """A revision is a record."""
+    """Reject changes of the recorded data."""
     return immutable("data", new.get("data"), old.get("data"))

@@ -1,1 +1,1 @@
-"""HorizontalPodAutoscaler in its four versions, and the scale subresource's table."""
+"""HorizontalPodAutoscaler in its four versions, and the table of the scale subresource."""

@@ -1,7 +1,4 @@
-"""How HorizontalPodAutoscalers and Scales are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of HorizontalPodAutoscalers and Scales. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ _UNKNOWN: Final = "<unknown>"
 
 
 def _amount(spec: Object, current: Object | None) -> str:
-    """An external or object metric: an average or a value, of what is wanted."""
+    """Return "current/target" of an external or object metric, for its average or its total value."""
     target = spec.get("target") or {}
     if target.get("averageValue") is not None:
         return f"{at(current, 'current', 'averageValue', default=_UNKNOWN)}/{target['averageValue']} (avg)"
@@ -86,7 +83,7 @@ SCALE: Final = Printer(
     ),
     _scale,
 )
-"""The scale subresource, of whatever resource."""
+"""Columns of the scale subresource, the same for every scalable kind."""
 
 PRINTERS: Final[Mapping[str, Printer]] = {
     "horizontalpodautoscalers.autoscaling": Printer(

@@ -1,7 +1,7 @@
 """Converters between HorizontalPodAutoscaler autoscaling/v1 and v2.
 
-What v1 has no fields for stands in its annotations, as Kubernetes keeps it there: metrics besides the CPU's, current
-metrics, conditions and behavior.
+Like Kubernetes, v1 keeps in annotations all that it has no fields for: metrics other than CPU, current metrics,
+conditions and behavior.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _SOURCES: Final = {"Object": "object", "Pods": "pods", "Resource": "resource", "
 
 
 def status_name(name: str) -> str:
-    """Return what a metric's status calls what its spec calls ``name``."""
+    """Return the status field that corresponds to the spec field ``name`` of a metric."""
     return name.replace("targetAverage", "currentAverage").replace("targetValue", "currentValue")
 
 
@@ -166,7 +166,7 @@ def _autoscaler_to_v2(obj: Object) -> Object:
 
 
 def _pop_json(notes: dict[str, str], name: str) -> Any:
-    """Take an annotation out and return what it holds; None if that is not readable."""
+    """Remove an annotation and return its decoded JSON, or None if it is invalid."""
     try:
         return orjson.loads(notes.pop(name, "null"))
     except orjson.JSONDecodeError:
@@ -174,7 +174,8 @@ def _pop_json(notes: dict[str, str], name: str) -> Any:
 
 
 def _fits(part: str, value: Object) -> bool:
-    """Whether what an annotation says can be a part of an autoscaler: clients may write anything into it."""
+    """Return whether annotation content has the types of the v2 ``part``; clients may write anything into
+    annotations."""
     try:
         check.check(copy_object(value), types.object_type(f"io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler{part}"))
     except check.TypeMismatch:
@@ -210,7 +211,7 @@ _POLICY: Final = (("type", "Type"), ("value", "Value"), ("periodSeconds", "Perio
 
 
 def behavior_to_annotation(behavior: Object) -> Object:
-    """Return a behavior as the annotation BEHAVIOR writes it: by the names of Go's fields."""
+    """Return a behavior in the form of the annotation BEHAVIOR, which uses Go's field names."""
     note: Object = {}
     for name, shown in _RULES:
         rules = behavior.get(name)
@@ -218,7 +219,7 @@ def behavior_to_annotation(behavior: Object) -> Object:
             note[shown] = None
             continue
         policies = rules.get("policies")
-        if policies is not None:  # none at all and an empty list have different defaults
+        if policies is not None:  # absent and empty lists have different defaults
             policies = [{to: policy.get(of) for of, to in _POLICY} for policy in policies]
         note[shown] = {
             "StabilizationWindowSeconds": rules.get("stabilizationWindowSeconds"),
@@ -230,7 +231,7 @@ def behavior_to_annotation(behavior: Object) -> Object:
 
 
 def behavior_from_annotation(text: str | None) -> Object | None:
-    """Return the behavior an annotation tells, None if it tells none that can be read."""
+    """Return the behavior that an annotation holds, or None if it is absent or invalid."""
     try:
         note = orjson.loads(text or "null")
         behavior = _behavior_from_json(note) if isinstance(note, dict) else None

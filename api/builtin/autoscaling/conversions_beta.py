@@ -1,6 +1,6 @@
-"""Converters between HorizontalPodAutoscaler autoscaling/v2beta1 and v2beta2, and v2.
+"""Converters of HorizontalPodAutoscaler between autoscaling/v2 and v2beta1 or v2beta2.
 
-Sources: the conversions of ``pkg/apis/autoscaling`` in Kubernetes 1.20 to 1.25.
+Source: the conversions of ``pkg/apis/autoscaling`` in Kubernetes 1.20 to 1.25.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ROUND_TRIP: Final = (
 
 
 def _pop_conversion_annotations(obj: Object) -> dict[str, str]:
-    """Take the annotations out that only conversions write, and return them."""
+    """Remove the annotations that only conversions write, and return them."""
     metadata = obj["metadata"]
     given = metadata.get("annotations") or {}
     taken = {name: given.pop(name) for name in _ROUND_TRIP if name in given}
@@ -68,7 +68,7 @@ def _from_v2beta2(obj: Object) -> Object:
         try:
             tolerance = values.quantity_text(taken[name]) if name in taken else None
         except values.DecodeError:
-            continue  # the client's own doing
+            continue  # the client has changed the annotation
         if tolerance is not None:
             behavior = obj["spec"].setdefault("behavior", {})
             behavior.setdefault(direction, {})["tolerance"] = tolerance
@@ -143,7 +143,8 @@ _AVERAGES: Final = ("averageValue", "currentAverageValue", "targetAverageValue")
 
 
 def _is_filler_zero(source: str, name: str, value: Any, given: Object, *, status: bool) -> bool:
-    """Whether a total of zero stands there because the field always does: beside an average it means nothing."""
+    """Return whether a total of zero is only the zero value of a non-optional field: next to an average it has no
+    meaning."""
     always = source == "object" or (status and source == "external")
     return value == "0" and name == "targetValue" and always and any(average in given for average in _AVERAGES)
 

@@ -1,4 +1,4 @@
-"""Defaults of HorizontalPodAutoscalers, in each of their versions."""
+"""Defaults of HorizontalPodAutoscalers, for each version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def autoscaler_v2(obj: Object) -> None:
-    """Without metrics, half or more of the requested CPU: 80 %; scaling rules have known steps."""
+    """Default to a target of 80 % of the requested CPU, and fill in scaling rules if a behavior is present."""
     spec = obj["spec"]
     if not spec.get("metrics"):
         target = {"type": "Utilization", "averageUtilization": 80}
@@ -50,7 +50,7 @@ def _scaling_rules(given: Object | None, fallback: Object) -> Object:
 
 
 def autoscaler_v1(obj: Object) -> None:
-    """The same target as in v2, unless metrics stand in the annotation that holds them."""
+    """Set the same CPU target as in v2, unless the annotation holds metrics."""
     notes = obj["metadata"].get("annotations") or {}
     spec = obj["spec"]
     if spec.get("targetCPUUtilizationPercentage") is None and "autoscaling.alpha.kubernetes.io/metrics" not in notes:
@@ -58,7 +58,7 @@ def autoscaler_v1(obj: Object) -> None:
 
 
 def autoscaler_v2beta1(obj: Object) -> None:
-    """The same target as in v2."""
+    """Set the same CPU target as in v2."""
     spec = obj["spec"]
     if not spec.get("metrics"):
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "targetAverageUtilization": 80}}]

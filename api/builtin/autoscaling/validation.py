@@ -23,7 +23,7 @@ MAX_WINDOW: Final = 3600
 
 
 def autoscaler(obj: Object) -> list[Cause]:
-    """Bounds, target, metrics and behavior of an autoscaler (in version v2)."""
+    """Check the bounds, target, metrics and behavior of an autoscaler."""
     spec = obj["spec"]
     causes: list[Cause] = []
     low, high = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
@@ -63,7 +63,7 @@ def _target_reference(reference: Object, field: str) -> list[Cause]:
 
 
 _SOURCE_ORDER: Final = ("object", "external", "pods", "resource", "containerResource")
-"""Sources in the order in which Kubernetes looks for them: the first it finds is the one it checks."""
+"""Metric sources in Kubernetes' order; only the first that is set is checked in detail."""
 
 
 def _metric(metric: Object, field: str) -> list[Cause]:
@@ -125,7 +125,7 @@ _TARGETS: Final = {
         "must set either a target raw value or a target utilization",
     ),
 }
-"""(members of which one must be given, the one that is asked for, in which words) by source."""
+"""Source -> (fields of which at least one is required, field to report, message)."""
 
 _NOT_BOTH: Final = {
     "external": (
@@ -139,6 +139,7 @@ _NOT_BOTH: Final = {
         "may not set both a target raw value and a target utilization",
     ),
 }
+"""Source -> (fields that exclude each other, field to report, message)."""
 
 
 def _target(target: Object, source: str, field: str) -> list[Cause]:
@@ -198,5 +199,5 @@ def _rules(rules: Object, field: str) -> list[Cause]:
 
 
 def autoscaler_status(new: Object, old: Object) -> list[Cause]:
-    """Counts are not negative."""
+    """Check that counts are not negative."""
     return not_negative(new.get("status") or {}, "status", "currentReplicas", "desiredReplicas")

@@ -1,1 +1,1 @@
-"""Job and CronJob, a folder each."""
+"""Jobs and CronJobs, a folder each."""

@@ -1,4 +1,4 @@
-"""The printers of the batch group, gathered from the folders of its kinds."""
+"""Table columns of the batch group, merged from the kinds' folders."""
 
 from __future__ import annotations
 

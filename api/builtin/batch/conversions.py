@@ -1,4 +1,4 @@
-"""The converters of the batch group, gathered from the folders of its kinds."""
+"""Converters of the batch group, merged from the kinds' folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The defaults of the batch group, gathered from the folders of its kinds."""
+"""Defaults of the batch group, merged from the kinds' folders."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How CertificateSigningRequests are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of CertificateSigningRequests. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The strategy of CertificateSigningRequest, and what the server notes in one: who asks, and when it was answered.
+"""Strategy of CertificateSigningRequest; the server records the requester, and the times of conditions.
 
 Source: ``registry/certificates/certificates/strategy.go``.
 """
@@ -18,12 +18,12 @@ Object = dict[str, Any]
 
 
 def keep_request_spec(new: Object, old: Object) -> None:
-    """What was asked for in a certificate signing request never changes."""
+    """Keep the old spec: a signing request is immutable."""
     keep("spec", new, old)
 
 
 def record_requester(new: Object, requester: Requester) -> None:
-    """A request is its requester's, whatever it says itself."""
+    """Overwrite the user fields of the spec with those of the authenticated requester."""
     spec = new["spec"]
     for name in ("username", "uid", "groups", "extra"):
         spec.pop(name, None)
@@ -37,7 +37,8 @@ def record_requester(new: Object, requester: Requester) -> None:
 
 
 def stamp_conditions(new: Object, old: Object, now: str) -> None:
-    """Conditions say when they were set and when they last changed."""
+    """Set missing update and transition times of conditions; keep the transition time while the status stays the
+    same."""
     held = conditions_of(old)
     for condition in conditions_of(new):
         if not condition.get("lastUpdateTime"):

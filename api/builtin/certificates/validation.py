@@ -1,6 +1,6 @@
-"""Validation of certificate signing requests (certificates.k8s.io): what is asked for, and the ways to say yes and no.
+"""Validation of CertificateSigningRequests: the request, its approval or denial, and the certificate.
 
-What a stored request already breaks it may go on breaking.
+An update may repeat an error that the stored object already has.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _ONLY_TRUE: Final = frozenset((APPROVED, DENIED, FAILED))
 
 
 def signer_name(name: str, field: str) -> list[Cause]:
-    """A signer has a domain and one path below it."""
+    """Check that a signer name is a domain of two or more parts, a slash and a path."""
     if not name:
         return [required(field)]
     parts = name.split("/")
@@ -89,7 +89,7 @@ def _first_problem(labels: list[str], whole: str, field: str, check: Any) -> lis
 
 
 def signing_request(obj: Object) -> list[Cause]:
-    """What is to be signed, by whom, and for what."""
+    """Check the request, usages, signer and conditions of a new CertificateSigningRequest."""
     return _request(obj, None)
 
 
@@ -170,7 +170,7 @@ def _chain(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def _update(new: Object, old: Object, *, approves: bool, issues: bool) -> list[Cause]:
-    """What was said of a request stays said; yes and no come by one way, the certificate by the other."""
+    """Reject removed conditions; allow new approvals and a new certificate only through their subresources."""
     causes, field = _request(new, old), "status.conditions"
     for kind in (APPROVED, DENIED, FAILED):
         if len(_of_type(new, kind)) < len(_of_type(old, kind)):
@@ -193,10 +193,10 @@ def _update(new: Object, old: Object, *, approves: bool, issues: bool) -> list[C
 
 
 def request_status(new: Object, old: Object) -> list[Cause]:
-    """A certificate is issued once, and nothing approved here."""
+    """Check a status update: it may issue the certificate once, but neither approve nor deny."""
     return _update(new, old, approves=False, issues=True)
 
 
 def request_approval(new: Object, old: Object) -> list[Cause]:
-    """Approval says yes or no, and issues nothing."""
+    """Check an approval update: it may approve or deny, but not issue a certificate."""
     return _update(new, old, approves=True, issues=False)

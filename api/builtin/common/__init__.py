@@ -1,1 +1,1 @@
-"""What the rules of many kinds are made of: checks, texts of table cells, Go's ways to print."""
+"""Building blocks for the rules of many kinds: value checks, cell texts, version conversion, Go's print formats."""

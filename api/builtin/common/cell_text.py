@@ -1,4 +1,4 @@
-"""How table cells are worded: ages, selectors, shortened lists. Pure text, no kinds.
+"""Texts of table cells: ages, selectors, shortened lists. It knows no kinds.
 
 Source: apimachinery ``util/duration`` and the helpers of Kubernetes' printers.
 """
@@ -12,14 +12,14 @@ from typing import Any, Final
 from kubechronicle.api.selectors.label_selectors import selector_from_spec
 
 Since = Callable[[str | None], str]
-"""Timestamp (RFC 3339, or None) -> how long ago that was, as people read it."""
+"""Function from a timestamp (RFC 3339 or None) to its age as text."""
 
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _YEAR_HOURS: Final = 24 * 365
 
 _KEPT_AGES: Final = 4096
-"""Different timestamps remembered while one table is made; objects are often created in the same second."""
+"""Limit of cached ages per table; objects are often created in the same second."""
 
 
 def human_duration(seconds: float) -> str:
@@ -55,7 +55,7 @@ def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
 
 
 def timestamp(text: str) -> datetime | None:
-    """Return the moment an RFC 3339 text names, None where it names none."""
+    """Return the time of an RFC 3339 text, or None if it is invalid."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -64,7 +64,7 @@ def timestamp(text: str) -> datetime | None:
 
 
 def ages_at(now: datetime) -> Since:
-    """Return the function that says how long before ``now`` a timestamp was; "<unknown>" for an absent one."""
+    """Return a function that formats the age of a timestamp at ``now``: "<unknown>" for an absent one."""
     known: dict[str, str] = {}
 
     def since(text: str | None) -> str:
@@ -82,20 +82,20 @@ def ages_at(now: datetime) -> Since:
 
 
 def duration_between(start: str, end: str) -> str:
-    """Return the time from one timestamp to another."""
+    """Return the time between two timestamps as text."""
     first, last = timestamp(start), timestamp(end)
     return "" if first is None or last is None else human_duration((last - first).total_seconds())
 
 
 def labels_text(labels: Mapping[str, str] | None) -> str:
-    """Return a map of labels as ``a=b,c=d`` by key, ``<none>`` where there are none."""
+    """Return labels as ``a=b,c=d`` sorted by key, or ``<none>``."""
     if not labels:
         return "<none>"
     return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
 
 
 def selector_text(selector: Mapping[str, Any] | None, empty: str = "<none>") -> str:
-    """Return a LabelSelector object as text, ``empty`` where it asks for nothing."""
+    """Return a LabelSelector object as text, or ``empty`` if it has no requirements."""
     if not selector:
         return empty
     if not selector.get("matchExpressions"):
@@ -105,7 +105,7 @@ def selector_text(selector: Mapping[str, Any] | None, empty: str = "<none>") -> 
 
 
 def joined(items: Sequence[str], limit: int, *, total: int | None = None, empty: str = "") -> str:
-    """Return up to ``limit`` items, then how many more there are: ``a,b,c + 2 more...``."""
+    """Return up to ``limit`` items and the number of those left out: ``a,b,c + 2 more...``."""
     count = len(items) if total is None else total
     if count > limit:
         return f"{','.join(items[:limit])} + {count - limit} more..."
@@ -122,18 +122,18 @@ def containers_text(containers: Iterable[Mapping[str, Any]] | None) -> tuple[str
 
 
 def condition(conditions: Iterable[Mapping[str, Any]] | None, kind: str) -> Mapping[str, Any] | None:
-    """Return the condition of a type, None where there is none."""
+    """Return the condition of a type, or None."""
     return next((found for found in conditions or () if found.get("type") == kind), None)
 
 
 def is_true(conditions: Iterable[Mapping[str, Any]] | None, kind: str) -> bool:
-    """Whether the condition of a type has status True."""
+    """Return whether the condition of a type has status True."""
     found = condition(conditions, kind)
     return found is not None and found.get("status") == "True"
 
 
 def yes_no(value: bool | None) -> str:
-    """Return an optional flag as text."""
+    """Return an optional flag as "True", "False" or "<unset>"."""
     if value is None:
         return "<unset>"
     return "True" if value else "False"

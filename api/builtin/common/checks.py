@@ -1,8 +1,7 @@
-"""Checks of single values that many kinds share: what is wrong with this value in this field?
+"""Checks of single values that many kinds share.
 
-Lives here: enumerations, ranges, addresses, paths, selectors of labels. Not here: which field of which kind must obey
-(the groups' validation*.py), the syntax of names (api/values/names.py), and how causes are worded
-(api/errors/field_errors.py).
+Lives here: enumerations, ranges, addresses, paths, label selectors. Not here: the fields to check (the groups'
+validation*.py), the syntax of names (api/values/names.py), and the wording of causes (api/errors/field_errors.py).
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 MAX_INT32: Final = 2**31 - 1
 MIRROR: Final = "kubernetes.io/config.mirror"
-"""Annotation of the pod that stands for one a kubelet runs on its own."""
+"""Annotation of a mirror pod, which represents a static pod of a kubelet."""
 
 
 def immutable(field: str, new: Any, old: Any) -> list[Cause]:
-    """Return the cause for a field that has changed and must not."""
+    """Return a cause if the field has changed."""
     return [] if new == old else [invalid_value(field, new, IMMUTABLE)]
 
 
 def sorted_labels(labels: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return labels as messages show them: sorted by their keys."""
+    """Return labels sorted by key, as messages show them."""
     return None if labels is None else dict(sorted(labels.items()))
 
 
@@ -46,19 +45,19 @@ def missing(obj: Mapping[str, Any], field: str, *members: str) -> list[Cause]:
 
 
 def one_of(value: Any, choices: Sequence[str], field: str) -> list[Cause]:
-    """An enumeration's value must be given and be one of the choices."""
+    """Require one of the choices."""
     if value in choices:
         return []
     return [not_supported(field, value, choices)] if value else [required(field)]
 
 
 def one_of_if_set(value: Any, choices: Sequence[str], field: str) -> list[Cause]:
-    """An enumeration's value may be absent; an empty one is no choice."""
+    """Reject a value other than the choices, unless it is None; "" is not a choice."""
     return [] if value is None or value in choices else [not_supported(field, value, choices)]
 
 
 def in_range(value: int, low: int, high: int, field: str) -> list[Cause]:
-    """A number has a lowest and a highest value."""
+    """Reject a number outside of low to high."""
     if low <= value <= high:
         return []
     return [invalid_value(field, value, f"must be between {low} and {high}, inclusive")]
@@ -75,27 +74,27 @@ def not_negative(spec: Mapping[str, Any], field: str, *members: str) -> list[Cau
 
 
 def dns_label(value: str, field: str) -> list[Cause]:
-    """The value is one part of a DNS name."""
+    """Check that a value is a DNS label."""
     return wrong(field, value, names.dns_label(value))
 
 
 def dns_subdomain(value: str, field: str) -> list[Cause]:
-    """The value is a DNS name."""
+    """Check that a value is a DNS subdomain."""
     return wrong(field, value, names.dns_subdomain(value))
 
 
 def qualified_name(value: str, field: str) -> list[Cause]:
-    """The value is a name, possibly after a domain and a slash."""
+    """Check that a value is a name with an optional domain prefix."""
     return wrong(field, value, names.qualified_name(value))
 
 
 def port_number_or_name(value: int | str, field: str) -> list[Cause]:
-    """A port, by its number or its name."""
+    """Check the number or name of a port."""
     return wrong(field, value, names.port_number(value) if isinstance(value, int) else names.port_name(value))
 
 
 def port_number(value: int, field: str) -> list[Cause]:
-    """A port's number."""
+    """Check the number of a port."""
     return wrong(field, value, names.port_number(value))
 
 
@@ -110,7 +109,7 @@ _LEADING_ZEROS: Final = re.compile(r"(?<![0-9])0+(?=[0-9])")
 
 
 def parse_ip(text: str) -> Address | None:
-    """Return the address, None if it is none. Old objects may have leading zeros in IPv4 addresses."""
+    """Return the address, or None if it is invalid. Leading zeros are accepted in IPv4: old objects may have them."""
     if "%" in text:
         return None
     try:
@@ -120,7 +119,7 @@ def parse_ip(text: str) -> Address | None:
 
 
 def parse_cidr(text: str) -> Network | None:
-    """Return the network of an address and a prefix length, None if it is none."""
+    """Return the network of an address with a prefix length, or None if it is invalid."""
     address, slash, bits = text.partition("/")
     if not slash or not bits.isdigit() or (len(bits) > 1 and bits[0] == "0"):
         return None
@@ -132,17 +131,17 @@ def parse_cidr(text: str) -> Network | None:
 
 
 def ip(value: str, field: str) -> list[Cause]:
-    """The value is an IP address."""
+    """Check that a value is an IP address."""
     return [] if parse_ip(value) is not None else [invalid_value(field, value, IP_MESSAGE)]
 
 
 def cidr(value: str, field: str) -> list[Cause]:
-    """The value is an IP address with a prefix length."""
+    """Check that a value is an IP address with a prefix length."""
     return [] if parse_cidr(value) is not None else [invalid_value(field, value, CIDR_MESSAGE)]
 
 
 def dual_stack(values: Sequence[Address | Network]) -> bool:
-    """Tell whether both families are there."""
+    """Return whether both address families occur."""
     return {value.version for value in values} == {4, 6}
 
 
@@ -150,7 +149,7 @@ _LINK_LOCAL_MULTICAST: Final = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.
 
 
 def non_special_ip(value: str, field: str) -> list[Cause]:
-    """The value is an address that can be reached from elsewhere."""
+    """Reject unspecified, loopback, link-local and link-local multicast addresses."""
     address = parse_ip(value)
     if address is None:
         return [invalid_value(field, value, "must be a valid IP address")]
@@ -172,18 +171,18 @@ def non_special_ip(value: str, field: str) -> list[Cause]:
 
 
 def no_backsteps(path: str, field: str) -> list[Cause]:
-    """A path does not lead upwards."""
+    """Reject a path with ".."."""
     return [invalid_value(field, path, "must not contain '..'")] if ".." in path.split("/") else []
 
 
 def descending_path(path: str, field: str) -> list[Cause]:
-    """A path stays below where it starts."""
+    """Reject an absolute path and one with ".."."""
     causes = [invalid_value(field, path, "must be a relative path")] if path.startswith("/") else []
     return causes + no_backsteps(path, field)
 
 
 def local_path(path: str, field: str) -> list[Cause]:
-    """A path stays below where it starts, and does not look as if it did not."""
+    """Reject an absolute path, one with "..", and one that begins with ".."."""
     causes = descending_path(path, field)
     if path.startswith("..") and not path.startswith("../"):
         causes.append(invalid_value(field, path, "must not start with '..'"))
@@ -198,7 +197,7 @@ HAS_NO_VALUES: Final = "may not be specified when `operator` is 'Exists' or 'Doe
 
 
 def label_selector(selector: Object | None, field: str) -> list[Cause]:
-    """The rules of a label selector."""
+    """Check the labels and requirements of a label selector."""
     causes: list[Cause] = []
     if not selector:
         return causes
@@ -219,7 +218,7 @@ def label_selector(selector: Object | None, field: str) -> list[Cause]:
 
 
 def unique(values: Sequence[Any], field: str, *, below: str = "") -> list[Cause]:
-    """No value of a list stands there twice."""
+    """Return a cause for each repeated value of a list."""
     causes, seen = [], set()
     for index, value in enumerate(values):
         if value in seen:

@@ -1,4 +1,4 @@
-"""Validation of ``metav1.Condition``, the conditions newer kinds have in their status."""
+"""Validation of ``metav1.Condition``, the form of conditions in newer kinds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXAMPLES: Final = ("my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:
 
 
 def conditions(given: Sequence[Object], field: str) -> list[Cause]:
-    """Each type once, each condition whole."""
+    """Check each condition, and that their types differ."""
     causes: list[Cause] = []
     seen: set[str] = set()
     for index, condition in enumerate(given):

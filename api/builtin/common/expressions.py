@@ -1,8 +1,8 @@
-"""Expressions in objects: whether they compile, and give what they are for.
+"""Validation of CEL expressions in objects: they compile and have the right result type.
 
-Lives here: the causes, in the words of the API server. Not here: where a kind has expressions (admissionregistration/,
-resource/devices.py), and the language (api/cel). That is loaded when the first expression is looked at: most servers
-start without any.
+Lives here: the causes, in the words of kube-apiserver. Not here: the fields with expressions (admissionregistration/,
+resource/devices.py), and the language (api/cel). The language is imported with the first expression: most servers start
+without any.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_VALUE_EXPRESSION: Final = 5 * 1024
 
 
 def _compile_causes(field: str, expression: str, problem: Callable[[], str]) -> list[Cause]:
-    """What is said of an expression: a problem with it, or with making a program of it."""
+    """Return the cause for a compile problem or for a failed instantiation of the program."""
     from kubechronicle.api.cel.errors import InstantiationError
 
     try:
@@ -32,7 +32,7 @@ def _compile_causes(field: str, expression: str, problem: Callable[[], str]) -> 
 
 
 def match_condition(expression: str, field: str, *, params: bool) -> list[Cause]:
-    """A condition under which a webhook or a policy is asked; ``params``: there are parameters to name."""
+    """Check a match condition of a webhook or policy; with ``params`` it may use the policy's parameters."""
     from kubechronicle.api.cel import admission
 
     expression = expression.strip()
@@ -43,7 +43,7 @@ def match_condition(expression: str, field: str, *, params: bool) -> list[Cause]
 
 
 def device_selector(expression: str, field: str) -> list[Cause]:
-    """Which devices are wanted."""
+    """Check that a device selector compiles and stays below the cost limit."""
     from kubechronicle.api.cel import devices
 
     causes = _compile_causes(field, expression, lambda: devices.problem(expression))
@@ -53,7 +53,7 @@ def device_selector(expression: str, field: str) -> list[Cause]:
 
 
 class PolicyExpressions:
-    """The expressions of one admission policy, looked at in the order they stand in it."""
+    """Checks the expressions of one admission policy, in the order of its fields."""
 
     def __init__(self, spec: Object) -> None:
         from kubechronicle.api.cel import admission
@@ -63,14 +63,14 @@ class PolicyExpressions:
         self._composition: Composition = admission.Composition(bool(spec.get("variables")))
 
     def variable(self, name: str, expression: str, field: str) -> list[Cause]:
-        """A variable that the expressions after it may name."""
+        """Check a variable, and declare it for the expressions after it."""
         if not expression.strip():
             return [required(field, "expression is not specified")]
         offer = self._rules.Offer(params=self._params)
         return _compile_causes(field, expression, lambda: self._composition.declare(name, expression, offer))
 
     def validation(self, expression: str, field: str) -> list[Cause]:
-        """What has to hold of an object."""
+        """Check the condition that an object must meet."""
         if not expression.strip():
             return [required(field, "expression is not specified")]
         offer = self._rules.Offer(params=self._params)
@@ -79,7 +79,7 @@ class PolicyExpressions:
         )
 
     def message(self, expression: str, field: str) -> list[Cause]:
-        """What is said of an object that is refused."""
+        """Check the expression for the message of a rejection."""
         if not expression:
             return []
         if not expression.strip():
@@ -90,7 +90,7 @@ class PolicyExpressions:
         )
 
     def annotation(self, expression: str, field: str) -> list[Cause]:
-        """What is noted in the audit."""
+        """Check the expression for an audit annotation's value."""
         trimmed = expression.strip()
         if not trimmed:
             return [required(field, "valueExpression is not specified")]
@@ -102,7 +102,7 @@ class PolicyExpressions:
         )
 
     def patch(self, expression: str, field: str, *, json: bool) -> list[Cause]:
-        """How an object is changed: by a JSON patch, or by a configuration that is applied."""
+        """Check the expression of a mutation: a JSON patch or an apply configuration."""
         expression = expression.strip()
         if not expression:
             return [required(field)]

@@ -1,8 +1,7 @@
-"""How Kubernetes prints records in its messages: fields in the order of its own types, by their Go names, with what was
-not given as null or as the zero of its type.
+"""Go structs as Kubernetes prints them in validation messages.
 
-A table of the types that stand in messages of validation; each member is (Go name, JSON name, what it is): a value to
-print when it is absent, or the name of another shape. Facts about those types, nothing else.
+Fields are in the order of Kubernetes' internal types, with Go names. An absent field is printed as null or as its
+type's zero value. ``shape`` prints the small types of the table SHAPES, ``record`` the types of go_types.py.
 """
 
 from __future__ import annotations
@@ -214,8 +213,11 @@ SHAPES: Final[Mapping[str, tuple[tuple[str, str, Any], ...]]] = {
     ),
     "OpaqueDeviceConfiguration": (("Driver", "driver", '""'), ("Parameters", "parameters", _NIL)),
 }
+"""Type -> members: (Go name, JSON name, value to print when absent or the name of another shape).
 
-# Members of metadata as they stand in a record that embeds it: by their JSON names, without what is empty.
+A shape's name may have the prefix "*" (optional) or "[]" (list).
+"""
+
 _METADATA: Final = (
     "name",
     "generateName",
@@ -231,14 +233,15 @@ _METADATA: Final = (
     "ownerReferences",
     "finalizers",
 )
+"""Members of metadata, printed by their JSON names and without empty values."""
 _ZEROS: Final = {"": "", "i": 0, "b": False, "n": None, "l": None, "m": None, "q": "0", "p": 0, "s": None}
 _ON_SPEC: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
-"""Members of Kubernetes' own PodSecurityContext that stand in a pod's spec in every version of the API."""
+"""Members of Kubernetes' internal PodSecurityContext that are fields of the pod's spec in the API."""
 
 
 @functools.cache
 def _members(name: str) -> tuple[tuple[str, str, str], ...]:
-    """Return (Go name, JSON name, what it is) for each member of a type of go_types.py."""
+    """Return (Go name, JSON name, type code) for each member of a type of go_types.py."""
     found: list[tuple[str, str, str]] = []
     for part in TYPES[name].split():
         if part == "..ObjectMeta":
@@ -253,7 +256,7 @@ def _members(name: str) -> tuple[tuple[str, str, str], ...]:
 
 
 def _lower_first(name: str) -> str:
-    """Example: FSType -> fsType, IQN -> iqn, HostPath -> hostPath."""
+    """Return the JSON name of a Go name. Example: FSType -> fsType, IQN -> iqn, HostPath -> hostPath."""
     count = next((index for index, letter in enumerate(name) if not letter.isupper()), len(name))
     if 1 < count < len(name) and name[count].islower():
         count -= 1
@@ -261,8 +264,10 @@ def _lower_first(name: str) -> str:
 
 
 def record(obj: Mapping[str, Any] | None, name: str, *, compared: bool = False) -> Object | None:
-    """Return a record of a type of go_types.py as Kubernetes prints it; ``compared``: empty lists and maps are absent
-    ones, as where Kubernetes asks whether two records mean the same."""
+    """Return a record of a type of go_types.py as Kubernetes prints it.
+
+    With ``compared``, empty lists and maps count as absent, as in Kubernetes' semantic comparison.
+    """
     if obj is None:
         return None
     if name == "PodSpec":
@@ -300,7 +305,7 @@ def _below(value: Any, code: str, *, compared: bool) -> Any:
 
 
 def selector(given: Mapping[str, Any] | None) -> Object | None:
-    """Return a label selector as it is printed: labels in order."""
+    """Return a label selector as it is printed, with sorted labels."""
     if given is None:
         return None
     printed: Object = {}
@@ -316,8 +321,9 @@ def selector(given: Mapping[str, Any] | None) -> Object | None:
 
 
 def difference(old: Any, new: Any) -> str:
-    """Return how two printed records differ, line by line as a unified diff: the end of Kubernetes' messages about
-    what may not change. Example:
+    """Return the difference of two printed records as a unified diff, as in messages about immutable fields.
+
+    Example:
 
         @@ -1,3 +1,3 @@
          {
@@ -338,8 +344,10 @@ def _indented(value: Any) -> str:
 
 
 def shape(obj: Mapping[str, Any] | None, name: str) -> Object | None:
-    """Return a record as Kubernetes prints it. Example: ({"kind": "Role"}, "RoleRef") ->
-    {"APIGroup": "", "Kind": "Role", "Name": ""}."""
+    """Return a record of a type of SHAPES as Kubernetes prints it.
+
+    Example: ({"kind": "Role"}, "RoleRef") -> {"APIGroup": "", "Kind": "Role", "Name": ""}.
+    """
     if obj is None:
         return None
     return {go: _member(obj.get(member), code) for go, member, code in SHAPES[name]}

@@ -1,16 +1,13 @@
-"""The types pods, volumes and claims are made of, as Kubernetes itself has them: what go_shapes.py prints in messages
-that show a whole record or the difference of two.
+"""Kubernetes' internal types for pods, volumes and claims; go_shapes.py prints records of them in messages.
 
-One row per type: its members in order, each ``Name``, ``Name=jsonName`` where that does not follow from the name, and
-after a colon what it is:
+Each row lists the members of a type in order: ``Name``, or ``Name=jsonName`` if the JSON name does not follow from the
+Go name. A type code follows after a colon:
 
     nothing      a string                       :i   a number           :b   a truth value
     :n           a pointer to any of these      :l   a list of them     :m   a map
     :q           an amount, 0 if absent         :p   a port by number or name
     :s           a label selector               :*T  a pointer to a T   :[]T a list of T   :T   a T
     ..T          the members of T, in this place
-
-Facts about those types, nothing else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fields that hold a number or a percentage, as bounds of workloads and budgets do."""
+"""Validation of fields that hold a number or a percentage, such as bounds of workloads and budgets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PERCENT: Final = re.compile(r"[0-9]+%\Z")
 
 
 def int_or_percent(value: int | str, field: str) -> list[Cause]:
-    """A number that is not negative, or a percentage."""
+    """Check that a value is a number that is not negative, or a percentage."""
     if isinstance(value, int):
         return [] if value >= 0 else [invalid_value(field, value, NOT_NEGATIVE)]
     if _PERCENT.match(value):
@@ -23,14 +23,14 @@ def int_or_percent(value: int | str, field: str) -> list[Cause]:
 
 
 def at_most_100_percent(value: int | str, field: str) -> list[Cause]:
-    """A percentage is a hundred at most."""
+    """Reject a percentage above 100 %."""
     if isinstance(value, str) and _PERCENT.match(value) and int(value[:-1]) > 100:
         return [invalid_value(field, value, "must not be greater than 100%")]
     return []
 
 
 def is_zero(value: int | str) -> bool:
-    """Tell whether a number or percentage is none; what is neither counts as none, too."""
+    """Return whether a number or percentage is zero; invalid text counts as zero."""
     if isinstance(value, int):
         return value == 0
     number = value[:-1] if _PERCENT.match(value) else value

@@ -1,7 +1,6 @@
-"""Addresses and ranges as newer fields and stricter checks want them (KEP-4858): no leading zeros, no IPv4 in IPv6, no
-bits beyond a prefix. Old objects keep what they have.
+"""Strict checks of addresses and CIDRs (KEP-4858): no leading zeros, no IPv4-mapped IPv6, no bits beyond a prefix.
 
-Lives here: the strict readings. Not here: the lenient ones (checks.py), and which field of which kind must obey.
+Stored values that break these rules stay valid. The lenient checks are in checks.py.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def _mapped(address: Address) -> bool:
 
 
 def _plain(address: Address) -> str:
-    """The address as Kubernetes writes it: IPv4 in IPv6 is IPv4."""
+    """Return the address as Kubernetes writes it: an IPv4-mapped address as IPv4."""
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(address)
@@ -32,7 +31,7 @@ def _has_leading_zeros(text: str) -> bool:
 
 
 def _split(text: str) -> tuple[Address, int, str] | None:
-    """Return (address, prefix length, prefix length as written); None if that is no range."""
+    """Return (address, prefix length, prefix length as written), or None if it is no CIDR."""
     head, slash, bits = text.partition("/")
     address = parse_ip(head)
     if address is None or not slash or not bits.isascii() or not bits.isdigit() or len(bits) > 6:
@@ -42,13 +41,13 @@ def _split(text: str) -> tuple[Address, int, str] | None:
 
 
 def parse_range(text: str) -> Network | None:
-    """Return the network of a range as leniently read; None if it is none."""
+    """Return the network of a CIDR, read leniently, or None if it is invalid."""
     parts = _split(text)
     return None if parts is None else ipaddress.ip_network((parts[0], parts[1]), strict=False)
 
 
 def legacy_ip(value: str, field: str, held: Collection[str] = ()) -> list[Cause]:
-    """An address in a field that once was read leniently; what the old object holds (``held``) stays allowed."""
+    """Check an address in a field that once was read leniently. Values of the old object (``held``) stay valid."""
     if value in held:
         return []
     address = parse_ip(value)
@@ -62,7 +61,7 @@ def legacy_ip(value: str, field: str, held: Collection[str] = ()) -> list[Cause]
 
 
 def strict_ip(value: str, field: str) -> list[Cause]:
-    """An address in its one canonical form."""
+    """Check that an address is in its canonical form."""
     causes, address = legacy_ip(value, field), parse_ip(value)
     if not causes and address is not None and str(address) != value:
         causes.append(invalid_value(field, value, f"must be in canonical form ({go_quote(_plain(address))})"))
@@ -70,7 +69,7 @@ def strict_ip(value: str, field: str) -> list[Cause]:
 
 
 def legacy_cidr(value: str, field: str, held: Collection[str] = ()) -> list[Cause]:
-    """A range in a field that once was read leniently; what the old object holds (``held``) stays allowed."""
+    """Check a CIDR in a field that once was read leniently. Values of the old object (``held``) stay valid."""
     if value in held:
         return []
     parts = _split(value)
@@ -87,7 +86,7 @@ def legacy_cidr(value: str, field: str, held: Collection[str] = ()) -> list[Caus
 
 
 def strict_cidr(value: str, field: str) -> list[Cause]:
-    """A range in its one canonical form."""
+    """Check that a CIDR is in its canonical form."""
     causes, network = legacy_cidr(value, field), parse_range(value)
     if not causes and network is not None and str(network) != value:
         causes.append(invalid_value(field, value, f"must be in canonical form ({go_quote(str(network))})"))
@@ -95,7 +94,7 @@ def strict_cidr(value: str, field: str) -> list[Cause]:
 
 
 def ip_warnings(value: str, field: str) -> list[str]:
-    """What to tell of an address that is allowed and should be written otherwise."""
+    """Return a warning if an accepted address is not in its canonical form."""
     address = parse_ip(value)
     if address is None:
         return []
@@ -109,7 +108,7 @@ def ip_warnings(value: str, field: str) -> list[str]:
 
 
 def cidr_warnings(value: str, field: str) -> list[str]:
-    """What to tell of a range that is allowed and should be written otherwise."""
+    """Return warnings if an accepted CIDR is ambiguous or not in its canonical form."""
     parts, network = _split(value), parse_range(value)
     if parts is None or network is None:
         return []
@@ -131,7 +130,7 @@ def cidr_warnings(value: str, field: str) -> list[str]:
 
 
 def interface_address(value: str, field: str) -> list[Cause]:
-    """An address with the length of the network it is in."""
+    """Check an address with the prefix length of its network."""
     parts = _split(value)
     if parts is None:
         return [invalid_value(field, value, INTERFACE_MESSAGE)]

@@ -1,4 +1,4 @@
-"""Warnings about labels of nodes that have got other names."""
+"""Warnings about node labels that have been renamed."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ OLD_NODE_LABELS: Final[Mapping[str, str]] = {
 
 
 def old_label_warnings(label: str, field: str) -> list[str]:
-    """What to tell of a label of nodes that has got another name; nothing of other labels."""
+    """Return a warning if a node label is deprecated in favour of another name."""
     return [f"{field}: {OLD_NODE_LABELS[label]}"] if label in OLD_NODE_LABELS else []

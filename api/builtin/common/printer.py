@@ -1,7 +1,7 @@
-"""The records table definitions are made of: Column and Printer.
+"""Column and Printer, the records of table definitions.
 
-A Printer says which columns a kind has and how an object becomes their cells. Descriptions of columns that show a field
-are those of the field in the published OpenAPI schema, looked up when a table is first asked for, not written twice.
+A Printer holds a kind's columns and the function from an object to its cells. The description of a column that shows a
+field is that field's description in the published OpenAPI schema. It is looked up when a table is first requested.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``field`` names the field that describes it ("core.v1.PodStatus.podIP"), otherwise ``text`` does."""
+    """Column of a table, described by the published description of ``field`` ("core.v1.PodStatus.podIP") or by
+    ``text``."""
 
     name: str
     type: str = "string"
@@ -44,8 +45,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Printer:
-    """How a kind is shown. ``conditions`` gives a row's conditions, ``order`` how a list is sorted where not by name,
-    ``null_when_empty`` whether an empty list has null rows rather than none."""
+    """Table of a kind.
+
+    ``columns``: the column definitions.
+    ``cells``: returns the cells of an object.
+    ``conditions``: returns the conditions of an object's row.
+    ``order``: sort key of a list that is not sorted by name.
+    ``null_when_empty``: an empty list has null rows instead of an empty list of rows.
+    """
 
     columns: tuple[Column, ...]
     cells: Cells
@@ -55,7 +62,7 @@ class Printer:
 
 
 def field_description(field: str) -> str:
-    """Return the published description of a field such as ``core.v1.PodStatus.podIP``, "" where there is none."""
+    """Return the published description of a field such as ``core.v1.PodStatus.podIP``, or ""."""
     kind, _, name = field.rpartition(".")
     if kind == "ObjectMeta":
         kind = _META
@@ -67,22 +74,22 @@ def field_description(field: str) -> str:
 
 
 def field(name: str, described_by: str, type: str = "string") -> Column:
-    """Return a column that shows a field."""
+    """Return a column for a field."""
     return Column(name, type, field=described_by)
 
 
 def wide_field(name: str, described_by: str, type: str = "string") -> Column:
-    """Return such a column that is shown only where there is room (``-o wide``)."""
+    """Return a column for a field that is shown only with ``-o wide``."""
     return Column(name, type, field=described_by, priority=1)
 
 
 def wide(name: str, text: str) -> Column:
-    """Return a column shown only where there is room."""
+    """Return a column with a description of its own that is shown only with ``-o wide``."""
     return Column(name, text=text, priority=1)
 
 
 def counted(name: str, text: str) -> Column:
-    """Return a column that shows how many there are of something."""
+    """Return a column for a number of items."""
     return Column(name, "integer", text=text)
 
 
@@ -100,12 +107,12 @@ def name_of(obj: Object) -> str:
 
 
 def age_of(obj: Object, since: Since) -> str:
-    """Return how long an object exists."""
+    """Return an object's age as text."""
     return since(obj["metadata"].get("creationTimestamp"))
 
 
 def at(obj: Any, *names: str, default: Any = None) -> Any:
-    """Return a nested field, ``default`` where any part of the way is absent."""
+    """Return a nested field, or ``default`` if any part of the path is absent."""
     for name in names:
         obj = obj.get(name) if isinstance(obj, dict) else None
         if obj is None:
@@ -114,5 +121,5 @@ def at(obj: Any, *names: str, default: Any = None) -> Any:
 
 
 def aged(obj: Object, since: Since) -> list[Any]:
-    """Return the cells of a kind that has nothing to show but name and age."""
+    """Return the cells of a kind that shows only name and age."""
     return [name_of(obj), age_of(obj, since)]

@@ -1,8 +1,8 @@
-"""Names and amounts of resources: in containers, quotas, limit ranges and nodes, after Kubernetes' ``apis/core/helper``
-and the resource rules of its core validation.
+"""Names and amounts of resources in containers, quotas, limit ranges and nodes.
 
-The tables say which names without a domain are known where; names with a foreign domain are extended resources, which
-are counted in whole numbers and cannot be overcommitted.
+Source: Kubernetes' ``apis/core/helper`` and the resource rules of its core validation. Names without a domain are known
+ones, listed in the tables. Names with a foreign domain are extended resources: they are counted in whole numbers and
+cannot be overcommitted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COUNTED: Final = frozenset(
         "services.loadbalancers",
     )
 )
-"""Resources of a quota that are objects, in whole numbers."""
+"""Quota resources that count objects, in whole numbers."""
 
 CONTAINER_RESOURCES: Final = frozenset(_COMPUTE)
 QUOTA_RESOURCES: Final = frozenset(
@@ -59,35 +59,35 @@ POD_LEVEL: Final = ("cpu", "hugepages-", "memory")
 
 
 def is_native(name: str) -> bool:
-    """Tell whether a resource is Kubernetes' own."""
+    """Return whether a resource is Kubernetes' own."""
     return "/" not in name or "kubernetes.io/" in name
 
 
 @functools.lru_cache(maxsize=1024)
 def is_extended(name: str) -> bool:
-    """Tell whether a resource has a foreign domain, so that nodes and devices define it."""
+    """Return whether a resource has a foreign domain, so that nodes or devices define it."""
     if is_native(name) or name.startswith("requests."):
         return False
     return not names.qualified_name(f"requests.{name}")
 
 
 def overcommits(name: str) -> bool:
-    """Tell whether more of a resource may be promised than there is."""
+    """Return whether a resource may be overcommitted."""
     return is_native(name) and not name.startswith(HUGE_PAGES)
 
 
 def is_standard_quota(name: str) -> bool:
-    """Tell whether quotas know a resource by this name."""
+    """Return whether a name is a standard quota resource."""
     return name in QUOTA_RESOURCES or name.startswith(_QUOTA_HUGE_PAGES)
 
 
 def is_integer(name: str) -> bool:
-    """Tell whether a resource comes in whole numbers."""
+    """Return whether a resource is counted in whole numbers."""
     return name in _COUNTED or is_extended(name)
 
 
 def resource_name(name: str, field: str) -> list[Cause]:
-    """A resource is a known one or has a domain."""
+    """Check that a resource is a standard one or has a domain."""
     problems = names.qualified_name(name)
     if problems:
         return wrong(field, name, problems)
@@ -97,7 +97,7 @@ def resource_name(name: str, field: str) -> list[Cause]:
 
 
 def container_resource_name(name: str, field: str) -> list[Cause]:
-    """A resource containers can ask for."""
+    """Check the name of a resource that a container can request."""
     if name in CONTAINER_RESOURCES:
         return []
     causes = resource_name(name, field)
@@ -110,7 +110,7 @@ def container_resource_name(name: str, field: str) -> list[Cause]:
 
 
 def pod_resource_name(name: str, field: str) -> list[Cause]:
-    """A resource pods can ask for as a whole."""
+    """Check the name of a resource that a pod can request as a whole."""
     causes = resource_name(name, field)
     if not causes and name not in ("cpu", "memory") and not name.startswith(HUGE_PAGES):
         causes.append(not_supported(field, name, POD_LEVEL))
@@ -118,7 +118,7 @@ def pod_resource_name(name: str, field: str) -> list[Cause]:
 
 
 def quota_resource_name(name: str, field: str) -> list[Cause]:
-    """A resource quotas can limit."""
+    """Check the name of a resource that a quota can limit."""
     causes = resource_name(name, field)
     if "/" not in name and not is_standard_quota(name):
         causes.append(invalid_value(field, name, "must be a standard resource for quota"))
@@ -127,13 +127,13 @@ def quota_resource_name(name: str, field: str) -> list[Cause]:
 
 @functools.lru_cache(maxsize=4096)
 def _is_amount(name: str, given: str) -> bool:
-    """The same few amounts of the same few resources are asked for again and again."""
+    """Return whether an amount is valid for a resource; cached, because few pairs recur often."""
     value = quantity.value_of(given)
     return value >= 0 and not (value % 1 and is_integer(name))
 
 
 def amount(name: str, given: str, field: str) -> list[Cause]:
-    """An amount of a resource is not negative, and whole where the resource is."""
+    """Check that an amount is not negative, and is whole where the resource is."""
     if _is_amount(name, given):
         return []
     value = quantity.value_of(given)
@@ -144,12 +144,12 @@ def amount(name: str, given: str, field: str) -> list[Cause]:
 
 
 def positive(given: str, field: str) -> list[Cause]:
-    """An amount is more than nothing."""
+    """Check that an amount is greater than zero."""
     return [] if quantity.value_of(given) > 0 else [invalid_value(field, given, "must be greater than zero")]
 
 
 def basic_amount(given: str, field: str) -> list[Cause]:
-    """An amount, counted in whole units, is not negative."""
+    """Check that an amount, rounded up to whole units, is not negative."""
     value = int(-(-quantity.value_of(given) // 1))
     return [] if value >= 0 else [invalid_value(field, value, "must be a valid resource quantity")]
 
@@ -171,7 +171,7 @@ def requirements(
     claims: frozenset[str] | None = None,
     check: Callable[[str, str], list[Cause]] = container_resource_name,
 ) -> list[Cause]:
-    """Limits, requests within them, and claims. ``claims`` are the names the pod declares."""
+    """Check limits, requests (at most the limits) and claims. ``claims`` are the names that the pod declares."""
     causes: list[Cause] = []
     limits = resources.get("limits") or {}
     requests = resources.get("requests") or {}
@@ -238,7 +238,7 @@ def _claims(claims: list[Object], declared: frozenset[str], field: str) -> list[
 
 
 def is_fractional(text: str | float) -> bool:
-    """Whether an amount of bytes, looked at as Kubernetes does in thousandths, is none in whole bytes."""
+    """Return whether an amount, in thousandths as Kubernetes compares it, is not whole."""
     text = str(text)
     if text.isdigit() or not (text[-1] in "mun" or "." in text or "-" in text):
         return False
@@ -247,7 +247,7 @@ def is_fractional(text: str | float) -> bool:
 
 
 def fractional_warnings(amounts: Mapping[str, Any] | None, field: str, *resources: str) -> list[str]:
-    """Tell of amounts of these resources that are not whole."""
+    """Return warnings about amounts of these resources that are not whole."""
     warnings: list[str] = []
     for name in resources if amounts else ():
         amount = (amounts or {}).get(name)

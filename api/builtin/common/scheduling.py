@@ -1,4 +1,4 @@
-"""Validation of where pods may run: node selectors, affinity, tolerations, taints and spreading."""
+"""Validation of pod placement: node selectors, affinity, tolerations, taints and topology spread."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _node_term(term: Object, field: str, *, values_checked: bool) -> list[Cause]
 
 
 def node_selector(selector: Object, field: str) -> list[Cause]:
-    """Nodes that one of these terms selects."""
+    """Check the terms of a node selector."""
     terms = selector.get("nodeSelectorTerms")
     path = f"{field}.nodeSelectorTerms"
     if not terms:
@@ -90,7 +90,7 @@ PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def affinity(given: Object, field: str) -> list[Cause]:
-    """To which nodes and other pods a pod is drawn, and from which others it stays away."""
+    """Check the node affinity, pod affinity and pod anti-affinity of a pod."""
     causes: list[Cause] = []
     node = given.get("nodeAffinity") or {}
     path = f"{field}.nodeAffinity"
@@ -133,7 +133,7 @@ def _pod_term(term: Object, field: str) -> list[Cause]:
 
 
 def tolerations(given: Sequence[Object], field: str) -> list[Cause]:
-    """Which taints a pod bears."""
+    """Check the tolerations of a pod."""
     causes: list[Cause] = []
     for index, toleration in enumerate(given):
         causes += _toleration(toleration, f"{field}[{index}]")
@@ -165,7 +165,7 @@ def _toleration(toleration: Mapping[str, Any], path: str) -> list[Cause]:
 
 
 def taints(given: Sequence[Object], field: str) -> list[Cause]:
-    """What keeps pods off a node: no key twice with the same effect."""
+    """Check the taints of a node, and that each pair of key and effect occurs once."""
     causes: list[Cause] = []
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(given):
@@ -187,13 +187,13 @@ def taints(given: Sequence[Object], field: str) -> list[Cause]:
     return causes
 
 
-# -- spreading --------------------------------------------------------------------------------------------------------
+# -- topology spread --------------------------------------------------------------------------------------------------
 
 _POSITIVE: Final = "must be greater than zero"
 
 
 def topology_spread(constraints: Sequence[Object], field: str) -> list[Cause]:
-    """How evenly pods are spread; no two rules for the same key and strictness."""
+    """Check spread constraints, and that each pair of topology key and action occurs once."""
     causes: list[Cause] = []
     for index, constraint in enumerate(constraints):
         path = f"{field}[{index}]"
@@ -227,7 +227,7 @@ def _min_domains(number: int | None, action: str, field: str) -> list[Cause]:
 
 
 def _label_keys(term: Object, field: str) -> list[Cause]:
-    """Keys of a pod's own labels that narrow a selector, which says nothing else of them."""
+    """Check keys of the pod's own labels that extend a selector: the selector must not also name them."""
     selector = term.get("labelSelector")
     matching, mismatching = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
     causes: list[Cause] = []
@@ -241,7 +241,7 @@ def _label_keys(term: Object, field: str) -> list[Cause]:
     for each in (selector or {}).get("matchExpressions") or ():
         key = each.get("key", "")
         if key in matching and key in selected:
-            # A new pod's keys stand in its selector already: twice is once too often.
+            # A new pod has each key in its selector once already (_expand_label_keys). A second time is an error.
             detail = "exists in both matchLabelKeys and labelSelector"
             causes.append(invalid_value(f"{field}[{list(matching).index(key)}]", key, detail))
         selected.add(key)

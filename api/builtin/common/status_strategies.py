@@ -1,4 +1,4 @@
-"""The status subresource of kinds that ask nothing particular of it."""
+"""Strategies of status subresources without rules of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STATUS: Final = MappingProxyType({"status": status_update()})
 def only_status(
     validate_update: ValidateUpdate = lambda new, old: [], prepare: PrepareUpdate | None = None
 ) -> Mapping[str, SubresourceStrategy]:
-    """A status subresource that changes nothing of metadata either (apimachinery's ResetObjectMetaForStatus)."""
+    """Return a status subresource that keeps spec and metadata (apimachinery's ResetObjectMetaForStatus)."""
     update = status_update(
         "spec",
         metadata=("labels", "annotations", "finalizers", "ownerReferences"),

@@ -1,13 +1,13 @@
-"""The parts converters between versions are made of, and the annotation that keeps what a version cannot say.
+"""Building blocks for converters between versions, and the annotation that makes conversion to an old version lossless.
 
-A version of the past (legacy.py) cannot say everything the present one can, and now and then says a thing twice. What
-Kubernetes put into annotations stands in the same ones here. Whatever else would be lost on the way there and back is
-kept in one of our own (``KEPT``). So an old client who reads an object and writes it back changes nothing it does not
-know of:
+A legacy version (api/registry/legacy.py) cannot express everything that the current version can. Sometimes it also
+expresses one thing twice. Fields that Kubernetes moves to annotations are in the same annotations here. All else that
+a round trip would lose is kept in our own annotation (``KEPT``). So an old client that reads an object and writes it
+back changes no field that it does not know:
 
     discovery.k8s.io/v1       zone: a, deprecatedTopology: {topology.kubernetes.io/zone: b}
-    discovery.k8s.io/v1beta1  topology: {topology.kubernetes.io/zone: a}, annotation: deprecatedTopology comes back as
-                              nothing, and is {topology.kubernetes.io/zone: b}
+    discovery.k8s.io/v1beta1  topology: {topology.kubernetes.io/zone: a}, annotation: deprecatedTopology is converted
+                              back to nothing, but is {topology.kubernetes.io/zone: b}
 """
 
 from __future__ import annotations
@@ -26,30 +26,34 @@ Object = dict[str, Any]
 Converter = Callable[[Object], Object]
 
 KEPT: Final = "kubechronicle.io/kept-by-conversion"
-"""Annotation, never stored, with what a version of the past has no words for: a JSON list of {"at": path, "as": what
-comes back without it, "is": what it is}, where a member that is missing stands for a field that is."""
+"""Annotation, never stored, with the fields that a legacy version cannot express.
+
+It is a JSON list of {"at": path, "as": value after a round trip, "is": true value}. A missing "as" or "is" means that
+the field is absent.
+"""
 
 
 def typed(obj: Object, api_version: str, definition: str) -> Object:
-    """The object under another apiVersion and in the form that version is written in."""
+    """Return the object with another apiVersion, normalized and checked by that version's schema."""
     result = {**obj, "apiVersion": api_version}
     check.check(result, types.object_type(definition))
     return result
 
 
 def _renaming(api_version: str, definition: str) -> Converter:
-    """A converter for versions that have the same fields."""
+    """Return a converter between versions that have the same fields."""
     return lambda obj: typed(copy_object(obj), api_version, definition)
 
 
-# -- what is kept in an annotation ------------------------------------------------------------------------------------
+# -- lossless conversion ----------------------------------------------------------------------------------------------
 
 _Path = tuple[str | int, ...]
 _ABSENT: Final[Any] = object()
 
 
 def lossless(down: Converter, up: Converter, definition: str) -> tuple[Converter, Converter]:
-    """Return both converters so that up(down(obj)) is obj again. ``definition`` is the present version's."""
+    """Return both converters, extended so that up(down(obj)) equals obj. ``definition`` is that of the current
+    version."""
     kind = types.object_type
 
     def down_with_note(obj: Object) -> Object:
@@ -73,7 +77,7 @@ def lossless(down: Converter, up: Converter, definition: str) -> tuple[Converter
         try:
             check.check(restored, kind(definition))
         except check.TypeMismatch:
-            return new  # the client's own doing
+            return new  # the client has changed the annotation
         return restored
 
     return down_with_note, up_with_note
@@ -107,7 +111,7 @@ def _without_note(obj: Object) -> Object:
 
 
 def _read_entries(text: str) -> Iterator[Object]:
-    """The entries of the annotation that can be meant; clients may write anything into it."""
+    """Yield the well-formed entries of the annotation; clients may write anything into it."""
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -119,12 +123,12 @@ def _read_entries(text: str) -> Iterator[Object]:
 
 
 def _is_restorable(path: list[Any]) -> bool:
-    """Whether a path is one of the object's own fields: what names it and what the server writes is not for clients."""
+    """Return whether a path is a client's field: not apiVersion, kind or metadata other than annotations."""
     return path[:2] == ["metadata", "annotations"] or path[0] not in ("apiVersion", "kind", "metadata")
 
 
 def _restore(obj: Object, entry: Object) -> None:
-    """Put back what was lost, if what came of it is as it was then."""
+    """Restore one lost field, if its value after the conversion is the same as it was when it was recorded."""
     *parents, last = entry["at"]
     place: Any = obj
     for name in parents:
@@ -152,13 +156,13 @@ def _member(place: Any, name: Any) -> Any:
 def lossless_pair(
     kind: str, present: str, past: str, definition: str, down: Converter, up: Converter
 ) -> Mapping[tuple[str, str, str], Converter]:
-    """Return by (kind, from, to) what converts between the version a kind is kept in and one of the past."""
+    """Return lossless converters between the stored version and a legacy one, by (kind, from, to)."""
     down, up = lossless(down, up, definition)
     return {(kind, present, past): down, (kind, past, present): up}
 
 
 def same_fields(kind: str, group: str) -> Mapping[tuple[str, str, str], Converter]:
-    """Return by (kind, from, to) what converts between v1 and v1beta1 of a kind that has the same fields in both."""
+    """Return converters between v1 and v1beta1 of a kind that has the same fields in both, by (kind, from, to)."""
     return {
         (kind, f"{group}/{here}", f"{group}/{there}"): _renaming(
             f"{group}/{there}", f"io.k8s.api.{group}.{there}.{kind}"

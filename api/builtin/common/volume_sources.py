@@ -1,8 +1,7 @@
-"""Validation of the sources that pods' volumes and PersistentVolumes have in common.
+"""Validation of the volume sources that pods and PersistentVolumes share.
 
-A volume has one source. The second found is refused, and only the first is looked into. Which sources there are, in the
-order in which Kubernetes looks at them, is told by the tables in core/pod/validation_volumes.py and
-core/persistentvolume/validation_sources.py.
+A volume has one source. Only the first source is checked; any other is rejected. The tables of sources, in Kubernetes'
+order, are in core/pod/validation_volumes.py and core/persistentvolume/validation_sources.py.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MAX_DRIVER_NAME: Final = 63
 
 
 def needs(*members: str, then: Source | None = None) -> Source:
-    """Return a check that these members are given, and what ``then`` finds."""
+    """Return a check that requires these members, and then runs ``then``."""
 
     def check(source: Object, field: str) -> list[Cause]:
         causes = missing(source, field, *members)
@@ -46,7 +45,7 @@ HOST_PATH_TYPES: Final = (
 
 
 def host_path(source: Object, field: str) -> list[Cause]:
-    """A path of the node's, of a known type."""
+    """Check the path and the type of a path on the node."""
     path = source.get("path", "")
     if not path:
         return [required(f"{field}.path")]
@@ -54,12 +53,12 @@ def host_path(source: Object, field: str) -> list[Cause]:
 
 
 def partition(source: Object, field: str) -> list[Cause]:
-    """A partition has a number."""
+    """Check the number of a partition."""
     return in_range(source.get("partition", 0), 1 if source.get("partition") else 0, 255, f"{field}.partition")
 
 
 def nfs(source: Object, field: str) -> list[Cause]:
-    """The path on the server is absolute."""
+    """Require an absolute path on the server."""
     path = source.get("path", "")
     return [] if path.startswith("/") else [invalid_value(f"{field}.path", path, "must be an absolute path")]
 
@@ -81,7 +80,7 @@ def _iscsi_name(name: str, field: str, begins: str) -> list[Cause]:
 
 
 def iscsi(source: Object, field: str, begins: str = " starting with iqn, eui, or naa") -> list[Cause]:
-    """A target has a portal and a name, and a number for its unit."""
+    """Check the portal, names, unit number and secret of an iSCSI target."""
     causes = missing(source, field, "targetPortal", "iqn")
     if source.get("iqn"):
         causes += _iscsi_name(source["iqn"], f"{field}.iqn", begins)
@@ -104,12 +103,12 @@ INITIATOR_TOO_LONG: Final = (
 
 
 def initiator_too_long(name: str, iscsi: Object) -> bool:
-    """Tell whether what names a volume to its target is too long, together with the target."""
+    """Return whether the volume name and the target portal together are too long for an iSCSI initiator."""
     return iscsi.get("initiatorName") is not None and len(f"{name}:{iscsi.get('targetPortal', '')}") > MAX_INITIATOR
 
 
 def fc(source: Object, field: str) -> list[Cause]:
-    """A fibre channel volume has targets and a unit, or identifiers."""
+    """Require targets and a unit number, or world wide identifiers, of a Fibre Channel volume."""
     wwns, wwids = source.get("targetWWNs"), source.get("wwids")
     path = f"{field}.targetWWNs"
     if not wwns:
@@ -125,7 +124,7 @@ def fc(source: Object, field: str) -> list[Cause]:
 
 
 def flocker(source: Object, field: str) -> list[Cause]:
-    """A dataset has a name or an identifier."""
+    """Require either the name or the UUID of a Flocker dataset."""
     name, uid = source.get("datasetName", ""), source.get("datasetUUID", "")
     causes: list[Cause] = []
     if not name and not uid:
@@ -139,7 +138,7 @@ def flocker(source: Object, field: str) -> list[Cause]:
 
 
 def quobyte(source: Object, field: str) -> list[Cause]:
-    """A registry and a volume, and whose it is."""
+    """Check the registry, tenant and volume of a Quobyte volume."""
     registry, detail = source.get("registry", ""), "must be a host:port pair or multiple pairs separated by commas"
     causes: list[Cause] = []
     if not registry:
@@ -153,7 +152,7 @@ def quobyte(source: Object, field: str) -> list[Cause]:
 
 
 def flex(source: Object, field: str) -> list[Cause]:
-    """A driver is named; its options are not Kubernetes' own."""
+    """Require a driver, and reject options in Kubernetes' own namespaces."""
     causes = missing(source, field, "driver")
     for option in source.get("options") or ():
         domain = "." + option.partition("/")[0].lower()
@@ -168,7 +167,7 @@ _BLOB_DISK: Final = "https://{account-name}.blob.core.windows.net/{container-nam
 
 
 def azure_disk(source: Object, field: str) -> list[Cause]:
-    """A disk's address is of its kind."""
+    """Check the modes of an Azure disk, and that its URI fits its kind."""
     uri, kind = source.get("diskURI", ""), source.get("kind")
     causes = one_of_if_set(source.get("cachingMode"), ("None", "ReadOnly", "ReadWrite"), f"{field}.cachingMode")
     causes += one_of_if_set(kind, ("Dedicated", "Managed", "Shared"), f"{field}.kind")
@@ -180,7 +179,7 @@ def azure_disk(source: Object, field: str) -> list[Cause]:
 
 
 def storage_os(source: Object, field: str) -> list[Cause]:
-    """A volume has a name."""
+    """Require a volume name, and check the namespace and the secret."""
     causes = missing(source, field, "volumeName")
     for member in ("volumeName", "volumeNamespace"):
         if source.get(member):
@@ -189,13 +188,13 @@ def storage_os(source: Object, field: str) -> list[Cause]:
 
 
 def named_secret(source: Object, field: str) -> list[Cause]:
-    """A secret is named where there is one."""
+    """Require a name if a secret is referenced."""
     secret = source.get("secretRef")
     return [] if secret is None else missing(secret, f"{field}.secretRef", "name")
 
 
 def csi_driver_name(name: str, field: str) -> list[Cause]:
-    """The name of a CSI driver: a domain, in either case."""
+    """Check the name of a CSI driver: a DNS subdomain in either case."""
     causes = [] if name else [required(field)]
     if len(name) > MAX_DRIVER_NAME:
         causes.append(too_long(field, MAX_DRIVER_NAME))
@@ -203,13 +202,14 @@ def csi_driver_name(name: str, field: str) -> list[Cause]:
 
 
 _PATHS: Final = {"gcePersistentDisk": "persistentDisk"}
-"""Where the causes of a source are reported if not under its name. (A slip of Kubernetes'.)"""
+"""Field path of a source's causes where it differs from the source's name, as in Kubernetes."""
 
 
 def one_source(
     holder: Object, sources: Mapping[str, Source], field: str, second_paths: Mapping[str, str] | None = None
 ) -> list[Cause]:
-    """The rules of the one source of a volume; ``second_paths``: where a second one is reported otherwise."""
+    """Require one source and check it. ``second_paths``: field path of a second source where it differs from its
+    name."""
     given = [name for name in holder if name in sources]
     if len(given) == 1:
         name = given[0]

@@ -1,7 +1,4 @@
-"""How Leases are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of Leases. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

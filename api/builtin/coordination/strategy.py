@@ -1,4 +1,4 @@
-"""The strategy of Lease: fields of features that are off are dropped unless the stored object has them.
+"""Strategy of Lease: fields of disabled features are dropped unless the stored object has them.
 
 Source: ``registry/coordination/lease/strategy.go``.
 """
@@ -14,16 +14,16 @@ from kubechronicle.api.strategy.strategy import Strategy
 Object = dict[str, Any]
 
 _LEADER_ELECTION: Final = ("strategy", "preferredHolder")
-"""Fields of CoordinatedLeaderElection, which is off."""
+"""Fields of CoordinatedLeaderElection, which is disabled."""
 
 
 def prepare_new_lease(new: Object) -> None:
-    """A lease has nothing of a feature that is off."""
+    """Drop the fields of disabled features."""
     prepare_lease_update(new, {})
 
 
 def prepare_lease_update(new: Object, old: Object) -> None:
-    """Drop what is of a feature that is off, unless the lease has it already."""
+    """Drop the fields of disabled features, unless the old lease has them."""
     spec, held = new.get("spec") or {}, old.get("spec") or {}
     for name in _LEADER_ELECTION:
         if name not in held:

@@ -10,7 +10,7 @@ Object = dict[str, Any]
 
 
 def lease(obj: Object) -> list[Cause]:
-    """Durations are positive, transitions counted."""
+    """Check that the duration is positive and the number of transitions is not negative."""
     spec = obj.get("spec") or {}
     causes: list[Cause] = []
     duration = spec.get("leaseDurationSeconds")

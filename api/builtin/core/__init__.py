@@ -1,1 +1,1 @@
-"""The kinds of the core group: a folder for each with many rules, the others in the files beside them."""
+"""Kinds of the core group: a folder for each kind with many rules, the others in the files beside the folders."""

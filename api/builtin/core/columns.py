@@ -1,6 +1,6 @@
-"""How the core kinds with few columns are shown, and the printers gathered from the folders.
+"""Table columns of the core kinds with few columns, merged with those of the kinds' folders.
 
-Each function gives the cells of one object in the order of the columns named beside it in PRINTERS. Source: Kubernetes'
+Each function returns the cells of one object in the order of its columns in PRINTERS. Source: Kubernetes'
 ``pkg/printers/internalversion``.
 """
 
@@ -58,7 +58,7 @@ def _endpoints_text(subsets: Iterable[Object]) -> str:
     for subset in subsets:
         addresses = [address.get("ip", "") for address in subset.get("addresses") or ()]
         ports = subset.get("ports")
-        # Headless services may have no ports: each address stands alone.
+        # Headless services may have no ports: then addresses are shown alone.
         if ports:
             listed = [_host_port(ip, port.get("port", 0)) for port in ports for ip in addresses[:ENDPOINTS_SHOWN]]
         else:

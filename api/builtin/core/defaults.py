@@ -1,6 +1,6 @@
-"""Defaults of the core kinds with few rules, and those gathered from the folders.
+"""Defaults of the core kinds with few rules, merged with those of the kinds' folders.
 
-Values by definition and field, and functions where a default depends on something else. Sources are Kubernetes'
+Constant values by definition and field, and functions for defaults that depend on other fields. Source: Kubernetes'
 ``apis/core/v1/defaults``.
 """
 
@@ -29,14 +29,14 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def namespace(obj: Object) -> None:
-    """Every namespace carries its name as a label."""
+    """Label every namespace with its name."""
     name = obj["metadata"].get("name")
     if name:
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
 
 
 def replication_controller(obj: Object) -> None:
-    """Selector and labels follow from the template's labels."""
+    """Copy the template's labels to the selector and to the object's labels."""
     labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
     if labels:
         if not obj["spec"].get("selector"):
@@ -46,7 +46,7 @@ def replication_controller(obj: Object) -> None:
 
 
 def limit_range_item(obj: Object) -> None:
-    """A container's default limit follows from its maximum, its default request from limit and minimum."""
+    """Derive a container's default limit from its maximum, and the default request from the limit and the minimum."""
     if obj.get("type") != "Container":
         return
     limit = obj.get("default") or {}
@@ -63,7 +63,7 @@ def limit_range_item(obj: Object) -> None:
 
 
 def secret(obj: Object) -> None:
-    """stringData is written over data and never kept."""
+    """Write stringData over data, and remove it."""
     from kubechronicle.api.schema.values import encode_bytes
 
     texts = obj.pop("stringData", None)

@@ -1,4 +1,4 @@
-"""The strategies of the core group: of the kinds with few rules, and those gathered from the folders.
+"""Strategies of the core kinds with few rules, merged with those of the kinds' folders.
 
 Sources are the ``strategy.go`` files of Kubernetes' ``registry/core``, named after their kinds.
 """
@@ -29,7 +29,7 @@ NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
 
 def prepare_new_namespace(new: Object) -> None:
-    """A namespace begins active, and its contents have to be cleared before it goes."""
+    """Set the phase to Active, and add the finalizer that clears the namespace's contents."""
     new["status"] = {"phase": "Active"}
     finalizers = new["spec"].setdefault("finalizers", [])
     if "kubernetes" not in finalizers:
@@ -37,17 +37,17 @@ def prepare_new_namespace(new: Object) -> None:
 
 
 def keep_namespace_finalizers(new: Object, old: Object) -> None:
-    """spec.finalizers are changed through the finalize subresource only."""
+    """Keep spec.finalizers: only the finalize subresource changes them."""
     keep("finalizers", new["spec"], old["spec"])
 
 
 def keep_namespace_status(new: Object, old: Object) -> None:
-    """The finalize subresource changes spec.finalizers and nothing else of the object but metadata."""
+    """Keep the status: the finalize subresource changes only metadata and spec.finalizers."""
     keep("status", new, old)
 
 
 def label_namespace(new: Object) -> None:
-    """The label with the name is always right, also for a generated name."""
+    """Set the label with the name, also for a generated name."""
     new["metadata"].setdefault("labels", {})[NAMESPACE_LABEL] = new["metadata"]["name"]
 
 
@@ -55,7 +55,7 @@ def label_namespace(new: Object) -> None:
 
 
 def keep_secret_type(new: Object, old: Object) -> None:
-    """A replacement that names no type keeps the old one."""
+    """Keep the old type if the new Secret names none."""
     if not new.get("type"):
         keep("type", new, old)
 

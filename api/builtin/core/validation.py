@@ -1,7 +1,7 @@
 """Validation of ConfigMaps, Secrets, Namespaces, Endpoints and ReplicationControllers.
 
-Functions from an object (or a change) to what is wrong with it; metadata has been checked already. Source: Kubernetes'
-``apis/core/validation``. What is not here is not checked.
+Each function returns the causes of an object or a change. Metadata has been checked before. Source: Kubernetes'
+``apis/core/validation``.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from kubechronicle.api.values import names
 Object = dict[str, Any]
 
 MAX_SECRET: Final = 1024 * 1024
-"""Bytes of all values of a ConfigMap or Secret."""
+"""Largest total size of a ConfigMap's or Secret's values, in bytes."""
 
 IMMUTABLE_SET: Final = "field is immutable when `immutable` is set"
 
 
 def _sealed_update(new: Object, old: Object, *fields: str) -> list[Cause]:
-    """Rules of ConfigMaps and Secrets marked ``immutable``: neither that mark nor the data may change."""
+    """Reject changes of the data and of the mark of a ConfigMap or Secret marked ``immutable``."""
     if not old.get("immutable"):
         return []
     causes = [] if new.get("immutable") else [forbidden("immutable", IMMUTABLE_SET)]
@@ -53,7 +53,7 @@ def _base64_length(text: str) -> int:
 
 
 def config_map(obj: Object) -> list[Cause]:
-    """Keys are file names, none stands in both maps, and the whole is limited."""
+    """Check keys and total size, and that no key is in both maps."""
     causes: list[Cause] = []
     data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
     size = 0
@@ -71,7 +71,7 @@ def config_map(obj: Object) -> list[Cause]:
 
 
 def config_map_update(new: Object, old: Object) -> list[Cause]:
-    """An immutable ConfigMap stays as it is."""
+    """Reject changes of an immutable ConfigMap."""
     return _sealed_update(new, old, "data", "binaryData")
 
 
@@ -81,13 +81,13 @@ _SECRET_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
-"""Keys that secrets of a type must have."""
+"""Type of a Secret -> required keys."""
 
 _DOCKER: Final = ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson")
 
 
 def _docker_problem(encoded: str) -> str:
-    """Return what is wrong with a registry configuration, in Go's words, "" if nothing is."""
+    """Return the problem of a registry configuration in Go's words, or ""."""
     try:
         value, _ = decode_value(base64.b64decode(encoded))
     except DecodeError as error:
@@ -98,7 +98,7 @@ def _docker_problem(encoded: str) -> str:
 
 
 def secret(obj: Object) -> list[Cause]:
-    """Keys are file names, the whole is limited, and typed secrets have what their type needs."""
+    """Check keys, total size, and the keys that the type requires."""
     causes: list[Cause] = []
     data = obj.get("data") or {}
     size = 0
@@ -126,7 +126,7 @@ def secret(obj: Object) -> list[Cause]:
 
 
 def secret_update(new: Object, old: Object) -> list[Cause]:
-    """The type never changes; an immutable Secret stays as it is."""
+    """Reject a changed type, and changes of an immutable Secret."""
     return immutable("type", new.get("type", ""), old.get("type", "")) + _sealed_update(new, old, "data")
 
 
@@ -144,13 +144,13 @@ def _finalizer(name: str, field: str) -> list[Cause]:
 
 
 def namespace(obj: Object) -> list[Cause]:
-    """What holds a namespace has a name."""
+    """Check the names of a namespace's finalizers."""
     finalizers = obj["spec"].get("finalizers") or ()
     return [cause for name in finalizers for cause in _finalizer(name, "spec.finalizers")]
 
 
 def namespace_finalize(new: Object, old: Object) -> list[Cause]:
-    """The same where only that is changed."""
+    """Check finalizers in the finalize subresource; the causes name the index."""
     causes: list[Cause] = []
     for index, name in enumerate(new["spec"].get("finalizers") or ()):
         causes += _finalizer(name, f"spec.finalizers[{index}]")
@@ -158,7 +158,7 @@ def namespace_finalize(new: Object, old: Object) -> list[Cause]:
 
 
 def namespace_status(new: Object, old: Object) -> list[Cause]:
-    """A namespace that ends is terminating, any other active."""
+    """Check that the phase is Terminating for a deleted namespace, and Active otherwise."""
     deleted, phase = bool(new["metadata"].get("deletionTimestamp")), (new.get("status") or {}).get("phase", "")
     wanted, words = ("Terminating", "not empty") if deleted else ("Active", "empty")
     if phase == wanted:
@@ -166,11 +166,11 @@ def namespace_status(new: Object, old: Object) -> list[Cause]:
     return [invalid_value("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {words}")]
 
 
-# -- endpoints: what stands behind a Service, in the older form -------------------------------------------------------
+# -- endpoints --------------------------------------------------------------------------------------------------------
 
 
 def endpoints(obj: Object) -> list[Cause]:
-    """Each subset has addresses; several ports have names."""
+    """Check that each subset has addresses, and that several ports have names."""
     causes: list[Cause] = []
     for index, subset in enumerate(obj.get("subsets") or ()):
         field = f"subsets[{index}]"
@@ -186,7 +186,7 @@ def endpoints(obj: Object) -> list[Cause]:
 
 
 def endpoints_update(new: Object, old: Object) -> list[Cause]:
-    """The same for an update; what was accepted once stays."""
+    """Check changed subsets; unchanged ones stay valid."""
     if new.get("subsets") == old.get("subsets"):
         return []
     return endpoints(new)
@@ -215,7 +215,7 @@ def _port(port: Object, field: str, *, many: bool) -> list[Cause]:
 
 
 def replication_controller(obj: Object) -> list[Cause]:
-    """Selector and template of a replication controller."""
+    """Check the selector and template of a ReplicationController."""
     spec = obj["spec"]
     causes = not_negative(spec, "spec", "minReadySeconds")
     selector = spec.get("selector") or {}

@@ -1,4 +1,4 @@
-"""Validation of ResourceQuotas and LimitRanges: amounts of resources, and who may have them."""
+"""Validation of ResourceQuotas and LimitRanges."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SCOPE_RESOURCES: Final = {
     "CrossNamespacePodAffinity": _POD_COMPUTE,
     "VolumeAttributesClass": frozenset(("persistentvolumeclaims", "requests.storage")),
 }
-"""Scopes of a quota, with the resources each can be about."""
+"""Scope of a quota -> resources that it can limit."""
 
 _CONFLICTS: Final = (("BestEffort", "NotBestEffort"), ("NotTerminating", "Terminating"))
 _EXISTING: Final = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
@@ -97,12 +97,12 @@ def _conflicts(scopes: list[str], field: str, shown: Any) -> list[Cause]:
 
 
 def quota(obj: Object) -> list[Cause]:
-    """The limits of a quota and what they are limited to."""
+    """Check the limits and scopes of a quota."""
     return _quota_spec(obj["spec"]) + quota_status(obj, obj)
 
 
 def quota_update(new: Object, old: Object) -> list[Cause]:
-    """What a quota is about stays."""
+    """Check a changed quota: its scopes are immutable."""
     causes = _quota_spec(new["spec"])
     scopes = new["spec"].get("scopes") or []
     if set(scopes) != set(old["spec"].get("scopes") or ()):
@@ -111,7 +111,7 @@ def quota_update(new: Object, old: Object) -> list[Cause]:
 
 
 def quota_status(new: Object, old: Object) -> list[Cause]:
-    """Amounts are of resources quotas know."""
+    """Check the resource names and amounts of the status."""
     status = new.get("status") or {}
     causes = _amounts(status.get("hard") or {}, "status.hard")
     return causes + _amounts(status.get("used") or {}, "status.used")
@@ -124,7 +124,7 @@ _PARTS: Final = ("max", "min", "default", "defaultRequest", "maxLimitRequestRati
 
 
 def limit_range(obj: Object) -> list[Cause]:
-    """Limits of each type once, and in order: minimum, default request, default limit, maximum."""
+    """Check that each type occurs once, and that minimum, default request, default limit and maximum are in order."""
     causes: list[Cause] = []
     seen: set[str] = set()
     for index, limit in enumerate(obj["spec"].get("limits") or ()):
@@ -171,7 +171,7 @@ _ORDER: Final = (
     ("min", "default", "default", "min", "min value {} is greater than default value {}"),
     ("default", "max", "default", "max", "default value {} is greater than max value {}"),
 )
-"""(the smaller, the larger, field of the cause, value it shows, words)."""
+"""(smaller part, larger part, part in the field path, part that gives the shown value, message)."""
 
 
 def _order(name: str, values: dict[str, str], field: str) -> list[Cause]:

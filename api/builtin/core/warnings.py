@@ -19,7 +19,7 @@ _OLD_MOUNTABLE: Final = (
 
 
 def endpoints_warnings(new: Object, old: Object | None) -> list[str]:
-    """Addresses that are to be written otherwise; the controller writes its own well."""
+    """Return warnings about addresses not in canonical form, except in the endpoints controller's objects."""
     if (new["metadata"].get("labels") or {}).get(_MANAGED_BY) == _ENDPOINTS_CONTROLLER:
         return []
     warnings: list[str] = []
@@ -31,14 +31,14 @@ def endpoints_warnings(new: Object, old: Object | None) -> list[str]:
 
 
 def service_account_warnings(new: Object, old: Object | None) -> list[str]:
-    """An annotation that is on its way out, told of when it is new."""
+    """Return a warning about the deprecated mountable secrets annotation if it is new."""
     before = (old["metadata"].get("annotations") or {}) if old is not None else {}
     noted = _MOUNTABLE in (new["metadata"].get("annotations") or ()) and _MOUNTABLE not in before
     return [_OLD_MOUNTABLE] if noted else []
 
 
 def secret_warnings(new: Object, old: Object | None) -> list[str]:
-    """A certificate and a key that no server can use together."""
+    """Return a warning if a server cannot use the certificate and the key of a TLS Secret together."""
     if new.get("type") != "kubernetes.io/tls":
         return []
     data = new.get("data") or {}

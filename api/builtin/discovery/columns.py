@@ -1,7 +1,4 @@
-"""How EndpointSlices are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of EndpointSlices. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

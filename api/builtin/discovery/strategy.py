@@ -18,7 +18,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 def count_slice_change(new: Object, old: Object) -> None:
-    """Changes of anything but metadata, and of labels, are counted."""
+    """Increment the generation when labels or any field outside of metadata change."""
     parts = [{name: part for name, part in each.items() if name != "metadata"} for each in (new, old)]
     labels = [each["metadata"].get("labels") for each in (new, old)]
     if parts[0] != parts[1] or labels[0] != labels[1]:
@@ -26,8 +26,10 @@ def count_slice_change(new: Object, old: Object) -> None:
 
 
 def drop_topology(api_version: str, new: Object, old: Object | None) -> None:
-    """Drop the topology of older versions from what others than their clients write; a node that was told there goes to
-    its own field."""
+    """Drop the deprecated topology when a request uses a newer version.
+
+    A host name that the old object's topology already holds is moved to nodeName.
+    """
     before = (old or {}).get("endpoints")
     if api_version.endswith("/v1beta1") or (old is not None and new.get("endpoints") == before):
         return

@@ -1,4 +1,4 @@
-"""Validation of EndpointSlices: what stands behind a Service, in parts."""
+"""Validation of EndpointSlices."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ ZONE: Final = "topology.kubernetes.io/zone"
 
 
 def endpoint_slice(obj: Object) -> list[Cause]:
-    """Addresses are of the slice's type, ports have different names."""
+    """Check that addresses have the slice's type and that port names differ."""
     return _slice(obj, {})
 
 
 def endpoint_slice_update(new: Object, old: Object) -> list[Cause]:
-    """The type of addresses stays; endpoints that older versions let pass may, too."""
+    """Check a changed slice: its address type is immutable, and addresses of the old slice stay valid."""
     held = {tuple(one.get("addresses") or ()): one.get("addresses") or [] for one in old.get("endpoints") or ()}
     causes = _slice(new, held)
     return causes + immutable("addressType", new.get("addressType", ""), old.get("addressType", ""))
@@ -140,7 +140,7 @@ def _of_family(address: str, field: str, item: str, kind: str, held: Sequence[st
 
 
 def domain_name(name: str, field: str) -> list[Cause]:
-    """A domain of two parts at least; a dot at its end says that it is complete."""
+    """Check that a name is a domain of at least two parts, with or without a final dot."""
     if not name:
         return [required(field)]
     domain = name.removesuffix(".")

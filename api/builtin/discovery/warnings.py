@@ -12,7 +12,7 @@ _CONTROLLERS: Final = ("endpointslice-controller.k8s.io", "endpointslicemirrorin
 
 
 def endpoint_slice_warnings(new: Object, old: Object | None) -> list[str]:
-    """Names as addresses are of the past; addresses have one best form, which controllers know."""
+    """Return warnings about FQDN slices, and about addresses not in canonical form except in controllers' slices."""
     warnings: list[str] = []
     if old is None and new.get("addressType") == "FQDN":
         warnings.append("spec.addressType: FQDN endpoints are deprecated")

@@ -1,1 +1,1 @@
-"""Events, of which core and events.k8s.io show the same stored objects."""
+"""Events: the core group and events.k8s.io serve the same stored objects."""

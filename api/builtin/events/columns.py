@@ -1,7 +1,4 @@
-"""How Events are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of Events. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

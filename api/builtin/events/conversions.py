@@ -1,4 +1,4 @@
-"""Converters between Event v1 and events.k8s.io/v1, whose fields have other names."""
+"""Converters between Event v1 and events.k8s.io/v1, which name the fields differently."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EVENT_NAMES: Final = (
     ("count", "deprecatedCount"),
     ("reportingComponent", "reportingController"),
 )
-"""Fields of the two Event versions that differ in name only: (v1, events.k8s.io/v1)."""
+"""Fields that differ only in name: (name in v1, name in events.k8s.io/v1)."""
 
 
 def _renamed(obj: Object, names: Mapping[str, str], api_version: str, definition: str) -> Object:

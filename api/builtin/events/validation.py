@@ -1,6 +1,6 @@
-"""Validation of Events, which two versions of the API show.
+"""Validation of Events, in both versions.
 
-The newer one asks for more, and lets nothing but series change.
+events.k8s.io/v1 requires more fields, and allows only the series to change.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ _KEPT: Final = (
     ("reportingComponent", ""),
     ("reportingInstance", ""),
 )
-"""What an update through the newer version cannot change, in the order it is looked at, and what it is when absent."""
+"""Fields that are immutable in events.k8s.io/v1, in the order of the checks, with the value that a message shows if
+absent."""
 
 
 def event(obj: Object) -> list[Cause]:
-    """An event stands in the namespace of what it is about. Events with a time of their own are told in full."""
+    """Check that an event is in the namespace of its object, and the full form if eventTime is set."""
     namespace = obj["metadata"].get("namespace", "")
     involved = (obj.get("involvedObject") or {}).get("namespace", "")
     field, mismatch = "involvedObject.namespace", "does not match event.namespace"
@@ -69,7 +70,7 @@ def _full_event(obj: Object) -> list[Cause]:
 
 
 def event_as(api_version: str, new: Object, old: Object | None) -> list[Cause]:
-    """What the newer version asks for besides."""
+    """Check the additional rules of events.k8s.io/v1."""
     if api_version != NEW_EVENTS:
         return []
     return _new_event(new) if old is None else _changed_event(new, old)

@@ -1,4 +1,4 @@
-"""How FlowSchemas and PriorityLevelConfigurations are shown.
+"""Table columns of FlowSchemas and PriorityLevelConfigurations.
 
 Source: Kubernetes' ``pkg/printers/internalversion``.
 """
@@ -26,7 +26,7 @@ def _flow_schema(obj: Object, since: Since) -> list[Any]:
 
 
 def _flow_schema_order(obj: Object) -> tuple[int, str]:
-    """Flow schemas are listed in the order they are tried."""
+    """Return the sort key of a flow schema: the order in which schemas are matched."""
     return at(obj, "spec", "matchingPrecedence", default=0), name_of(obj)
 
 

@@ -9,13 +9,13 @@ Object = dict[str, Any]
 
 
 def flow_schema_spec(obj: Object) -> None:
-    """Schemas come late in the matching order unless told otherwise."""
+    """Default to a matching precedence of 1000."""
     if not obj.get("matchingPrecedence"):
         obj["matchingPrecedence"] = 1000
 
 
 def limited_priority_level(obj: Object) -> None:
-    """Shares and queues of a limited priority level."""
+    """Default to 30 shares, of which none are lent."""
     if obj.get("nominalConcurrencyShares") is None:
         obj["nominalConcurrencyShares"] = 30
     if obj.get("lendablePercent") is None:
@@ -23,14 +23,14 @@ def limited_priority_level(obj: Object) -> None:
 
 
 def queuing(obj: Object) -> None:
-    """64 queues of 50 requests; each flow is dealt 8 of them."""
+    """Default to 64 queues of 50 requests; each flow is assigned 8 of them."""
     for name, value in (("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)):
         if not obj.get(name):
             obj[name] = value
 
 
 def exempt_priority_level(obj: Object) -> None:
-    """An exempt level neither is given nor lends seats."""
+    """Default to no shares, none of which are lent."""
     if obj.get("nominalConcurrencyShares") is None:
         obj["nominalConcurrencyShares"] = 0
     if obj.get("lendablePercent") is None:

@@ -1,7 +1,6 @@
-"""Validation of flow control (flowcontrol.apiserver.k8s.io): which requests a schema is about, and how many of a level
-run and wait.
+"""Validation of FlowSchemas and PriorityLevelConfigurations.
 
-Both kinds have objects every cluster must have as they are: ``exempt`` and ``catch-all``.
+Both kinds have two objects that every cluster must have with a fixed spec: ``exempt`` and ``catch-all``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ MAX_PRECEDENCE: Final = 10000
 FLOW_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
 MAX_QUEUES: Final = 10**7
 HASH_BITS: Final = 60
-"""Bits of a flow's hash that queues are dealt from."""
+"""Bits of a flow's hash, from which its queues are chosen."""
 
 _EVERYTHING: Final = {
     "resourceRules": [
@@ -56,7 +55,7 @@ _LEVELS: Final[dict[str, Object]] = {
         "limited": {"nominalConcurrencyShares": 5, "lendablePercent": 0, "limitResponse": {"type": "Reject"}},
     },
 }
-"""What the objects every cluster has must say; of the exempt level what it is given may be changed."""
+"""Required specs of the mandatory objects; in the exempt level, the field ``exempt`` may change."""
 
 
 def _fixed(spec: Object, name: str, wanted: dict[str, Object], kind: str) -> list[Cause]:
@@ -79,12 +78,12 @@ def _conditions(obj: Object) -> list[Cause]:
 
 
 def conditions_update(new: Object, old: Object) -> list[Cause]:
-    """Each condition has a type of its own."""
+    """Check that each condition has a type, and that types differ."""
     return _conditions(new)
 
 
 def flow_schema(obj: Object) -> list[Cause]:
-    """Which requests a schema is about, and which level they have."""
+    """Check the precedence, priority level and rules of a FlowSchema."""
     spec, name = obj["spec"], obj["metadata"].get("name", "")
     precedence, field = spec.get("matchingPrecedence", 0), "spec.matchingPrecedence"
     causes: list[Cause] = []
@@ -209,7 +208,7 @@ def _url_problem(url: str) -> list[str]:
 
 
 def priority_level(obj: Object) -> list[Cause]:
-    """How many requests of a level run and wait."""
+    """Check the type, shares and queues of a PriorityLevelConfiguration."""
     spec, name = obj["spec"], obj["metadata"].get("name", "")
     kind, limited, exempt = spec.get("type", ""), spec.get("limited"), spec.get("exempt")
     causes: list[Cause] = []

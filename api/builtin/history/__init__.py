@@ -1,1 +1,1 @@
-"""The project's own kinds: revisions."""
+"""Kinds of the project's own API group: revisions."""

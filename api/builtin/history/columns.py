@@ -1,4 +1,4 @@
-"""How revisions of history are shown: a line for each change."""
+"""Table columns of revisions: one row per change."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kubechronicle.api.history.revisions import changed_cell, object_cell, user_
 
 _COLUMNS: Final = (
     Column("Revision", format="name", text="The revision of the change: its number in the log of all changes."),
-    Column("Time", text="When it was committed."),
-    Column("Verb", text="What the request asked for."),
-    Column("User", text="Who asked for it."),
-    Column("Object", text="What was changed."),
-    Column("Changed", text="The fields that were changed, from what to what."),
+    Column("Time", text="The time of the commit."),
+    Column("Verb", text="The verb of the request."),
+    Column("User", text="The user that sent the request."),
+    Column("Object", text="The changed object."),
+    Column("Changed", text="The changed fields, with their old and new values."),
     wide("Manager", "The field manager of the request."),
     wide("Agent", "The client that sent the request."),
-    wide("Source", "The address it came from."),
+    wide("Source", "The address that the request came from."),
     wide("Audit-ID", "The id of the request."),
 )
 

@@ -1,7 +1,4 @@
-"""How the kinds of networking.k8s.io are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of the kinds of networking.k8s.io. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ def _hosts(rules: Sequence[Object]) -> str:
     if not shown:
         return "*"
     more = len(rules) - LIST_SHOWN
-    # Rules without a host count among those not shown only when three hosts are.
+    # As in Kubernetes, rules without a host are counted as more only if three hosts are shown.
     return ",".join(shown) + (f" + {more} more..." if more > 0 and len(shown) == LIST_SHOWN else "")
 
 
@@ -59,7 +56,7 @@ def _ip_address(obj: Object, since: Since) -> list[Any]:
     if parent is not None:
         resource = ".".join(filter(None, (parent.get("resource"), parent.get("group")))).lower()
         text = "/".join(filter(None, (resource, parent.get("namespace"), parent.get("name"))))
-    # The age has no column of its own, and is there all the same.
+    # Kubernetes adds the age, although the table has no column for it.
     return [name_of(obj), text, age_of(obj, since)]
 
 

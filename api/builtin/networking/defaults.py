@@ -14,7 +14,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def network_policy(obj: Object) -> None:
-    """A policy is about ingress, and about egress if it has rules for it."""
+    """Set the policy types: Ingress, and Egress if the policy has egress rules."""
     spec = obj["spec"]
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]

@@ -1,4 +1,4 @@
-"""Validation of networking.k8s.io: Ingresses and their classes, NetworkPolicies, IPAddresses and ServiceCIDRs."""
+"""Validation of Ingresses and their classes, NetworkPolicies, IPAddresses and ServiceCIDRs."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ _BAD_ENDINGS: Final = ("/..", "/.")
 
 
 def _ingress(obj: Object, *, secrets: bool = True, wildcards: bool = True) -> list[Cause]:
-    """Hosts, paths and what stands behind them; ``secrets`` and ``wildcards`` look at the names of secrets and at what
-    is behind hosts with a wildcard."""
+    """Check hosts, paths and backends.
+
+    ``secrets``: check the names of TLS secrets. ``wildcards``: check the paths of hosts with a wildcard.
+    """
     spec = obj["spec"]
     causes: list[Cause] = []
     rules, backend = spec.get("rules") or (), spec.get("defaultBackend")
@@ -68,7 +70,7 @@ def _ingress(obj: Object, *, secrets: bool = True, wildcards: bool = True) -> li
 
 
 def new_ingress(obj: Object) -> list[Cause]:
-    """The rules of an ingress that is created: the old way to name its class agrees with the new one."""
+    """Check a new Ingress; its class annotation must match its class field."""
     causes = _ingress(obj)
     noted = (obj["metadata"].get("annotations") or {}).get(INGRESS_CLASS)
     wanted = obj["spec"].get("ingressClassName")
@@ -79,7 +81,7 @@ def new_ingress(obj: Object) -> list[Cause]:
 
 
 def ingress_update(new: Object, old: Object) -> list[Cause]:
-    """An ingress may change as a whole; what older versions let pass may stay."""
+    """Check a changed Ingress; errors in secret names or wildcard rules stay valid if the old one has them."""
     held = old["spec"]
     wildcards = [rule for rule in held.get("rules") or () if "*" in rule.get("host", "")]
     return _ingress(
@@ -90,7 +92,7 @@ def ingress_update(new: Object, old: Object) -> list[Cause]:
 
 
 def ingress_warnings(new: Object, old: Object | None) -> list[str]:
-    """The class has a field of its own now."""
+    """Return a warning about the deprecated class annotation."""
     noted = (new["metadata"].get("annotations") or {}).get(INGRESS_CLASS)
     if old is not None or noted is None or new["spec"].get("ingressClassName") is not None:
         return []
@@ -164,7 +166,7 @@ _HTTP_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
 def ingress_class(obj: Object) -> list[Cause]:
-    """The controller of a class and its parameters."""
+    """Check the controller and the parameters of an IngressClass."""
     spec = obj["spec"]
     controller = spec.get("controller", "")
     causes = [too_long("spec.controller", MAX_CONTROLLER)] if len(controller.encode()) > MAX_CONTROLLER else []
@@ -189,7 +191,7 @@ def ingress_class(obj: Object) -> list[Cause]:
 
 
 def domain_prefixed_path(value: str, field: str) -> list[Cause]:
-    """A domain, a slash and a path."""
+    """Check that a value is a domain, a slash and a path."""
     if not value:
         return [required(field)]
     domain, slash, path = value.partition("/")
@@ -202,7 +204,7 @@ def domain_prefixed_path(value: str, field: str) -> list[Cause]:
 
 
 def ingress_class_update(new: Object, old: Object) -> list[Cause]:
-    """The controller stays."""
+    """Reject a changed controller."""
     return immutable("spec.controller", new["spec"].get("controller", ""), old["spec"].get("controller", ""))
 
 
@@ -212,12 +214,12 @@ POLICY_TYPES: Final = ("Ingress", "Egress")
 
 
 def network_policy(obj: Object) -> list[Cause]:
-    """Whom a policy is about, and who may reach whom at which ports."""
+    """Check the pod selector, peers and ports of a NetworkPolicy."""
     return _policy(obj, frozenset())
 
 
 def network_policy_update(new: Object, old: Object) -> list[Cause]:
-    """A policy may change as a whole; ranges that older versions let pass may stay."""
+    """Check a changed NetworkPolicy; CIDRs of the old one stay valid."""
     held = {text for block, _ in _ip_blocks(old) for text in (block.get("cidr", ""), *(block.get("except") or ()))}
     return _policy(new, held)
 
@@ -231,7 +233,7 @@ def _ip_blocks(obj: Object) -> Iterator[tuple[Object, str]]:
 
 
 def network_policy_warnings(new: Object, old: Object | None) -> list[str]:
-    """Ranges that say less, or something else, than they seem to."""
+    """Return warnings about CIDRs that are ambiguous or not in canonical form."""
     warnings: list[str] = []
     for block, field in _ip_blocks(new):
         warnings += cidr_warnings(block.get("cidr", ""), f"{field}.cidr")
@@ -265,7 +267,7 @@ def _policy_port(port: Object, field: str) -> list[Cause]:
         causes += port_number(number, f"{field}.port")
         if end is not None:
             if end < number:
-                # Kubernetes shows the port here, not its end.
+                # Kubernetes shows the port here, not endPort.
                 causes.append(invalid_value(f"{field}.endPort", number, "must be greater than or equal to `port`"))
             causes += port_number(end, f"{field}.endPort")
         return causes
@@ -312,7 +314,7 @@ def _ip_block(block: Object, field: str, held: Collection[str]) -> list[Cause]:
 
 
 def ip_address(obj: Object) -> list[Cause]:
-    """An address, by its name, belongs to something."""
+    """Check that an IPAddress is named by a canonical address and has a parent."""
     causes = strict_ip(obj["metadata"].get("name", ""), "metadata.name")
     reference, field = obj["spec"].get("parentRef"), "spec.parentRef"
     if reference is None:
@@ -329,13 +331,13 @@ def ip_address(obj: Object) -> list[Cause]:
 
 
 def ip_address_update(new: Object, old: Object) -> list[Cause]:
-    """What an address belongs to stays."""
+    """Reject a changed parent."""
     after, before = new["spec"].get("parentRef"), old["spec"].get("parentRef")
     return [] if after == before else immutable("spec.parentRef", shape(after, "ParentReference"), before)
 
 
 def service_cidr(obj: Object) -> list[Cause]:
-    """Ranges services take addresses from: one, or one of each family."""
+    """Check the ranges of a ServiceCIDR: one, or one per address family."""
     ranges, field = obj["spec"].get("cidrs") or [], "spec.cidrs"
     if not ranges:
         return [required(field, "at least one CIDR required")]
@@ -349,16 +351,16 @@ def service_cidr(obj: Object) -> list[Cause]:
 
 
 def service_cidr_update(new: Object, old: Object) -> list[Cause]:
-    """A range stays; a second may be added."""
+    """Reject a changed range; a second one may be added."""
     after, before = new["spec"].get("cidrs") or [], old["spec"].get("cidrs") or []
     if len(before) == 1 and len(after) == 2:
         return [] if after[0] == before[0] else immutable("spec.cidrs[0]", after[0], before[0])
     return immutable("spec.cidrs", after, before)
 
 
-# -- status of ingresses ----------------------------------------------------------------------------------------------
+# -- ingress status ---------------------------------------------------------------------------------------------------
 
 
 def ingress_status(new: Object, old: Object) -> list[Cause]:
-    """Where an ingress is reached."""
+    """Check the load balancer addresses of an Ingress."""
     return balancer_status(new, modes=False)

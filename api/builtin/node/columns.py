@@ -1,7 +1,4 @@
-"""How RuntimeClasses are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of RuntimeClasses. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def _key_of(toleration: Object) -> tuple[str, ...]:
 
 
 def runtime_class(obj: Object) -> list[Cause]:
-    """Who runs pods of a class, what that costs, and where it can be done."""
+    """Check the handler, overhead and scheduling of a RuntimeClass."""
     handler = obj.get("handler", "")
     causes = dns_label(handler, "handler") if handler else [required("handler")]
     overhead = (obj.get("overhead") or {}).get("podFixed")
@@ -38,5 +38,5 @@ def runtime_class(obj: Object) -> list[Cause]:
 
 
 def runtime_class_update(new: Object, old: Object) -> list[Cause]:
-    """Who runs pods of a class stays."""
+    """Reject a changed handler."""
     return immutable("handler", new.get("handler", ""), old.get("handler", ""))

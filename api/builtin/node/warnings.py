@@ -10,6 +10,6 @@ Object = dict[str, Any]
 
 
 def runtime_class_warnings(new: Object, old: Object | None) -> list[str]:
-    """Labels nodes are chosen by."""
+    """Return warnings about old labels in the node selector."""
     chosen = (new.get("scheduling") or {}).get("nodeSelector") or ()
     return [warning for label in chosen for warning in old_label_warnings(label, "scheduling.nodeSelector")]

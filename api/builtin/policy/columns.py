@@ -1,7 +1,4 @@
-"""How PodDisruptionBudgets are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of PodDisruptionBudgets. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

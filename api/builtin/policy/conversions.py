@@ -1,6 +1,6 @@
-"""Converters between policy/v1 and policy/v1beta1: of PodDisruptionBudget and Eviction.
+"""Converters between policy/v1 and policy/v1beta1 for PodDisruptionBudget and Eviction.
 
-An empty selector means nothing in one and everything in the other. Source: the conversions of ``pkg/apis/policy`` in
+An empty selector matches no pods in v1beta1 and all pods in v1. Source: the conversions of ``pkg/apis/policy`` in
 Kubernetes 1.20 to 1.25.
 """
 
@@ -15,7 +15,10 @@ from kubechronicle.api.meta.encoding import copy_object
 Object = dict[str, Any]
 
 PDB_LABEL: Final = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
-"""Key with which policy/v1 says "no pods" and policy/v1beta1 "all pods", for which the other has the empty selector."""
+"""Key of the selector that one version needs where the other has the empty selector.
+
+policy/v1 uses it for "no pods", policy/v1beta1 for "all pods".
+"""
 
 
 def _is_marker(selector: Any, operator: str) -> bool:
@@ -27,7 +30,7 @@ def _marker_selector(operator: str) -> Object:
 
 
 def drop_marker_key(spec: Object) -> None:
-    """Take the key that says "all" or "none" out of a selector that says something besides."""
+    """Remove the key PDB_LABEL from a selector that has other requirements or the other operator."""
     selector = spec.get("selector")
     expressions = (selector or {}).get("matchExpressions")
     if not selector or not expressions or _is_marker(selector, "Exists"):
@@ -40,8 +43,11 @@ def drop_marker_key(spec: Object) -> None:
 
 
 def _budget(obj: Object, api_version: str, definition: str, *, empty: str, other: str) -> Object:
-    """The budget in the other version. An empty selector becomes ``empty``, and what that version says with ``other``
-    becomes the empty one."""
+    """Return the budget in the other version.
+
+    An empty selector becomes the marker with operator ``empty``. The marker with operator ``other`` becomes the empty
+    selector.
+    """
     obj = copy_object(obj)
     spec = obj["spec"]
     selector = spec.get("selector")

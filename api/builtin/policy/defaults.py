@@ -11,8 +11,10 @@ Object = dict[str, Any]
 
 
 def disruption_budget(obj: Object) -> None:
-    """The key that policy/v1beta1 says "all pods" with means nothing in a selector that says something else. (This is
-    part of the decoding of policy/v1, not of its defaults, but it comes at the same time.)"""
+    """Remove the marker key from a selector with other requirements.
+
+    Kubernetes does this when it decodes policy/v1, at the same point of a request.
+    """
     drop_marker_key(obj["spec"])
 
 

@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 def disruption_budget(obj: Object) -> list[Cause]:
-    """Of the two bounds one at most is set."""
+    """Check the bounds, eviction policy and selector of a budget; at most one bound can be set."""
     spec = obj["spec"]
     causes: list[Cause] = []
     low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
@@ -36,6 +36,6 @@ def disruption_budget(obj: Object) -> list[Cause]:
 
 
 def disruption_budget_status(new: Object, old: Object) -> list[Cause]:
-    """Counts are not negative."""
+    """Check that counts are not negative."""
     members = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
     return not_negative(new.get("status") or {}, "status", *members)

@@ -1,1 +1,1 @@
-"""Roles and their bindings, and those every cluster begins with."""
+"""Roles and their bindings, including those that every cluster has from its first start."""

@@ -1,7 +1,7 @@
-"""The cluster roles of Kubernetes' own controllers, as every cluster has them from its first start (v1.36).
+"""Cluster roles of Kubernetes' own controllers, present in every cluster from its first start (v1.36).
 
-One line a rule: verbs, API groups (``""`` is the core group), resources, and names if only these are meant; each a list
-with commas. A line that ends with a comma goes on in the next. bootstrap_policy.py makes objects of them.
+Each line is a rule: verbs, API groups (``""`` is the core group), resources, and optionally names. Each is a list with
+commas. A line that ends with a comma continues on the next. bootstrap_policy.py makes objects of them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-# system:controller:NAME -> rules; each is bound to the service account NAME in kube-system.
 CONTROLLER_ROLES: Final[Mapping[str, str]] = {
     "attachdetach-controller": """
         list,watch "" persistentvolumeclaims,persistentvolumes
@@ -271,3 +270,4 @@ CONTROLLER_ROLES: Final[Mapping[str, str]] = {
         create,patch,update "",events.k8s.io events
     """,
 }
+"""NAME of a role system:controller:NAME -> rules; it is bound to the service account NAME in kube-system."""

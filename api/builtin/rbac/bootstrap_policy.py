@@ -1,7 +1,7 @@
-"""The access rules every cluster begins with: objects made of the tables of roles, and the bindings' own tables.
+"""Access rules that every cluster has from its first start: objects made of the tables of roles and bindings.
 
-They carry the label and the annotation by which a cluster's administrator recognizes them; with
-``rbac.authorization.kubernetes.io/autoupdate: "false"`` they are left as they are.
+They have a label and an annotation that identify them to administrators. Objects with
+``rbac.authorization.kubernetes.io/autoupdate: "false"`` are not changed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
 CONTROLLER: Final = "system:controller:"
 
-# Roles made of all that carry the label "aggregate-to-NAME", and which of them are part of another one.
 AGGREGATED: Final = ("admin", "edit", "view")
+"""Roles aggregated from all roles with the label "aggregate-to-NAME"."""
+
 PART_OF: Final[Mapping[str, str]] = {
     "edit": "admin",
     "view": "edit",
@@ -29,9 +30,8 @@ PART_OF: Final[Mapping[str, str]] = {
     "system:aggregate-to-edit": "edit",
     "system:aggregate-to-view": "view",
 }
+"""Role -> aggregated role that it is part of."""
 
-# Cluster role -> to whom it is bound: "u" users, "g" groups, "s" service accounts (NAMESPACE/NAME). The binding is
-# named after the role; that of system:node binds nobody (nodes have their own authorizer).
 BOUND_TO: Final[Mapping[str, tuple[str, ...]]] = {
     "cluster-admin": ("g system:masters",),
     "system:basic-user": ("g system:authenticated",),
@@ -46,6 +46,11 @@ BOUND_TO: Final[Mapping[str, tuple[str, ...]]] = {
     "system:service-account-issuer-discovery": ("g system:serviceaccounts",),
     "system:volume-scheduler": ("u system:kube-scheduler",),
 }
+"""Cluster role -> subjects: "u" users, "g" groups, "s" service accounts (NAMESPACE/NAME).
+
+The binding is named after the role. The binding of system:node has no subjects, because nodes have their own
+authorizer.
+"""
 
 _LEASES: Final = """
     create,get,list,update,watch coordination.k8s.io leases
@@ -53,7 +58,6 @@ _LEASES: Final = """
 """
 _EVENTS: Final = 'create,patch,update "",events.k8s.io events'
 
-# (namespace, role) -> (binding's name, its rules, subjects as in BOUND_TO)
 ROLES: Final[Mapping[tuple[str, str], tuple[str, str, tuple[str, ...]]]] = {
     ("kube-public", "system:controller:bootstrap-signer"): (
         "system:controller:bootstrap-signer",
@@ -95,10 +99,11 @@ ROLES: Final[Mapping[tuple[str, str], tuple[str, str, tuple[str, ...]]]] = {
         ("s kube-system/token-cleaner",),
     ),
 }
+"""(namespace, role) -> (name of the binding, rules, subjects as in BOUND_TO)."""
 
 
 def cluster_roles() -> list[Object]:
-    """ClusterRoles, ready to be created; aggregated ones without rules."""
+    """Return the ClusterRoles to create; aggregated ones have no rules."""
     named = [*CLUSTER_ROLES.items(), *((CONTROLLER + name, text) for name, text in CONTROLLER_ROLES.items())]
     made = []
     for name, text in named:
@@ -112,7 +117,7 @@ def cluster_roles() -> list[Object]:
 
 
 def cluster_role_bindings() -> list[Object]:
-    """ClusterRoleBindings, each of the cluster role with the same name."""
+    """Return the ClusterRoleBindings, each named after its cluster role."""
     controllers = {CONTROLLER + name: (f"s kube-system/{name}",) for name in CONTROLLER_ROLES}
     return [
         _binding("ClusterRoleBinding", name, ("ClusterRole", name), subjects)
@@ -121,14 +126,14 @@ def cluster_role_bindings() -> list[Object]:
 
 
 def roles() -> list[Object]:
-    """Roles in the system namespaces."""
+    """Return the Roles in the system namespaces."""
     return [
         _object("Role", name, namespace, rules=parse_rules(text)) for (namespace, name), (_, text, _) in ROLES.items()
     ]
 
 
 def role_bindings() -> list[Object]:
-    """RoleBindings in the system namespaces."""
+    """Return the RoleBindings in the system namespaces."""
     return [
         _binding("RoleBinding", binding, ("Role", role), subjects, namespace)
         for (namespace, role), (binding, _, subjects) in ROLES.items()

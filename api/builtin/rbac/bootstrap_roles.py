@@ -1,8 +1,8 @@
-"""The cluster roles every cluster has from its first start, but for those of controllers (v1.36).
+"""Cluster roles, except for those of controllers, present in every cluster from its first start (v1.36).
 
-One line a rule: verbs, API groups (``""`` is the core group), resources, and names if only these are meant; or verbs
-and paths. Each is a list with commas; a line that ends with a comma goes on in the next. bootstrap_policy.py makes
-objects of them. Roles without rules are aggregated.
+Each line is a rule: verbs, API groups (``""`` is the core group), resources, and optionally names; or verbs and paths.
+Each is a list with commas. A line that ends with a comma continues on the next. bootstrap_policy.py makes objects of
+them. Roles without rules are aggregated.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""How roles' bindings are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of RoleBindings and ClusterRoleBindings. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defaults of roles' bindings."""
+"""Defaults of RoleBindings and ClusterRoleBindings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def subject(obj: Object) -> None:
-    """Users and groups belong to RBAC's API group."""
+    """Set the API group of users and groups to RBAC's."""
     if not obj.get("apiGroup") and obj.get("kind") in ("User", "Group"):
         obj["apiGroup"] = RBAC
 

@@ -1,4 +1,4 @@
-"""The strategies of rbac.authorization.k8s.io: roles and bindings have the same.
+"""Strategies of rbac.authorization.k8s.io, which differ only in their validation.
 
 Sources are the ``strategy.go`` files of Kubernetes' ``registry/rbac``.
 """

@@ -1,4 +1,4 @@
-"""Validation of roles and their bindings (rbac.authorization.k8s.io)."""
+"""Validation of roles and their bindings."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def _rules(obj: Object, *, namespaced: bool) -> list[Cause]:
 
 
 def role(obj: Object) -> list[Cause]:
-    """The rules of a role in a namespace."""
+    """Check the rules of a Role."""
     return _rules(obj, namespaced=True)
 
 
 def cluster_role(obj: Object) -> list[Cause]:
-    """The rules of a role everywhere, and from which others it is put together."""
+    """Check the rules of a ClusterRole, and its aggregation selectors."""
     causes = _rules(obj, namespaced=False)
     aggregation = obj.get("aggregationRule")
     if aggregation is None:
@@ -90,17 +90,17 @@ def _subject(subject: Object, field: str, *, namespaced: bool) -> list[Cause]:
 
 
 def role_binding(obj: Object) -> list[Cause]:
-    """A role of either kind, given to subjects in a namespace."""
+    """Check the role reference and the subjects of a RoleBinding."""
     return _binding(obj, ("Role", "ClusterRole"), namespaced=True)
 
 
 def cluster_role_binding(obj: Object) -> list[Cause]:
-    """A role given to subjects everywhere."""
+    """Check the role reference and the subjects of a ClusterRoleBinding."""
     return _binding(obj, ("ClusterRole",), namespaced=False)
 
 
 def role_ref_update(new: Object, old: Object) -> list[Cause]:
-    """A binding is bound to its role for good."""
+    """Reject a changed role reference."""
     if new.get("roleRef") == old.get("roleRef"):
         return []
     return [invalid_value("roleRef", shape(new.get("roleRef") or {}, "RoleRef"), "cannot change roleRef")]

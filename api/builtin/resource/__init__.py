@@ -1,1 +1,1 @@
-"""Devices: classes of them, claims to them, and the slices drivers offer."""
+"""Dynamic resource allocation: DeviceClasses, ResourceClaims with their templates, and ResourceSlices."""

@@ -1,4 +1,4 @@
-"""How DeviceClasses are shown, and the printers gathered from the folders.
+"""Table columns of DeviceClasses, merged with those of the kinds' folders.
 
 Source: Kubernetes' ``pkg/printers/internalversion``.
 """

@@ -1,4 +1,4 @@
-"""The defaults of the resource group, gathered from the folders of its kinds."""
+"""Defaults of the resource group, merged from the kinds' folders."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Validation of what claims, classes and slices of devices have in common (resource.k8s.io).
+"""Validation that claims, classes and slices of devices share (resource.k8s.io).
 
-Lives here: lists without repetitions, names of pools and attributes, tolerations, parameters of drivers, and selectors.
+It covers lists without repetitions, names of pools and attributes, selectors, and parameters of drivers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _IDENTIFIER_MESSAGE: Final = (
 
 
 def check_each(items: Sequence[Any] | None, most: int, field: str, check: Check) -> list[Cause]:
-    """Check every item of a list; of a list that is too long only that is said. ``most`` below 0: any number."""
+    """Check every item of a list; report only the length of a list with more than ``most`` items (below 0: no
+    limit)."""
     items = items or ()
     if 0 <= most < len(items):
         return [too_many(field, len(items), most)]
@@ -48,7 +49,7 @@ def check_each(items: Sequence[Any] | None, most: int, field: str, check: Check)
 def check_each_unique(
     items: Sequence[Any] | None, most: int, field: str, check: Check, key: Callable[[Any], Hashable] = lambda item: item
 ) -> list[Cause]:
-    """Check every item of a list in which no key stands twice."""
+    """Check every item of a list, and that its keys differ."""
     items = items or ()
     causes = check_each(items, most, field, check)
     if 0 <= most < len(items):
@@ -65,7 +66,7 @@ def check_each_unique(
 
 
 def pool_name(name: str, field: str) -> list[Cause]:
-    """A pool of devices: DNS names with slashes between them."""
+    """Check the name of a pool: DNS subdomains with slashes between them."""
     if not name:
         return [required(field)]
     causes = [too_long(field, MAX_POOL_NAME)] if len(name.encode()) > MAX_POOL_NAME else []
@@ -81,7 +82,10 @@ def _identifier(name: str, field: str) -> list[Cause]:
 
 
 def qualified_name(name: str, field: str) -> list[Cause]:
-    """An attribute or capacity: an identifier, perhaps in a domain. More than one slash is not looked at."""
+    """Check the name of an attribute or capacity: an identifier with an optional domain.
+
+    Names with more than one slash are not checked.
+    """
     parts = name.split("/")
     if len(parts) == 1:
         return _identifier(name, field)
@@ -93,7 +97,7 @@ def qualified_name(name: str, field: str) -> list[Cause]:
 
 
 def fully_qualified_name(name: str, field: str) -> list[Cause]:
-    """An attribute with its domain."""
+    """Check the name of an attribute with a domain."""
     causes = qualified_name(name, field)
     if "/" not in name:
         detail = "a fully qualified name must be a domain and a name separated by a slash"
@@ -101,11 +105,11 @@ def fully_qualified_name(name: str, field: str) -> list[Cause]:
     return causes
 
 
-# -- parts ------------------------------------------------------------------------------------------------------------
+# -- selectors and configuration --------------------------------------------------------------------------------------
 
 
 def cel_selector(selector: Object, field: str) -> list[Cause]:
-    """Devices are selected by an expression that is not too long."""
+    """Check the length and the expression of a device selector."""
     cel = selector.get("cel")
     if cel is None:
         return [required(f"{field}.cel")]
@@ -116,7 +120,7 @@ def cel_selector(selector: Object, field: str) -> list[Cause]:
 
 
 def parameters(given: Any, field: str, most: int = MAX_PARAMETERS) -> list[Cause]:
-    """Parameters of a driver: an object, not too large."""
+    """Check the parameters of a driver: a JSON object of limited size."""
     if given is None:
         return [required(field)]
     if len(go_json(given).encode()) > most:
@@ -125,7 +129,7 @@ def parameters(given: Any, field: str, most: int = MAX_PARAMETERS) -> list[Cause
 
 
 def configuration(config: Object, field: str) -> list[Cause]:
-    """What is told a driver."""
+    """Check the driver and the parameters of a device configuration."""
     opaque, path = config.get("opaque"), f"{field}.opaque"
     if opaque is None:
         return [required(path)]

@@ -1,4 +1,4 @@
-"""The strategies of resource.k8s.io: DeviceClass, and those gathered from the folders."""
+"""Strategy of DeviceClass, merged with those of the kinds' folders."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 
 def device_class(obj: Object) -> list[Cause]:
-    """Which devices are of a class, what their drivers are told, and by which extended resource pods ask for them."""
+    """Check the selectors, driver configuration and extended resource name of a DeviceClass."""
     spec = obj["spec"]
     causes = check_each(spec.get("selectors"), MAX_SELECTORS, "spec.selectors", cel_selector)
     causes += check_each(spec.get("config"), MAX_CONFIGS, "spec.config", configuration)

@@ -1,7 +1,4 @@
-"""How PriorityClasses are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of PriorityClasses. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SYSTEM_PRIORITIES: Final = {"system-node-critical": 2000001000, "system-cluster-
 
 
 def priority_class(obj: Object) -> list[Cause]:
-    """Names and numbers of the system's own classes are kept for them."""
+    """Reserve the names and values of system priority classes, and check the preemption policy."""
     name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
     causes: list[Cause] = []
     if name.startswith("system-"):
@@ -37,7 +37,7 @@ def priority_class(obj: Object) -> list[Cause]:
 
 
 def priority_class_update(new: Object, old: Object) -> list[Cause]:
-    """What a priority class stands for never changes."""
+    """Reject a changed value or preemption policy."""
     causes: list[Cause] = []
     if new.get("value", 0) != old.get("value", 0):
         causes.append(forbidden("value", "may not be changed in an update."))

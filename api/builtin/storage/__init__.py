@@ -1,1 +1,1 @@
-"""Classes of storage and of volume attributes, what CSI drivers say of themselves, and attachments."""
+"""StorageClasses, VolumeAttributesClasses, CSI drivers, nodes and capacities, and VolumeAttachments."""

@@ -1,7 +1,4 @@
-"""How the kinds of storage.k8s.io are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of the kinds of storage.k8s.io. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ Object = dict[str, Any]
 
 
 def prepare_new_csi_driver(new: Object) -> None:
-    """A driver has nothing of a feature that is off."""
+    """Drop the fields of disabled features."""
     new["spec"].pop("preventPodSchedulingIfMissing", None)
 
 
 def prepare_csi_driver_update(new: Object, old: Object) -> None:
-    """Changes of a driver are counted, from none; a field of a feature that is off stays where it was alone."""
+    """Drop fields of disabled features that the old driver lacks, and count changes of the spec in the generation."""
     if "preventPodSchedulingIfMissing" not in old["spec"]:
         prepare_new_csi_driver(new)
     if new["spec"] != old["spec"]:

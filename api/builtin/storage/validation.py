@@ -1,4 +1,4 @@
-"""Validation of the kinds of storage.k8s.io: classes, what CSI drivers say of themselves, and attachments."""
+"""Validation of the kinds of storage.k8s.io."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _provisioner(name: str, field: str) -> list[Cause]:
 
 
 def storage_class(obj: Object) -> list[Cause]:
-    """Who provides volumes of a class, and how."""
+    """Check the provisioner, parameters, modes and topologies of a StorageClass."""
     causes = _provisioner(obj.get("provisioner", ""), "provisioner")
     causes += _parameters(obj.get("parameters") or {}, "parameters")
     policy, mode = obj.get("reclaimPolicy"), obj.get("volumeBindingMode")
@@ -91,7 +91,7 @@ def _topologies(terms: Any) -> list[Cause]:
 
 
 def storage_class_update(new: Object, old: Object) -> list[Cause]:
-    """A class means the same for as long as it exists."""
+    """Reject changes: the meaning of a class is fixed."""
     causes: list[Cause] = []
     for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
         causes += immutable(name, new.get(name), old.get(name))
@@ -99,13 +99,13 @@ def storage_class_update(new: Object, old: Object) -> list[Cause]:
 
 
 def attributes_class(obj: Object) -> list[Cause]:
-    """A class of volume attributes has a driver and parameters."""
+    """Check the driver and the parameters of a VolumeAttributesClass."""
     causes = _provisioner(obj.get("driverName", ""), "driverName")
     return causes + _parameters(obj.get("parameters") or {}, "parameters", needed=True)
 
 
 def attributes_class_update(new: Object, old: Object) -> list[Cause]:
-    """A class means the same for as long as it exists."""
+    """Reject changes: the meaning of a class is fixed."""
     return [
         forbidden(name, f"updates to {name} are forbidden.")
         for name in ("driverName", "parameters")
@@ -120,7 +120,7 @@ LIFECYCLES: Final = ("Persistent", "Ephemeral")
 
 
 def csi_driver(obj: Object) -> list[Cause]:
-    """What Kubernetes needs to know of a driver."""
+    """Check the flags, token requests and volume modes of a CSIDriver."""
     spec = obj["spec"]
     flags = (("attachRequired", "attachedRequired"), ("podInfoOnMount",) * 2, ("storageCapacity",) * 2)
     causes = [required(f"spec.{shown}") for name, shown in flags if spec.get(name) is None]
@@ -154,7 +154,7 @@ def csi_driver(obj: Object) -> list[Cause]:
 
 
 def csi_driver_update(new: Object, old: Object) -> list[Cause]:
-    """How a driver attaches, and for which life-cycles, stays."""
+    """Reject a changed attachment flag or volume lifecycle mode."""
     spec, held = new["spec"], old["spec"]
     causes = immutable("spec.attachedRequired", spec.get("attachRequired"), held.get("attachRequired"))
     modes = "volumeLifecycleModes"
@@ -162,7 +162,7 @@ def csi_driver_update(new: Object, old: Object) -> list[Cause]:
 
 
 def csi_node(obj: Object) -> list[Cause]:
-    """The drivers on a node: each once, with the node's name for it."""
+    """Check the drivers of a CSINode: each occurs once, with its id of the node."""
     causes: list[Cause] = []
     seen: set[str] = set()
     for index, driver in enumerate(obj["spec"].get("drivers") or ()):
@@ -191,8 +191,8 @@ def csi_node(obj: Object) -> list[Cause]:
 
 
 def csi_node_update(new: Object, old: Object) -> list[Cause]:
-    """What a driver has said of a node stays while the driver is on it."""
-    causes = csi_node(new)  # Kubernetes does that twice
+    """Reject changes of a driver that stays on the node, except of its allocatable count."""
+    causes = csi_node(new)  # Kubernetes checks the object twice and reports each cause twice
     present = {driver.get("name"): driver for driver in new["spec"].get("drivers") or ()}
     for driver in old["spec"].get("drivers") or ():
         now = present.get(driver.get("name"))
@@ -206,7 +206,7 @@ def csi_node_update(new: Object, old: Object) -> list[Cause]:
 
 
 def storage_capacity(obj: Object) -> list[Cause]:
-    """How much room a class has where."""
+    """Check the topology, class and capacity of a CSIStorageCapacity."""
     causes = label_selector(obj.get("nodeTopology"), "nodeTopology")
     causes += dns_subdomain(obj.get("storageClassName", ""), "storageClassName")
     given = obj.get("capacity")
@@ -216,7 +216,7 @@ def storage_capacity(obj: Object) -> list[Cause]:
 
 
 def storage_capacity_update(new: Object, old: Object) -> list[Cause]:
-    """Where, and of what, stays."""
+    """Reject a changed topology or class."""
     causes = immutable("nodeTopology", new.get("nodeTopology"), old.get("nodeTopology"))
     return causes + immutable("storageClassName", new.get("storageClassName"), old.get("storageClassName"))
 
@@ -229,7 +229,7 @@ _ONE_SOURCE: Final = "must specify exactly one of inlineVolumeSpec and persisten
 
 
 def attachment(obj: Object) -> list[Cause]:
-    """One volume, attached by a driver to a node."""
+    """Check the driver, node and single volume of a VolumeAttachment."""
     spec = obj["spec"]
     attacher, source, path = spec.get("attacher", ""), spec.get("source") or {}, "spec.source"
     causes = [] if attacher else [required("spec.attacher")]
@@ -249,7 +249,8 @@ def attachment(obj: Object) -> list[Cause]:
 
 
 def inline_volume_spec(spec: Object, field: str) -> list[Cause]:
-    """What is left of a volume's rules when it stands in a pod: a CSI driver and how it is accessed."""
+    """Check the spec of an inline volume: a CSI source and access modes, without fields that need a
+    PersistentVolume."""
     causes: list[Cause] = []
     for name in ("persistentVolumeReclaimPolicy", "storageClassName", "volumeMode", "claimRef", "nodeAffinity"):
         if spec.get(name):
@@ -276,12 +277,12 @@ def _attachment_status(obj: Object) -> list[Cause]:
 
 
 def attachment_update(new: Object, old: Object) -> list[Cause]:
-    """An attachment is for one volume and one node."""
+    """Reject a changed spec."""
     if new["spec"] == old["spec"]:
         return []
     return [invalid_value("spec", shape(new["spec"], "VolumeAttachmentSpec"), IMMUTABLE)]
 
 
 def attachment_status(new: Object, old: Object) -> list[Cause]:
-    """What a driver says of an attachment is limited in size."""
+    """Check the sizes of the metadata and errors that a driver reports."""
     return _attachment_status(new)

@@ -1,4 +1,4 @@
-"""Warnings about StorageClasses and CSIStorageCapacities: labels of nodes that have got other names."""
+"""Warnings about StorageClasses and CSIStorageCapacities with old node labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Object = dict[str, Any]
 
 
 def storage_class_warnings(new: Object, old: Object | None) -> list[str]:
-    """Labels in topologies."""
+    """Return warnings about old labels in the allowed topologies."""
     return [
         warning
         for index, term in enumerate(new.get("allowedTopologies") or ())
@@ -22,7 +22,7 @@ def storage_class_warnings(new: Object, old: Object | None) -> list[str]:
 
 
 def storage_capacity_warnings(new: Object, old: Object | None) -> list[str]:
-    """Labels in the topology."""
+    """Return warnings about old labels in the node topology."""
     topology, warnings = new.get("nodeTopology") or {}, list[str]()
     for index, expression in enumerate(topology.get("matchExpressions") or ()):
         warnings += old_label_warnings(expression.get("key", ""), f"nodeTopology.matchExpressions[{index}].key")

@@ -1,1 +1,1 @@
-"""The rules of DaemonSet."""
+"""Rules of DaemonSet."""

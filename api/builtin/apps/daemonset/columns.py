@@ -1,7 +1,4 @@
-"""How DaemonSets are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of DaemonSets. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

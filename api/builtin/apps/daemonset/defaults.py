@@ -8,7 +8,7 @@ from typing import Any, Final
 Object = dict[str, Any]
 
 TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
-"""Annotation in which old clients find how often the template has changed."""
+"""Annotation that counts the changes of the template, for old clients."""
 
 VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     "apps.v1.DaemonSetSpec": {"revisionHistoryLimit": 10},
@@ -16,7 +16,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def daemon_set(obj: Object) -> None:
-    """A rolling update replaces one node's pod at a time."""
+    """Default to a rolling update that replaces the pod of one node at a time."""
     strategy = obj["spec"].setdefault("updateStrategy", {})
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"

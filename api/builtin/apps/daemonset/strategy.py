@@ -20,13 +20,13 @@ Object = dict[str, Any]
 
 
 def prepare_new_daemon_set(new: Object) -> None:
-    """The template's generation is kept in an annotation that old clients read."""
+    """Drop disabled fields, and start the template generation at 1 in its annotation."""
     prepare_new_workload(new)
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
 
 
 def prepare_daemon_set_update(new: Object, old: Object) -> None:
-    """Count changes of the template."""
+    """Drop disabled fields, and increment the template generation when the template has changed."""
     held = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
     generation = int(held) if held.isdigit() else 0
     prepare_workload_update(new, old)

@@ -25,13 +25,13 @@ _SCHEDULED: Final = (
 
 
 def daemon_set_status(new: Object, old: Object) -> list[Cause]:
-    """Counts are not negative."""
+    """Check that counts are not negative and the collision count does not decrease."""
     status = new.get("status") or {}
     return not_negative(status, "status", *_SCHEDULED) + collisions(status, old)
 
 
 def daemon_set(obj: Object) -> list[Cause]:
-    """Selector, template and strategy of a daemon set."""
+    """Check the selector, template and update strategy of a DaemonSet."""
     spec = obj["spec"]
     causes = selector_and_template(spec, "daemonset", "DaemonSet") + not_negative(spec, "spec", "minReadySeconds")
     strategy = spec.get("updateStrategy") or {}

@@ -1,1 +1,1 @@
-"""The rules of Deployment."""
+"""Rules of Deployment."""

@@ -1,7 +1,4 @@
-"""How Deployments are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of Deployments. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def deployment(obj: Object) -> None:
-    """A rolling update replaces a quarter at a time."""
+    """Default to a rolling update that replaces a quarter of the pods at a time."""
     strategy = obj["spec"].setdefault("strategy", {})
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"

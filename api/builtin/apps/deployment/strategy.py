@@ -19,7 +19,8 @@ Object = dict[str, Any]
 
 
 def prepare_deployment_update(new: Object, old: Object) -> None:
-    """New annotations are a new generation, too: they are copied to replica sets."""
+    """Drop disabled fields; increment the generation for new annotations too, because they are copied to replica
+    sets."""
     prepare_workload_update(new, old)
     before, after = old["metadata"].get("annotations"), new["metadata"].get("annotations")
     if before != after and new["spec"] == old["spec"]:

@@ -32,7 +32,7 @@ def _deployment_strategy(strategy: Object) -> list[Cause]:
 
 
 def deployment(obj: Object) -> list[Cause]:
-    """Selector, template and strategy of a deployment."""
+    """Check the selector, template, strategy and counts of a Deployment."""
     spec = obj["spec"]
     causes = not_negative(spec, "spec", "replicas") + selector_and_template(spec, "deployment")
     causes += _deployment_strategy(spec.get("strategy") or {})
@@ -48,7 +48,7 @@ _COUNTS: Final = ("replicas", "updatedReplicas", "readyReplicas", "availableRepl
 
 
 def deployment_status(new: Object, old: Object) -> list[Cause]:
-    """Counts are not negative, and parts are not more than the whole."""
+    """Check that counts are not negative and do not exceed the number of replicas."""
     status = new.get("status") or {}
     causes = not_negative(status, "status", "observedGeneration", *_COUNTS, "collisionCount")
     if status.get("terminatingReplicas") is not None:

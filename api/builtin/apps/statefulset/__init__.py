@@ -1,1 +1,1 @@
-"""The rules of StatefulSet."""
+"""Rules of StatefulSet."""

@@ -1,7 +1,4 @@
-"""How StatefulSets are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of StatefulSets. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def stateful_set(obj: Object) -> None:
-    """A rolling update goes over all pods."""
+    """Default to a rolling update from partition 0, so that it covers all pods."""
     strategy = obj["spec"].setdefault("updateStrategy", {})
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
@@ -30,7 +30,7 @@ def stateful_set(obj: Object) -> None:
 
 
 def stateful_set_claims(obj: Object) -> None:
-    """Claim templates carry their type, as Kubernetes' decoder leaves it there."""
+    """Set apiVersion and kind in the claim templates, as Kubernetes' decoder does."""
     for claim in obj["spec"].get("volumeClaimTemplates") or ():
         claim.setdefault("apiVersion", "v1")
         claim.setdefault("kind", "PersistentVolumeClaim")

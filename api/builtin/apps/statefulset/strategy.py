@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 
 def prepare_stateful_set_update(new: Object, old: Object | None = None) -> None:
-    """maxUnavailable is of a feature that is off: it stays only where it is already."""
+    """Drop disabled fields, and ``maxUnavailable`` (a disabled feature) unless the old object has it."""
     prepare_new_workload(new)
     rolling = (new["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     held = ((old or {}).get("spec", {}).get("updateStrategy") or {}).get("rollingUpdate") or {}
@@ -26,7 +26,7 @@ def prepare_stateful_set_update(new: Object, old: Object | None = None) -> None:
 
 
 def prepare_new_stateful_set(new: Object) -> None:
-    """Drop what is of features that are off."""
+    """Drop the fields of disabled features."""
     prepare_stateful_set_update(new)
 
 

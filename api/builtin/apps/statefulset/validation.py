@@ -15,7 +15,7 @@ Object = dict[str, Any]
 
 
 def stateful_set_status(new: Object, old: Object) -> list[Cause]:
-    """Counts are not negative, and parts are not more than the whole."""
+    """Check that counts are not negative and do not exceed the number of replicas."""
     status = new.get("status") or {}
     parts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
     causes = not_negative(status, "status", "replicas", *parts, "observedGeneration", "collisionCount")
@@ -30,7 +30,7 @@ def stateful_set_status(new: Object, old: Object) -> list[Cause]:
 
 
 def stateful_set(obj: Object) -> list[Cause]:
-    """Selector, template and policies of a stateful set."""
+    """Check the policies, selector and template of a StatefulSet."""
     spec = obj["spec"]
     causes: list[Cause] = []
     policy = spec.get("podManagementPolicy", "")
@@ -77,7 +77,8 @@ def _claim_retention(policy: Object) -> list[Cause]:
 
 
 def _template_metadata(template: Object, field: str) -> list[Cause]:
-    """Of a stateful set's template only labels and annotations are looked at: its volumes are made for each pod."""
+    """Check labels and annotations only: a StatefulSet makes the volumes for each pod, so its template alone is
+    incomplete."""
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     causes = validate_labels(metadata.get("labels") or {}, f"{field}.labels")
     if metadata.get("annotations"):
@@ -104,7 +105,7 @@ _STATEFUL_SET_CHANGEABLE: Final = frozenset(
 
 
 def stateful_set_update(new: Object, old: Object) -> list[Cause]:
-    """Of a stateful set's spec only some fields may change."""
+    """Reject changes of any spec field that is not listed as changeable."""
     frozen = [
         {name: value for name, value in each["spec"].items() if name not in _STATEFUL_SET_CHANGEABLE}
         for each in (new, old)

@@ -1,4 +1,4 @@
-"""Warnings about StatefulSets: their claims and history as well as the template."""
+"""Warnings about StatefulSets: template, claim templates and revision history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NEGATIVE_HISTORY: Final = "a negative value retains all historical revisions; a
 
 
 def stateful_set_warnings(new: Object, old: Object | None) -> list[str]:
-    """The claims and the history as well as the template."""
+    """Return warnings about the template, the claim templates and the revision history limit."""
     if same_generation(new, old):
         return []
     spec = new["spec"]

@@ -1,1 +1,1 @@
-"""The rules of CronJob."""
+"""Rules of CronJob."""

@@ -1,7 +1,4 @@
-"""How CronJobs are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of CronJobs. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ Object = dict[str, Any]
 
 
 def prepare_new_cron_job(new: Object) -> None:
-    """Drop what belongs to features that are off from the template of the jobs' pods."""
+    """Drop the fields of disabled features from the jobs' pod template."""
     job = (new["spec"].get("jobTemplate") or {}).get("spec") or {}
     drop_disabled_fields((job.get("template") or {}).get("spec") or {})
 
 
 def prepare_cron_job_update(new: Object, old: Object) -> None:
-    """The same for an update."""
+    """Drop the fields of disabled features, as on creation."""
     prepare_new_cron_job(new)
 
 

@@ -1,4 +1,4 @@
-"""Validation of CronJobs: schedules and time zones, and the jobs they make."""
+"""Validation of CronJobs: schedule, time zone and job template."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supp
 Object = dict[str, Any]
 
 CRON_NAME_MAX: Final = 52
-"""Characters of a CronJob's name: its Jobs' names add eleven and must fit into a label."""
+"""Longest name of a CronJob, in characters: its Jobs' names add eleven and must fit into a label (63)."""
 
 
 def cron_job(obj: Object) -> list[Cause]:
-    """Name, schedule, policy and template of a cron job."""
+    """Check the name, schedule, policies and job template of a CronJob."""
     spec = obj["spec"]
     causes = _cron_spec(spec)
     name = obj["metadata"].get("name", "")
@@ -30,7 +30,7 @@ def cron_job(obj: Object) -> list[Cause]:
 
 
 def cron_job_update(new: Object, old: Object) -> list[Cause]:
-    """A cron job may change as a whole; a name that was accepted stays."""
+    """Check a changed CronJob; its name, accepted before, is not checked again."""
     return _cron_spec(new["spec"], old["spec"])
 
 
@@ -60,7 +60,8 @@ def _cron_spec(spec: Object, held: Object | None = None) -> list[Cause]:
 
 
 def _schedule(schedule: str, zone: str | None, held: Object | None) -> list[Cause]:
-    """A schedule is one, and its time zone stands in a field of its own, unless it always was otherwise."""
+    """Check the syntax; reject a time zone within the schedule unless the old schedule has one and ``timeZone`` is
+    unset."""
     field, problem = "spec.schedule", schedule_problem(schedule)
     causes = [invalid_value(field, schedule, problem)] if problem else []
     if "TZ" not in schedule:
@@ -99,7 +100,7 @@ _DESCRIPTORS: Final = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", 
 
 
 def schedule_problem(schedule: str) -> str:
-    """Return what is wrong with a cron schedule, "" if nothing is. Words are those of the library Kubernetes uses."""
+    """Return the problem of a cron schedule in the words of Kubernetes' cron library, or ""."""
     text = re.sub(r"\A(?:CRON_)?TZ=\S*\s*", "", schedule)
     if text.startswith("@"):
         if text in _DESCRIPTORS or re.fullmatch(r"@every \d+[hms]\S*", text):

@@ -17,7 +17,8 @@ _ZONE_IN_SCHEDULE: Final = (
 
 
 def cron_job_warnings(new: Object, old: Object | None) -> list[str]:
-    """The name, the template of jobs, and a time zone that older versions have let into a schedule."""
+    """Return warnings about the name, the job template, and a time zone within a schedule, which only older versions
+    accepted."""
     warnings = name_warnings(new["metadata"], OWNER_NAME) if old is None else []
     if not same_generation(new, old):
         jobs = (new["spec"].get("jobTemplate") or {}).get("spec") or {}

@@ -1,1 +1,1 @@
-"""The rules of Job."""
+"""Rules of Job."""

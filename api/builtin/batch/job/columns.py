@@ -1,7 +1,4 @@
-"""How Jobs are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of Jobs. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

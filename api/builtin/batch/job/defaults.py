@@ -15,7 +15,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def job(obj: Object) -> None:
-    """Jobs run one pod once unless told otherwise."""
+    """Default to one pod that must succeed once, and fill in the policies and the labels."""
     spec = obj["spec"]
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1

@@ -24,7 +24,7 @@ _JOB_LABELS: Final = (
 
 
 def prepare_new_job(new: Object) -> None:
-    """A job selects its pods by its own uid, unless it says otherwise."""
+    """Drop disabled fields; select the pods by the job's uid unless ``manualSelector`` is set."""
     prepare_new_workload(new)
     spec = new["spec"]
     if spec.get("manualSelector"):
@@ -33,7 +33,7 @@ def prepare_new_job(new: Object) -> None:
     template = spec["template"].setdefault("metadata", {})
     labels = template.setdefault("labels", {})
     for label, source in _JOB_LABELS:
-        labels.setdefault(label, metadata[source])  # another one is refused by validation
+        labels.setdefault(label, metadata[source])  # validation rejects another value
     selector = spec.get("selector") or {}
     matching = dict(selector.get("matchLabels") or {})
     matching.setdefault("batch.kubernetes.io/controller-uid", metadata["uid"])

@@ -33,7 +33,7 @@ def _restart_policy(template: Object, field: str) -> list[Cause]:
 MAX_PARALLELISM: Final = 100_000
 MAX_FAILED_INDEXES: Final = 100_000
 MANY_COMPLETIONS: Final = 100_000
-"""Completions from which on a job with limits for each index may have fewer pods and failures (KEP-3850)."""
+"""Completions above which a job with limits per index may have fewer pods and failures (KEP-3850)."""
 
 MAX_FAILED_OF_MANY: Final = 10_000
 MAX_PARALLELISM_OF_MANY: Final = 10_000
@@ -41,7 +41,7 @@ _PER_INDEX: Final = ("backoffLimitPerIndex", "maxFailedIndexes")
 
 
 def job_spec(spec: Object, field: str) -> list[Cause]:
-    """The rules a job and a cron job's template share."""
+    """Check the rules that Jobs share with the template of CronJobs."""
     members = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
     causes = not_negative(spec, field, *members, *_PER_INDEX)
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
@@ -77,7 +77,7 @@ def job_spec(spec: Object, field: str) -> list[Cause]:
 
 
 def _indexed(spec: Object, field: str) -> list[Cause]:
-    """Pods with numbers: there are not too many of them, and not too many may fail."""
+    """Check the limits of an Indexed job: completions, parallelism and failed indexes."""
     causes: list[Cause] = []
     names = ("completions", "parallelism", "maxFailedIndexes", "backoffLimitPerIndex")
     completions, parallelism, failed, limit = (spec.get(name) for name in names)
@@ -134,7 +134,7 @@ def _replacement(spec: Object, field: str) -> list[Cause]:
 
 
 def job(obj: Object) -> list[Cause]:
-    """Numbers, selector and template of a job."""
+    """Check the spec and the selector of a Job, and that names of indexed pods are valid host names."""
     spec, metadata = obj["spec"], obj["metadata"]
     causes: list[Cause] = []
     if spec.get("selector") is not None and not spec.get("manualSelector"):
@@ -167,7 +167,7 @@ _GENERATED: Final = (
     (CONTROLLER_UID, "uid"),
     ("batch.kubernetes.io/job-name", "name"),
 )
-"""Labels that a job's template has of the server, with the members of metadata they repeat."""
+"""Labels that the server adds to a job's template, each with its source in the job's metadata."""
 
 
 def _generated_selector(metadata: Object, spec: Object) -> list[Cause]:
@@ -192,11 +192,11 @@ _STAYING: Final = (
     ("managedBy", ""),
     ("successPolicy", "SuccessPolicy"),
 )
-"""Fields of a job that never change, with their types."""
+"""Immutable fields of a Job, with their Go types for messages."""
 
 
 def job_update(new: Object, old: Object) -> list[Cause]:
-    """What a job runs, and how often, never changes (while it is not suspended)."""
+    """Check a changed Job: its selector, template (unless suspended) and policies are immutable."""
     spec, held = new["spec"], old["spec"]
     causes = _whole_spec(spec) + _completions(spec, held)
     causes += immutable_selector(spec.get("selector"), held.get("selector"))
@@ -209,7 +209,7 @@ def job_update(new: Object, old: Object) -> list[Cause]:
 
 
 def _completions(spec: Object, held: Object) -> list[Cause]:
-    """The number of completions stays; indexed jobs may grow and shrink together with their parallelism."""
+    """Reject a new number of completions, except for an Indexed job that changes it together with its parallelism."""
     wanted, field = spec.get("completions"), "spec.completions"
     if wanted == held.get("completions"):
         return []
@@ -234,7 +234,8 @@ def _template_update(template: Object, old: Object) -> list[Cause]:
 
 
 def _is_suspended_and_idle(old: Object) -> bool:
-    """Tell whether a job is suspended and runs nothing: then where and with what it will run may change (KEP-5440)."""
+    """Return whether a job is suspended and has no pods: then its scheduling fields and resources may change
+    (KEP-5440)."""
     status = old.get("status") or {}
     suspended = any(
         each.get("type") == "Suspended" and each.get("status") == "True" for each in status.get("conditions") or ()
@@ -243,7 +244,7 @@ def _is_suspended_and_idle(old: Object) -> bool:
 
 
 def _with_changeable_fields(held: Object, template: Object) -> Object:
-    """Return the old template with the scheduling directives and resources of the new one."""
+    """Return the old template with the scheduling fields and resources of the new one."""
     result: Object = copy_object(held)
     metadata, spec = result.setdefault("metadata", {}), result.setdefault("spec", {})
     wanted = template.get("spec") or {}

@@ -1,4 +1,4 @@
-"""Validation of when a Job has failed or succeeded: rules about exit codes, conditions and indexes."""
+"""Validation of a Job's pod failure policy and success policy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATUSES: Final = ("False", "True", "Unknown")
 
 
 def _choices(values: Sequence[str]) -> str:
-    """Return what Go's %q makes of a list."""
+    """Return the choices as Go's %q prints a list."""
     return f"valid values: [{' '.join(map(go_quote, values))}]"
 
 
@@ -39,7 +39,7 @@ def _one_of(value: str, choices: Sequence[str], field: str) -> list[Cause]:
 
 
 def failure_policy(spec: Object, field: str) -> list[Cause]:
-    """What a failed pod means: each rule looks at exit codes or at conditions (KEP-3329)."""
+    """Check each rule of a pod failure policy, by exit codes or by pod conditions (KEP-3329)."""
     rules, path = spec["podFailurePolicy"].get("rules") or (), f"{field}.rules"
     causes = [too_many(path, len(rules), MAX_RULES)] if len(rules) > MAX_RULES else []
     pod = (spec.get("template") or {}).get("spec") or {}
@@ -69,7 +69,7 @@ def failure_policy(spec: Object, field: str) -> list[Cause]:
 
 
 def _invalid(field: str, detail: str) -> Cause:
-    """A cause that leaves the value out, as Kubernetes does for some."""
+    """Return a cause without the value, as Kubernetes reports some."""
     return Cause("FieldValueInvalid", f"Invalid value: {detail}", field)
 
 
@@ -95,7 +95,7 @@ def _exit_codes(codes: Object, containers: set[Any], field: str) -> list[Cause]:
 
 
 def success_policy(policy: Object, completions: int, field: str) -> list[Cause]:
-    """Each rule says which of a job's pods, or how many, are enough."""
+    """Check that each rule of a success policy has valid indexes or a possible count."""
     rules = policy.get("rules") or ()
     if not rules:
         detail = "at least one rules must be specified when the successPolicy is specified"
@@ -127,7 +127,7 @@ def success_policy(policy: Object, completions: int, field: str) -> list[Cause]:
 
 
 def intervals(text: str, completions: int) -> Iterator[tuple[int, int] | str]:
-    """Return each interval of indexes such as "1,3-5", or what is wrong with it."""
+    """Yield each interval of an index list such as "1,3-5" as (first, last), or its problem as a text."""
     for interval in text.split(",") if text else ():
         limits = interval.split("-")
         if len(limits) > 2:
@@ -151,7 +151,7 @@ def intervals(text: str, completions: int) -> Iterator[tuple[int, int] | str]:
 
 
 def count_indexes(text: str, completions: int) -> tuple[int, str]:
-    """Return (how many indexes there are, what is wrong with them or "")."""
+    """Return (number of indexes in a list, its problem or "")."""
     last, total = None, 0
     for interval in intervals(text, completions):
         if isinstance(interval, str):

@@ -1,6 +1,7 @@
-"""Validation of what is written about a Job's pods (KEP-4368): what a finished job says stays, and fits together.
+"""Validation of a Job's status (KEP-4368): counters, conditions and times must agree, and a finished job stays
+finished.
 
-Rules about fields that do not change are not asked: a status that broke one once can still be written.
+Most rules apply only to fields that the request changes. So a status that broke a rule earlier can still be updated.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ def _met(status: Object) -> set[Any]:
 
 
 def _conditions(detail: str) -> Cause:
-    """What is wrong with conditions; they themselves are left out of the words."""
+    """Return a cause about the conditions, without their value."""
     return Cause("FieldValueInvalid", f"Invalid value: {detail}", "status.conditions")
 
 
 def job_status(new: Object, old: Object) -> list[Cause]:
-    """Counters are not negative and do not go back; a finished job says when it began and stays finished."""
+    """Check that counters are valid and do not decrease, and that the conditions of a finished job are consistent and
+    permanent."""
     status, held, spec = new.get("status") or {}, old.get("status") or {}, new["spec"]
     causes = not_negative(status, "status", "active", "succeeded", "failed", "ready", "terminating")
     causes += _uncounted(status.get("uncountedTerminatedPods") or {})
@@ -75,7 +77,7 @@ def _completion(status: Object, held: Object, met: set[Any], before: set[Any]) -
 
 
 def _finish(status: Object, held: Object, met: set[Any], before: set[Any]) -> list[Cause]:
-    """Why comes before that it is; nothing is under way any more."""
+    """Check that the condition with the reason precedes the final one, and that a finished job has no active pods."""
     causes: list[Cause] = []
     if "Failed" in met and "FailureTarget" not in met and "Failed" not in before:
         causes.append(_conditions("cannot set Failed=True condition without the FailureTarget=true condition"))
@@ -135,7 +137,7 @@ def _indexes(status: Object, held: Object, spec: Object) -> list[Cause]:
 
 
 def _overlap(done: str, failed: str, completions: int) -> int | None:
-    """Return the first index that is in both, None if there is none."""
+    """Return the first index in both lists, or None."""
     found = [[each for each in intervals(text, completions) if not isinstance(each, str)] for text in (done, failed)]
     shared = [
         max(one[0], other[0]) for one in found[0] for other in found[1] if one[0] <= other[1] and other[0] <= one[1]

@@ -1,4 +1,4 @@
-"""Warnings about Jobs, and about the template of Jobs in a CronJob."""
+"""Warnings about Jobs, and about the job template of CronJobs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TOO_MANY: Final = (
 
 
 def warnings_in_job_spec(spec: Object, field: str) -> list[str]:
-    """What to tell of a job's specification that stands in this field."""
+    """Return warnings about a job spec at ``field``."""
     many = (spec.get("completions") or 0) > MANY_COMPLETIONS and (spec.get("parallelism") or 0) > MANY_AT_ONCE
     warnings = [f"{field}: {_TOO_MANY}"] if many and spec.get("completionMode") == "Indexed" else []
     return warnings + warnings_in_template(spec.get("template"), f"{field}.template")
 
 
 def job_warnings(new: Object, old: Object | None) -> list[str]:
-    """The name, how much is to be counted, and the template."""
+    """Return warnings about the name, the number of indexes and the template."""
     warnings = name_warnings(new["metadata"], OWNER_NAME) if old is None else []
     return warnings if same_generation(new, old) else warnings + warnings_in_job_spec(new["spec"], "spec")

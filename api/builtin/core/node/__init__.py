@@ -1,1 +1,1 @@
-"""The rules of Node."""
+"""Rules of Node."""

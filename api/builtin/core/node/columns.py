@@ -1,7 +1,4 @@
-"""How Nodes are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of Nodes. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ Object = dict[str, Any]
 
 
 def node_status(obj: Object) -> None:
-    """Without other word, all of a node's capacity can be allocated."""
+    """Make all capacity allocatable if a node reports no allocatable resources."""
     if not obj.get("allocatable") and obj.get("capacity"):
         obj["allocatable"] = dict(obj["capacity"])
 
 
 def node_spec(obj: Object) -> None:
-    """podCIDR is the first of podCIDRs."""
+    """Copy podCIDR to podCIDRs or the other way: podCIDR is the first of podCIDRs."""
     alone, several = obj.get("podCIDR"), obj.get("podCIDRs")
     if alone and not several:
         obj["podCIDRs"] = [alone]

@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 
 def align_pod_cidrs(new: Object, old: Object | None = None) -> None:
-    """Whoever knows of one range of addresses alone is believed."""
+    """Make podCIDR the only item of podCIDRs if they disagree: the client knows only the older field."""
     spec = new.get("spec") or {}
     if spec.get("podCIDR") and (spec.get("podCIDRs") or [""])[0] != spec["podCIDR"]:
         spec["podCIDRs"] = [spec["podCIDR"]]

@@ -1,4 +1,4 @@
-"""Validation of Nodes: taints, capacities and ranges of addresses."""
+"""Validation of Nodes: taints, capacities and address ranges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _node_amounts(status: Object) -> list[Cause]:
 
 
 def node(obj: Object) -> list[Cause]:
-    """Taints, capacities and address ranges of a node."""
+    """Check the taints, capacities and address ranges of a node."""
     spec = obj["spec"]
     status = obj.get("status") or {}
     causes = taints(spec["taints"], "metadata.taints") if spec.get("taints") else []
@@ -43,12 +43,12 @@ def node(obj: Object) -> list[Cause]:
 
 
 def node_update(new: Object, old: Object) -> list[Cause]:
-    """Address ranges and the provider's id are set once."""
+    """Check a changed node: address ranges and provider id are set once."""
     return node(new) + node_change(new, old)
 
 
 def node_change(new: Object, old: Object) -> list[Cause]:
-    """What of that is about the change, and all that is asked of a status."""
+    """Return the causes that depend on the old node; a status update is checked only by these."""
     spec, held, status = new["spec"], old["spec"], new.get("status") or {}
     causes = _node_amounts(status)
     addresses = status.get("addresses") or []

@@ -10,7 +10,7 @@ Object = dict[str, Any]
 
 
 def node_warnings(new: Object, old: Object | None) -> list[str]:
-    """Fields of nodes that nothing reads any more."""
+    """Return warnings about removed fields, and about address ranges not in canonical form."""
     spec = new.get("spec")
     if not spec:
         return []

@@ -1,1 +1,1 @@
-"""The rules of PersistentVolume."""
+"""Rules of PersistentVolume."""

@@ -1,7 +1,4 @@
-"""How PersistentVolumes are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of PersistentVolumes. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

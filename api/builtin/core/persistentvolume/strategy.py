@@ -16,12 +16,12 @@ Object = dict[str, Any]
 
 
 def prepare_new_volume(new: Object) -> None:
-    """A volume begins pending, and the time of that is kept."""
+    """Set the phase to Pending, with the creation time as the time of that phase."""
     new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": new["metadata"]["creationTimestamp"]}
 
 
 def stamp_phase_change(new: Object, old: Object, now: str) -> None:
-    """Keep the time of the last change of phase."""
+    """Set the time of the last phase change, or keep the old time."""
     status, held = new.setdefault("status", {}), old.get("status") or {}
     if status.get("phase") != held.get("phase"):
         if status.get("lastPhaseTransitionTime") in (None, held.get("lastPhaseTransitionTime")):

@@ -21,7 +21,7 @@ PV_SOURCE: Final = "spec.persistentvolumesource is immutable after creation"
 
 
 def volume_spec(spec: Object, field: str) -> list[Cause]:
-    """What a volume is and how it can be used."""
+    """Check the access modes, capacity, policies, source and classes of a volume."""
     causes = missing(spec, field, "accessModes") + access_modes(spec, f"{field}.accessModes")
     capacity, path = spec.get("capacity") or {}, f"{field}.capacity"
     if not capacity:
@@ -58,7 +58,7 @@ def volume_spec(spec: Object, field: str) -> list[Cause]:
 
 
 def persistent_volume(obj: Object) -> list[Cause]:
-    """The rules of a volume."""
+    """Check a PersistentVolume."""
     causes = volume_spec(obj["spec"], "spec")
     iscsi = obj["spec"].get("iscsi")
     if iscsi is not None and initiator_too_long(obj["metadata"].get("name", ""), iscsi):
@@ -67,9 +67,9 @@ def persistent_volume(obj: Object) -> list[Cause]:
 
 
 def persistent_volume_update(new: Object, old: Object) -> list[Cause]:
-    """Where the data is never changes."""
+    """Check a changed volume: its source is immutable, its node affinity only gets new label names."""
     found = persistent_volume(new)
-    causes = found + found  # as such, and as part of the change
+    causes = found + found  # Kubernetes checks the object before and within the update check
     spec, held = new["spec"], old["spec"]
     sources = [{name: each[name] for name in PERSISTENT_SOURCES if name in each} for each in (spec, held)]
     if all("csi" in each for each in sources) and "controllerExpandSecretRef" not in sources[1]["csi"]:
@@ -95,11 +95,11 @@ _STABLE_LABELS: Final = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
     "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
 }
-"""Labels of nodes whose name has become another."""
+"""Deprecated node label -> its new name."""
 
 
 def _same_nodes(new: Object | None, old: Object) -> bool:
-    """Tell whether the same nodes are meant; a label's old name may have become its new one."""
+    """Return whether two node affinities are equal, apart from node labels that were renamed in the new one."""
     if new is None:
         return False
     terms = [(each.get("required") or {}).get("nodeSelectorTerms") or [] for each in (new, old)]

@@ -1,6 +1,6 @@
-"""Validation of PersistentVolumes' sources: one row each, in the order in which Kubernetes looks at them.
+"""Validation of PersistentVolume sources, one row each, in Kubernetes' order.
 
-What pods' volumes have as well is in common/volume_sources.py.
+The sources that pods can have too are in common/volume_sources.py.
 """
 
 from __future__ import annotations

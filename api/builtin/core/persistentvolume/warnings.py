@@ -1,4 +1,4 @@
-"""Warnings about PersistentVolumes: sources and ends that Kubernetes no longer has."""
+"""Warnings about PersistentVolumes: deprecated annotations, policies, node labels and sources."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _REMOVED_SOURCES: Final[Mapping[str, str]] = {
     "glusterfs": "spec.glusterfs: deprecated in v1.25, non-functional in v1.26+",
     "rbd": "spec.rbd: deprecated in v1.28, non-functional in v1.31+",
 }
-"""Sources of volumes that nothing mounts any more."""
+"""Volume sources that are deprecated or no longer work."""
 
 
 def volume_warnings(new: Object, old: Object | None) -> list[str]:
-    """Volumes of sources, and with ends, that Kubernetes no longer has."""
+    """Return warnings about deprecated annotations, policies, node labels and sources."""
     spec, annotations = new["spec"], new["metadata"].get("annotations") or ()
     warnings = [OLD_CLASS] if BETA_STORAGE_CLASS in annotations else []
     if _MOUNT_OPTIONS in annotations:

@@ -1,1 +1,1 @@
-"""The rules of PersistentVolumeClaim."""
+"""Rules of PersistentVolumeClaim."""

@@ -1,4 +1,4 @@
-"""How PersistentVolumeClaims are shown, and the cells they share with volumes.
+"""Table columns of PersistentVolumeClaims, and the cells that they share with volumes.
 
 Source: Kubernetes' ``pkg/printers/internalversion``.
 """
@@ -38,14 +38,14 @@ def access_modes(modes: Iterable[str] | None) -> str:
 
 
 def class_name(obj: Object) -> str:
-    """Return the storage class of a volume or a claim, from wherever it stands."""
+    """Return the storage class of a volume or claim, from its annotation or its spec."""
     annotations = obj["metadata"].get("annotations") or {}
     name: str = annotations.get(_CLASS_ANNOTATION) or at(obj, "spec", "storageClassName", default="")
     return name
 
 
 def volume_phase(obj: Object) -> str:
-    """Return the phase of a volume or a claim, also while it is being deleted."""
+    """Return the phase of a volume or claim, or "Terminating" while it is being deleted."""
     phase: str = at(obj, "status", "phase", default="")
     return "Terminating" if obj["metadata"].get("deletionTimestamp") else phase
 

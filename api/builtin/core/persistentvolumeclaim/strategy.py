@@ -22,11 +22,12 @@ def _is_data_source(reference: Object) -> bool:
 
 
 def prepare_new_claim(new: Object) -> None:
-    """A claim begins pending; its data source has an older and a newer form."""
+    """Set the phase to Pending; copy the data source between its older field (dataSource) and its newer
+    (dataSourceRef)."""
     new["status"] = {"phase": "Pending"}
     spec = new["spec"]
     if (spec.get("dataSourceRef") or {}).get("namespace"):
-        del spec["dataSourceRef"]  # CrossNamespaceVolumeDataSource is off
+        del spec["dataSourceRef"]  # CrossNamespaceVolumeDataSource is disabled
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source and not reference and not _is_data_source(source):
         del spec["dataSource"]

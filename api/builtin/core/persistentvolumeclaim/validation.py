@@ -1,4 +1,4 @@
-"""Validation of PersistentVolumeClaims, also of those written inline in pods."""
+"""Validation of PersistentVolumeClaims, and of claim templates in pods."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLAIM_UPDATE: Final = (
 
 
 def access_modes(spec: Object, field: str) -> list[Cause]:
-    """How a volume is mounted: by one pod only, or in one of the other ways."""
+    """Reject unknown access modes, and ReadWriteOncePod together with others."""
     modes = spec.get("accessModes") or ()
     causes = [not_supported(field, mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
     if "ReadWriteOncePod" in modes and any(mode in ACCESS_MODES[:3] for mode in modes):
@@ -40,7 +40,7 @@ def access_modes(spec: Object, field: str) -> list[Cause]:
 
 
 def claim_spec(spec: Object, field: str, *, old: Object | None = None) -> list[Cause]:
-    """What a claim asks for. Where ``old`` names a group of data sources, any name of one is taken."""
+    """Check the spec of a claim. Any API group of a data source is accepted if one in ``old`` has a group."""
     causes: list[Cause] = []
     if not spec.get("accessModes"):
         causes.append(required(f"{field}.accessModes", "at least 1 access mode is required"))
@@ -80,7 +80,7 @@ def _data_sources(spec: Object, field: str, old: Object) -> list[Cause]:
             causes += dns_label(given["namespace"], f"{path}.namespace")
     if source is None or reference is None:
         return causes
-    # The value is the path itself, printed as an empty record: so Kubernetes words it.
+    # Kubernetes passes the path as the value, which is printed as an empty record.
     if reference.get("namespace"):
         causes.append(invalid_value(field, {}, "may not be specified when dataSourceRef.namespace is specified"))
     elif any(source.get(name) != reference.get(name) for name in ("apiGroup", "kind", "name")):
@@ -92,7 +92,7 @@ _TEMPLATE_METADATA: Final = ("annotations", "labels")
 
 
 def claim_template(template: Object, field: str) -> list[Cause]:
-    """A claim that is made for a pod: labels and annotations are all its metadata can hold."""
+    """Check a claim that is made for a pod: its metadata can hold only labels and annotations."""
     metadata = template.get("metadata") or {}
     causes = validate_annotations(metadata.get("annotations") or {}, f"{field}.metadata.annotations")
     causes += validate_labels(metadata.get("labels") or {}, f"{field}.metadata.labels")
@@ -105,15 +105,16 @@ def claim_template(template: Object, field: str) -> list[Cause]:
 
 
 def claim(obj: Object) -> list[Cause]:
-    """The rules of a claim."""
+    """Check a PersistentVolumeClaim."""
     return claim_spec(obj["spec"], "spec")
 
 
 def claim_update(new: Object, old: Object) -> list[Cause]:
-    """A claim's volume and class are set once, its size grows once it is bound; all else stays."""
+    """Check a changed claim: volume and class are set once, the size of a bound claim can grow, all else is
+    immutable."""
     spec, held = new["spec"], old["spec"]
     found = claim_spec(spec, "spec", old=held)
-    causes = found + found  # as such, and as part of the change
+    causes = found + found  # Kubernetes checks the object before and within the update check
     wanted, present = dict(spec), dict(held)
     if not held.get("volumeName"):
         keep("volumeName", present, wanted)
@@ -136,8 +137,11 @@ def claim_update(new: Object, old: Object) -> list[Cause]:
 
 
 def _storage_class(new: Object, old: Object, wanted: Object) -> list[Cause]:
-    """A claim's class may move from its annotation to its field, or be set for the first time: then ``wanted`` gets
-    the old one, so that it does not count as a change."""
+    """Reject a changed class annotation, unless the class moves to its field.
+
+    A class that moves to its field, or is set for the first time, is removed from ``wanted``, so that it does not count
+    as a change.
+    """
     before = (old["metadata"].get("annotations") or {}).get(BETA_STORAGE_CLASS)
     after = (new["metadata"].get("annotations") or {}).get(BETA_STORAGE_CLASS)
     name, unset = wanted.get("storageClassName"), old["spec"].get("storageClassName") is None
@@ -150,7 +154,7 @@ def _storage_class(new: Object, old: Object, wanted: Object) -> list[Cause]:
 
 
 def _with_size(resources: Object, held: Object) -> Object:
-    """Resources with the size of the held ones: that of a bound claim may grow."""
+    """Return the resources with the held size, because the size of a bound claim may grow."""
     if resources.get("requests") is None:
         return resources
     size = (held.get("requests") or {}).get("storage", "0")
@@ -158,7 +162,7 @@ def _with_size(resources: Object, held: Object) -> Object:
 
 
 def _required_attributes_class(spec: Object, old: Object) -> list[Cause]:
-    """A volume that has a class of attributes keeps one."""
+    """Reject the removal of the attributes class of a volume that has one."""
     name = spec.get("volumeAttributesClassName")
     current = (old.get("status") or {}).get("currentVolumeAttributesClassName")
     if name == old["spec"].get("volumeAttributesClassName") or current is None or name:
@@ -185,7 +189,7 @@ def _resource_key(name: str, field: str) -> list[Cause]:
 
 
 def claim_status(new: Object, old: Object) -> list[Cause]:
-    """Capacities are amounts; how far a growing claim has come is told for its storage."""
+    """Check the capacity, and the resource names and amounts of a resize."""
     status = new.get("status") or {}
     causes: list[Cause] = []
     for name, given in (status.get("capacity") or {}).items():

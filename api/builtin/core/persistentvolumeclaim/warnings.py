@@ -1,4 +1,4 @@
-"""Warnings about PersistentVolumeClaims, also of those in the templates of StatefulSets."""
+"""Warnings about PersistentVolumeClaims, and about the claim templates of StatefulSets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Object = dict[str, Any]
 
 
 def storage_warnings(spec: Object, field: str) -> list[str]:
-    """Amounts of storage that are not whole."""
+    """Return warnings about amounts of storage that are not whole."""
     resources = spec.get("resources") or {}
     warnings = fractional_warnings(resources.get("requests"), f"{field}.resources.requests", "storage")
     return warnings + fractional_warnings(resources.get("limits"), f"{field}.resources.limits", "storage")
@@ -23,6 +23,6 @@ OLD_CLASS: Final = (
 
 
 def claim_warnings(new: Object, old: Object | None) -> list[str]:
-    """The old way to name a class, and amounts that are not whole."""
+    """Return warnings about the class annotation and about fractional amounts."""
     warnings = [OLD_CLASS] if BETA_STORAGE_CLASS in (new["metadata"].get("annotations") or ()) else []
     return warnings + storage_warnings(new.get("spec") or {}, "spec")

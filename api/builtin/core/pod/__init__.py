@@ -1,1 +1,1 @@
-"""The rules of Pod."""
+"""Rules of Pod."""

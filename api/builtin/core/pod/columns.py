@@ -1,7 +1,7 @@
-"""How pods are shown: the one kind whose status cell is a story of its own.
+"""Table columns of pods.
 
-Source: Kubernetes' ``printPod``. The status a person wants to see is that of the container that keeps the pod from
-running, so it is picked from the containers, the conditions and the deletion together.
+Source: Kubernetes' ``printPod``. The status cell shows the reason that keeps the pod from running: it is picked from
+the containers, the conditions and the deletion.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ _TERMINAL: Final = ("Succeeded", "Failed")
 
 
 class _Summary(NamedTuple):
-    """What the containers say together. ``restarted`` is when one last ended, "" if none did."""
+    """Combined state of a pod's containers.
+
+    ``ready``: number of ready containers.
+    ``reason``: text of the status cell.
+    ``restarts``: number of restarts.
+    ``restarted``: time at which a container last ended, or "".
+    """
 
     ready: int
     reason: str
@@ -27,7 +33,7 @@ class _Summary(NamedTuple):
 
 
 def _terminated(state: Mapping[str, Any]) -> str:
-    """Return why a container ended: its reason, else its signal or exit code."""
+    """Return the reason that a container ended, or else its signal or exit code."""
     reason: str = state.get("reason") or ""
     if reason:
         return reason
@@ -41,7 +47,7 @@ def _last_end(status: Mapping[str, Any]) -> str:
 
 
 def _initializing(spec: Object, status: Object, sidecars: set[str]) -> tuple[_Summary, _Summary, bool]:
-    """Return (summary of the init containers, of the sidecars among them, whether the pod still initializes)."""
+    """Return (summary of the init containers, of their sidecars, whether the pod still initializes)."""
     ready = restarts = sidecar_restarts = 0
     restarted = sidecar_restarted = reason = ""
     for position, container in enumerate(status.get("initContainerStatuses") or ()):
@@ -74,7 +80,7 @@ def _initializing(spec: Object, status: Object, sidecars: set[str]) -> tuple[_Su
 
 
 def _running(status: Object, begun: _Summary, reason: str) -> _Summary:
-    """Return the summary with the ordinary containers added; the first of them that does not run gives the reason."""
+    """Return the summary with the ordinary containers added; the first one that does not run gives the reason."""
     ready, restarts, restarted = begun.ready, begun.restarts, begun.restarted
     running = False
     for container in reversed(status.get("containerStatuses") or ()):
@@ -156,7 +162,7 @@ _COMPLETED: Final[Mapping[str, str]] = {
 
 
 def pod_conditions(pod: Object) -> list[dict[str, Any]] | None:
-    """Return the row condition of a pod that has ended; clients may hide such rows."""
+    """Return the row condition of a finished pod, so that clients can hide its row."""
     phase = (pod.get("status") or _NOTHING).get("phase") or ""
     message = _COMPLETED.get(phase)
     if message is None:

@@ -1,7 +1,7 @@
-"""Defaults of pods and of what they are made of.
+"""Defaults of pods and their parts.
 
-A value fills a field that is absent or an empty string. Functions change their object in place and see it after the
-values were filled in, before anything below it was. Sources are Kubernetes' ``apis/core/v1/defaults``.
+A constant value fills a field that is absent or an empty string. Functions change their object in place. They run after
+the object's constant values and before all nested objects. Source: Kubernetes' ``apis/core/v1/defaults``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def image_tag(image: str) -> str:
-    """Return an image reference's tag: ``latest`` if it has neither tag nor digest, "" if only a digest."""
+    """Return the tag of an image: ``latest`` if it has neither tag nor digest, "" if it has only a digest."""
     name, at, _ = image.partition("@")
     last = name.rpartition("/")[2]
     _, colon, tag = last.partition(":")
@@ -57,7 +57,7 @@ def image_tag(image: str) -> str:
 
 
 def container(obj: Object) -> None:
-    """Containers of all three kinds."""
+    """Set the pull policy and the termination message of a container of any kind."""
     if not obj.get("imagePullPolicy"):
         obj["imagePullPolicy"] = "Always" if image_tag(obj.get("image", "")) == "latest" else "IfNotPresent"
     if not obj.get("terminationMessagePath"):
@@ -67,7 +67,7 @@ def container(obj: Object) -> None:
 
 
 def pod_spec(obj: Object) -> None:
-    """The service account has two names, of which the old one follows the new one."""
+    """Copy the service account's name to its deprecated field, or the other way."""
     name = obj.get("serviceAccountName") or obj.get("serviceAccount")
     if name:
         obj["serviceAccountName"] = obj["serviceAccount"] = name
@@ -77,14 +77,14 @@ _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1
 
 
 def probe(obj: Object) -> None:
-    """Probes: zero means the default."""
+    """Replace zero values of a probe by the defaults."""
     for name, value in _PROBE.items():
         if not obj.get(name):
             obj[name] = value
 
 
 def volume(obj: Object) -> None:
-    """A volume without a source is an empty directory."""
+    """Make a volume without a source an empty directory, and set the pull policy of an image."""
     if not obj.keys() - {"name"}:
         obj["emptyDir"] = {}
     image = obj.get("image")
@@ -93,7 +93,7 @@ def volume(obj: Object) -> None:
 
 
 def resource_requirements(obj: Object) -> None:
-    """Amounts are kept to a thousandth, rounded up."""
+    """Round amounts up to a thousandth."""
     for part in ("limits", "requests"):
         for name, amount in (obj.get(part) or {}).items():
             if amount.endswith(("n", "u")) or "." in amount or "e-" in amount:
@@ -107,7 +107,7 @@ def _round_to_milli(amount: str) -> str:
 
 
 def pod(obj: Object) -> None:
-    """What is defaulted in Pods but not in pod templates."""
+    """Set requests, host ports and service links: defaults of pods that templates do not get."""
     spec = obj["spec"]
     for held in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         resources = held.get("resources") or {}
@@ -128,7 +128,7 @@ _POD_LEVEL: Final = ("cpu", "memory")
 
 
 def _pod_level_requests(spec: Object) -> None:
-    """Requests of the pod as a whole follow from its limits, or from its containers' requests."""
+    """Derive the requests of the pod as a whole from its containers' requests or its own limits."""
     resources = spec.get("resources")
     if not resources or not resources.get("limits"):
         return
@@ -144,8 +144,7 @@ def _pod_level_requests(spec: Object) -> None:
 
 
 def container_requests(spec: Object, part: str = "requests") -> dict[str, str]:
-    """Return what a pod's containers ask for (or are limited to) together: the sum, or an init container's peak if that
-    is more."""
+    """Return the total requests (or limits) of a pod's containers, or an init container's peak if that is higher."""
     total: dict[str, Decimal] = {}
     for held in spec.get("containers") or ():
         _add(total, held, part)
@@ -172,7 +171,7 @@ def _add(total: dict[str, Decimal], held: Object, part: str) -> None:
 
 
 def pod_status(obj: Object) -> None:
-    """podIP is the first of podIPs."""
+    """Copy podIP to podIPs or the other way: podIP is the first of podIPs."""
     alone, several = obj.get("podIP"), obj.get("podIPs")
     if alone and not several:
         obj["podIPs"] = [{"ip": alone}]

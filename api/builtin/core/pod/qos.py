@@ -1,4 +1,4 @@
-"""A pod's class of service, as Kubernetes' ``ComputePodQOS`` finds it."""
+"""Quality of service class of a pod. | Source: Kubernetes' ``ComputePodQOS``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _QOS_RESOURCES: Final = ("cpu", "memory")
 
 
 def qos_class(spec: Object) -> str:
-    """Return Guaranteed, Burstable or BestEffort (Kubernetes' ``ComputePodQOS``)."""
+    """Return Guaranteed, Burstable or BestEffort."""
     pod_level = spec.get("resources")
     if pod_level:
         sources = [pod_level]

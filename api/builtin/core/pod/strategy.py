@@ -1,7 +1,4 @@
-"""The strategy of Pod: what the server decides when one is created, and what updates cannot change.
-
-Source: ``registry/core/pod/strategy.go``.
-"""
+"""Strategy of Pod and its subresources. | Source: ``registry/core/pod/strategy.go``."""
 
 from __future__ import annotations
 
@@ -20,8 +17,7 @@ Object = dict[str, Any]
 
 
 def prepare_new_pod(new: Object) -> None:
-    """A pod begins pending, with its class of service; gated ones say so. What its labels mean for others is written
-    out."""
+    """Set the initial status, expand label keys, and synchronize AppArmor annotations with their fields."""
     spec = new["spec"]
     drop_disabled_fields(spec)
     new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
@@ -44,13 +40,15 @@ def prepare_new_pod(new: Object) -> None:
 
 
 def prepare_pod_update(new: Object, old: Object) -> None:
-    """An update of a pod brings nothing of features that are off."""
+    """Drop the fields of disabled features."""
     drop_disabled_fields(new["spec"])
 
 
 def drop_disabled_fields(spec: Object) -> None:
-    """Drop what belongs to features that are off by default in v1.36: GenericWorkload, ContainerStopSignals,
-    ClusterTrustBundleProjection and PodCertificateRequest."""
+    """Drop the fields of features that are off by default in v1.36.
+
+    These are GenericWorkload, ContainerStopSignals, ClusterTrustBundleProjection and PodCertificateRequest.
+    """
     spec.pop("schedulingGroup", None)
     for volume in spec.get("volumes") or ():
         if "projected" in volume:
@@ -64,16 +62,16 @@ def drop_disabled_fields(spec: Object) -> None:
                 del container["lifecycle"]
 
 
-# Terms about other pods, with the list they stand in and the member that holds them there.
 _TERMS: Final = (
     ("requiredDuringSchedulingIgnoredDuringExecution", ""),
     ("preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm"),
 )
+"""(affinity list, member of its items that holds the term or "")."""
 _KEYS: Final = (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
 
 
 def _expand_label_keys(spec: Object, labels: Object) -> None:
-    """Keys of the pod's own labels become expressions of the selectors beside them (KEP-3633, KEP-3243)."""
+    """Add an expression to the selector for each label key of the pod (KEP-3633, KEP-3243)."""
     affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
         for name, member in _TERMS:
@@ -95,8 +93,7 @@ def _expand_keys_of_term(term: Object, labels: Object) -> None:
 
 
 def _sync_app_armor(new: Object) -> None:
-    """Say in annotations what the fields say, and the other way round, for kubelets that know but one of them
-    (KEP-24)."""
+    """Copy AppArmor profiles between annotations and fields, for kubelets that know only one of them (KEP-24)."""
     spec, annotations = new["spec"], new["metadata"].get("annotations") or {}
     of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
     if (spec.get("os") or {}).get("name") == "windows":
@@ -116,7 +113,7 @@ def _sync_app_armor(new: Object) -> None:
 
 
 def prepare_pod_status(new: Object, old: Object) -> None:
-    """What a kubelet's status cannot remove: the class of service and what generation was observed."""
+    """Keep the QoS class and observed generations that a kubelet leaves out; make podIP the first of podIPs."""
     status, held = new.setdefault("status", {}), old.get("status") or {}
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name) and held.get(name):
@@ -130,7 +127,7 @@ def prepare_pod_status(new: Object, old: Object) -> None:
         if generation and not condition.get("observedGeneration"):
             condition["observedGeneration"] = generation
     if status.get("podIP") and (status.get("podIPs") or [{}])[0].get("ip") != status["podIP"]:
-        status["podIPs"] = [{"ip": status["podIP"]}]  # kubelets that know of one address alone are believed
+        status["podIPs"] = [{"ip": status["podIP"]}]  # the kubelet knows only the older field
 
 
 def _restrict_to_spec_fields(new: Object, old: Object, *names: str) -> None:
@@ -146,17 +143,17 @@ def _restrict_to_spec_fields(new: Object, old: Object, *names: str) -> None:
 
 
 def restrict_to_ephemeral_containers(new: Object, old: Object) -> None:
-    """The ephemeralcontainers subresource changes spec.ephemeralContainers only."""
+    """Keep all but spec.ephemeralContainers: the ephemeralcontainers subresource changes nothing else."""
     _restrict_to_spec_fields(new, old, "ephemeralContainers")
 
 
 def restrict_to_resources(new: Object, old: Object) -> None:
-    """The resize subresource changes resources and resize policies only."""
+    """Keep all but resources and resize policies: the resize subresource changes nothing else."""
     containers = {}
     for group in ("containers", "initContainers"):
         wanted, held = new["spec"].get(group) or [], copy_object(old["spec"].get(group) or [])
         if [each.get("name") for each in wanted] != [each.get("name") for each in held]:
-            return  # which validation does not let pass
+            return  # validation rejects this
         for one, other in zip(held, wanted, strict=True):
             for name in ("resources", "resizePolicy"):
                 keep(name, one, other)

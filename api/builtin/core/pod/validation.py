@@ -1,6 +1,6 @@
-"""Validation of pods as a life: their creation, and what an update may change.
+"""Validation of the creation and update of pods.
 
-Their subresources are in validation_subresources.py, what pods share with templates is in validation_spec.py.
+Subresources are in validation_subresources.py, and the rules that pods share with templates in validation_spec.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COST: Final = re.compile(r"(0|-?[1-9][0-9]*)\Z")
 
 
 def pod(obj: Object) -> list[Cause]:
-    """The rules of a pod that is created."""
+    """Check a new pod."""
     spec = obj["spec"]
     causes = metadata_and_spec(obj)
     if spec.get("ephemeralContainers"):
@@ -38,7 +38,7 @@ def pod(obj: Object) -> list[Cause]:
 
 
 def metadata_and_spec(obj: Object) -> list[Cause]:
-    """The rules of a pod, whenever it is written."""
+    """Check the rules that hold for a new and for a changed pod."""
     spec, metadata = obj["spec"], obj["metadata"]
     causes: list[Cause] = []
     if metadata.get("annotations"):
@@ -57,7 +57,7 @@ def metadata_and_spec(obj: Object) -> list[Cause]:
 
 
 def specific_annotations(annotations: Mapping[str, str], spec: Object, field: str) -> list[Cause]:
-    """The annotations that mean something to the server."""
+    """Check the annotations that the server interprets."""
     causes: list[Cause] = []
     if MIRROR in annotations and not spec.get("nodeName"):
         detail = "must set spec.nodeName if mirror pod annotation is set"
@@ -79,7 +79,7 @@ _CHANGEABLE: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 
 def pod_update(new: Object, old: Object) -> list[Cause]:
-    """Of a pod's spec only images, the deadline, more tolerations and fewer gates may change."""
+    """Check a changed pod: only images, the deadline, more tolerations and fewer scheduling gates may change."""
     causes = metadata_and_spec(new) + immutable_annotations(new, old)
     spec, held = new["spec"], old["spec"]
     for group in ("containers", "initContainers"):
@@ -107,7 +107,8 @@ def pod_update(new: Object, old: Object) -> list[Cause]:
 
 
 def _frozen(spec: Object, held: Object) -> list[Cause]:
-    """What is changed beyond what may be: that is brought back to what it was first."""
+    """Reject changes of fields that are immutable: compare the specs with all changeable fields reset to their old
+    values."""
     causes: list[Cause] = []
     wanted = dict(spec)
     for name in _CHANGEABLE:
@@ -128,7 +129,7 @@ def _frozen(spec: Object, held: Object) -> list[Cause]:
 
 
 def _gated(wanted: Object, held: Object) -> list[Cause]:
-    """While gates hold it, a pod's choice of nodes may be narrowed. What may change is brought back in ``wanted``."""
+    """Check the narrowed node selection of a gated pod, and reset the changeable fields in ``wanted``."""
     causes: list[Cause] = []
     selector, before = wanted.get("nodeSelector") or {}, held.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in before.items()):
@@ -165,7 +166,7 @@ def _only_adds(term: Object, held: Object) -> bool:
 
 
 def immutable_annotations(new: Object, old: Object) -> list[Cause]:
-    """Annotations that say what a pod is never change."""
+    """Reject changes of the mirror pod annotation and of AppArmor annotations."""
     after, before = new["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
     if after == before:
         return []

@@ -1,5 +1,4 @@
-"""Validation of containers of the three kinds: the usual ones, those that run before them, and those added to look
-inside a running pod."""
+"""Validation of containers: ordinary, init and ephemeral ones."""
 
 from __future__ import annotations
 
@@ -30,8 +29,16 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What a container's rules need to know of its pod. ``volumes`` are the good ones, by name; ``files`` gathers
-    which variables come from files of which volumes."""
+    """Facts about the pod that its containers' rules need.
+
+    ``volumes``: the valid volumes by name.
+    ``claims``: names of the resource claims.
+    ``grace``: termination grace period in seconds.
+    ``restart_policy``: the pod's restart policy.
+    ``host_users``: whether the pod uses the host's user namespace.
+    ``is_pod``: False for a template.
+    ``files``: collected output: (field, volume) of each variable that comes from a file.
+    """
 
     volumes: dict[str, Object]
     claims: frozenset[str]
@@ -43,7 +50,7 @@ class PodFacts:
 
 
 def container(given: Object, field: str, facts: PodFacts) -> list[Cause]:
-    """The rules all kinds of containers share."""
+    """Check the rules that all kinds of containers share."""
     causes: list[Cause] = []
     name = given.get("name", "")
     if not name:
@@ -131,7 +138,7 @@ def _mounts(given: Object, field: str, volumes: dict[str, Object]) -> list[Cause
 def _mount_options(mount: Object, path: str, field: str, given: Object) -> list[Cause]:
     causes: list[Cause] = []
     sub_path, expression = mount.get("subPath", ""), mount.get("subPathExpr", "")
-    # Kubernetes leaves the mount's number out of these fields.
+    # As in Kubernetes, these field paths have no index.
     if sub_path:
         causes += descending_path(sub_path, f"{field}.subPath")
     if expression:
@@ -214,7 +221,7 @@ _RESTART_ACTIONS: Final = ("Restart", "RestartAllContainers")
 
 
 def _restart_policy(given: Object, field: str) -> list[Cause]:
-    """A container's own policy, and rules by exit codes that go before it (KEP-5307, KEP-5532)."""
+    """Check a container's restart policy, and its rules by exit code, which take precedence (KEP-5307, KEP-5532)."""
     policy, rules = given.get("restartPolicy"), given.get("restartPolicyRules") or ()
     causes: list[Cause] = []
     if policy is None:
@@ -257,7 +264,7 @@ def _hooks_and_probes(given: Object, field: str, facts: PodFacts) -> list[Cause]
 
 
 def containers(given: Sequence[Object], field: str, facts: PodFacts) -> list[Cause]:
-    """The containers a pod is made of: one at least, with different names and host ports."""
+    """Check the ordinary containers: at least one, with different names and host ports."""
     if not given:
         return [required(field)]
     causes: list[Cause] = []
@@ -275,7 +282,7 @@ def containers(given: Sequence[Object], field: str, facts: PodFacts) -> list[Cau
 
 
 def init_containers(given: Sequence[Object], usual: Sequence[Object], field: str, facts: PodFacts) -> list[Cause]:
-    """Containers that run before the others; those with restartPolicy Always keep running beside them."""
+    """Check the init containers; those with restartPolicy Always keep running as sidecars."""
     causes: list[Cause] = []
     seen = {each.get("name", "") for each in usual}
     for index, each in enumerate(given):
@@ -327,7 +334,7 @@ _NOT_EPHEMERAL: Final = (
 
 
 def ephemeral_containers(given: Sequence[Object], spec: Object, field: str, facts: PodFacts) -> list[Cause]:
-    """Containers that are added to a running pod: they may look, but nothing may rely on them."""
+    """Check containers added to a running pod: no ports, probes, resources or restarts."""
     causes: list[Cause] = []
     others = {each.get("name", "") for group in ("containers", "initContainers") for each in spec.get(group) or ()}
     seen = set(others)
@@ -351,7 +358,7 @@ def ephemeral_containers(given: Sequence[Object], spec: Object, field: str, fact
 
 
 def trimmed_image(given: Object, field: str) -> list[Cause]:
-    """An image's name has no space around it. (Templates may have it: so it was always.)"""
+    """Reject spaces around an image's name; templates have always been allowed to have them."""
     image = given.get("image", "")
     if image == image.strip():
         return []

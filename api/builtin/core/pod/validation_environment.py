@@ -1,4 +1,4 @@
-"""Validation of containers' environments: variables, where their values come from, and whole maps of them."""
+"""Validation of containers' environments: variables, the sources of their values, and whole maps."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ _DIVISORS: Final = (
     ),
     (_HUGE_PAGES, _BYTES, f"{', '.join(_BYTES)} are supported with the hugepages resource"),
 )
-"""(beginnings of resource fields, units they can be shown in, how that is worded)."""
+"""(prefixes of resource fields, allowed units, message)."""
 
 _SUBSCRIPT: Final = re.compile(r"(.*)\['(.*)'\]\Z", re.DOTALL)
 
 
 def field_reference(reference: Object, fields: Sequence[str], field: str) -> list[Cause]:
-    """A reference to a field of the pod's, one of ``fields``, or to one label or annotation."""
+    """Check a reference to one of ``fields`` of the pod, or to one label or annotation."""
     version, path = reference.get("apiVersion", ""), reference.get("fieldPath", "")
     if not version:
         return [required(f"{field}.apiVersion")]
@@ -84,7 +84,7 @@ def field_reference(reference: Object, fields: Sequence[str], field: str) -> lis
 
 
 def resource_reference(reference: Object, field: str, *, volume: bool = False) -> list[Cause]:
-    """A reference to an amount of a container's resources. In a volume it must name the container."""
+    """Check a reference to an amount of a container's resources; in a volume it must name the container."""
     causes: list[Cause] = []
     resource = reference.get("resource", "")
     if volume and not reference.get("containerName"):
@@ -122,8 +122,10 @@ _NO_SOURCE: Final = (
 
 
 def environment(variables: Sequence[Object], field: str, files: list[tuple[str, str]]) -> list[Cause]:
-    """Variables have a name, and a value or one source of it. What comes from files of volumes is added to ``files``,
-    as (field that names the volume, its name)."""
+    """Check that each variable has a name, and a value or one source.
+
+    A variable from a file adds (field that names the volume, volume name) to ``files``.
+    """
     causes: list[Cause] = []
     for index, variable in enumerate(variables):
         name = variable.get("name", "")
@@ -165,7 +167,7 @@ def _value_from(variable: Object, field: str) -> list[Cause]:
 
 
 def environment_from(sources: Sequence[Object], field: str) -> list[Cause]:
-    """Each source of variables is one map."""
+    """Check that each source of variables is one map."""
     causes: list[Cause] = []
     for index, source in enumerate(sources):
         path = f"{field}[{index}]"

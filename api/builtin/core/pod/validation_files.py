@@ -1,4 +1,4 @@
-"""Validation of volumes that are made of files: keys of ConfigMaps and Secrets, the downward API, projections."""
+"""Validation of volumes made of files: keys of ConfigMaps and Secrets, the downward API, projections."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FILE_MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 
 
 def file_mode(source: Mapping[str, Any], field: str, member: str = "defaultMode") -> list[Cause]:
-    """Permissions of files are nine bits."""
+    """Check that file permissions are nine bits."""
     mode = source.get(member)
     return [] if mode is None or 0 <= mode <= 0o777 else [invalid_value(f"{field}.{member}", mode, FILE_MODE)]
 
 
 def file_items(source: Object, field: str) -> list[Cause]:
-    """Files made of keys, with their permissions."""
+    """Check files made of keys, with their permissions."""
     causes = file_mode(source, field)
     for index, item in enumerate(source.get("items") or ()):
         causes += _key_to_path(item, f"{field}.items[{index}]")
@@ -43,7 +43,7 @@ FILE_FIELDS: Final = (
 
 
 def downward_file(item: Object, field: str) -> list[Cause]:
-    """A file that holds something of the pod's."""
+    """Check a file made of a field of the pod or of a container's resources."""
     causes = missing(item, field, "path") + local_path(item.get("path", ""), f"{field}.path")
     reference, resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if reference is not None:
@@ -59,7 +59,7 @@ def downward_file(item: Object, field: str) -> list[Cause]:
 
 
 def downward_api(source: Object, field: str) -> list[Cause]:
-    """Files made of a pod's own fields."""
+    """Check files of the downward API."""
     causes = file_mode(source, field)
     for item in source.get("items") or ():
         causes += downward_file(item, field)
@@ -82,7 +82,7 @@ _PROJECTIONS: Final = ("secret", "configMap", "downwardAPI", "serviceAccountToke
 
 
 def projected(source: Object, field: str) -> list[Cause]:
-    """Files of several sources, no two at the same path."""
+    """Check files of several sources, and that their paths differ."""
     causes = file_mode(source, field)
     taken: set[str] = set()
     for index, projection in enumerate(source.get("sources") or ()):

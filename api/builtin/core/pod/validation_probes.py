@@ -1,4 +1,4 @@
-"""Validation of what is run beside a container: probes and life-cycle hooks."""
+"""Validation of probes and lifecycle hooks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def probe(kind: str, given: Object, field: str) -> list[Cause]:
-    """One handler and sensible numbers; liveness and startup are decided by one success."""
+    """Check the handler and the numbers of a probe; a liveness or startup probe needs a success threshold of 1."""
     causes = _handler(given, field, None, _PROBE_ACTIONS) + not_negative(given, field, *_PROBE_NUMBERS)
     seconds = given.get("terminationGracePeriodSeconds")
     path = f"{field}.terminationGracePeriodSeconds"
@@ -75,7 +75,7 @@ def probe(kind: str, given: Object, field: str) -> list[Cause]:
 
 
 def lifecycle(given: Object, field: str, grace: int | None) -> list[Cause]:
-    """Hooks have one handler each."""
+    """Check that each hook has one handler."""
     causes: list[Cause] = []
     for name in ("postStart", "preStop"):
         if given.get(name) is not None:

@@ -1,5 +1,4 @@
-"""Validation of the annotations in which old clients write what security contexts say: profiles of seccomp and
-AppArmor."""
+"""Validation of annotations that name seccomp and AppArmor profiles, the older form of security context fields."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ _PLAIN: Final[Mapping[str, tuple[str, ...]]] = {
     "RuntimeDefault": ("runtime/default", "docker/default"),
     "Unconfined": ("unconfined",),
 }
-"""Types of profiles, with the words annotations have for them."""
+"""Type of a profile -> its names in annotations."""
 
 
 def profile_annotations(annotations: Mapping[str, str], spec: Object, field: str) -> list[Cause]:
-    """Each annotation names a profile, those of AppArmor a container, too."""
+    """Check that each annotation names a profile, and that those of AppArmor name a container."""
     causes: list[Cause] = []
     if SECCOMP_POD in annotations:
         causes += _seccomp(annotations[SECCOMP_POD], f"{field}.{SECCOMP_POD}")
@@ -52,7 +51,7 @@ def _seccomp(profile: str, field: str) -> list[Cause]:
 
 
 def matching_profiles(annotations: Mapping[str, str], spec: Object, field: str) -> list[Cause]:
-    """Where an annotation and a field name a profile, they name the same."""
+    """Check that an annotation and a field name the same profile."""
     causes: list[Cause] = []
     context = spec.get("securityContext") or {}
     profile = context.get("seccompProfile")
@@ -92,7 +91,7 @@ def _matching_profile(annotation: str, profile: Object, field: str, profile_kind
 
 
 def app_armor_field(annotation: str) -> Object | None:
-    """Return the profile an annotation of AppArmor names, None if that is none."""
+    """Return the profile that an AppArmor annotation names, or None if it is invalid."""
     for kind, words in _PLAIN.items():
         if annotation == words[0]:
             return {"type": kind}
@@ -103,7 +102,7 @@ def app_armor_field(annotation: str) -> Object | None:
 
 
 def app_armor_annotation(profile: Object) -> str:
-    """Return how an annotation names a profile, "" for one that is none."""
+    """Return the annotation value of an AppArmor profile, or "" if it is invalid."""
     kind = profile.get("type", "")
     if kind == "Localhost":
         path = profile.get("localhostProfile")

@@ -1,4 +1,4 @@
-"""Validation of security contexts of containers and pods, and of what an operating system does not have."""
+"""Validation of security contexts of containers and pods, and of fields that an operating system does not support."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Object = dict[str, Any]
 
 PROFILE_TYPES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
 MAX_PROFILE_PATH: Final = 4095
-"""Bytes of a path in Linux, less its end."""
+"""Longest path in Linux in bytes, without its terminator."""
 
 _SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?\Z")
 _SYSCTL_MESSAGE: Final = (
@@ -33,7 +33,7 @@ MAX_SYSCTL: Final = 253
 
 
 def containers_of(spec: Mapping[str, Any], field: str) -> Iterator[tuple[Object, str]]:
-    """Return all containers of a pod with their fields, in Kubernetes' order."""
+    """Yield all containers of a pod with their field paths, in Kubernetes' order."""
     for group in ("initContainers", "containers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(group) or ()):
             yield container, f"{field}.{group}[{index}]"
@@ -146,7 +146,7 @@ def _user_problems(text: str) -> list[str]:
 
 
 def container_context(context: Object, field: str, *, host_users: bool) -> list[Cause]:
-    """A container's own security context."""
+    """Check a container's own security context."""
     causes = _ids(context, field, "runAsUser", "runAsGroup")
     mount = context.get("procMount")
     if mount is not None:
@@ -172,7 +172,7 @@ _NAMESPACED_SYSCTLS: Final = (
     ("hostNetwork", ("net.",)),
     ("hostIPC", ("kernel.shm", "kernel.msg", "fs.mqueue.", "kernel.sem")),
 )
-"""(what a pod shares with its host, beginnings of the sysctls that are then the host's)."""
+"""(spec field that shares a namespace with the host, prefixes of the sysctls of that namespace)."""
 
 
 def _sysctls(given: list[Object], spec: Object, field: str) -> list[Cause]:
@@ -195,12 +195,12 @@ def _sysctls(given: list[Object], spec: Object, field: str) -> list[Cause]:
 
 _POLICIES: Final = (
     ("supplementalGroupsPolicy", ("Merge", "Strict")),
-    ("seLinuxChangePolicy", ("Recursive",)),  # MountOption belongs to SELinuxMount, which is off
+    ("seLinuxChangePolicy", ("Recursive",)),  # MountOption needs SELinuxMount, which is disabled
 )
 
 
 def pod_context(context: Object, spec: Object, field: str) -> list[Cause]:
-    """The security context of a pod as a whole."""
+    """Check the security context of a pod."""
     causes = _ids(context, field, "fsGroup", "runAsUser", "runAsGroup")
     for index, group in enumerate(context.get("supplementalGroups") or ()):
         causes += [
@@ -223,11 +223,11 @@ def pod_context(context: Object, spec: Object, field: str) -> list[Cause]:
 
 
 def share_process_namespace(spec: Object, field: str) -> list[Cause]:
-    """The same rule for pods without a security context."""
+    """Check the process namespace of a pod without a security context."""
     return pod_context({}, spec, f"{field}.securityContext")
 
 
-# -- operating systems ------------------------------------------------------------------------------------------------
+# -- operating system -------------------------------------------------------------------------------------------------
 
 _NOT_FOR_WINDOWS: Final = "cannot be set for a windows pod"
 _LINUX_POD: Final = (
@@ -248,7 +248,7 @@ _LINUX_POD: Final = (
     ("securityContext", "seLinuxChangePolicy"),
 )
 _SWITCHES: Final = ("hostPID", "hostIPC", "sysctls")
-"""Fields that are not there when they are false or empty."""
+"""Fields that count as absent when they are false or empty."""
 
 _LINUX_CONTAINER: Final = (
     "appArmorProfile",
@@ -265,7 +265,7 @@ _LINUX_CONTAINER: Final = (
 
 
 def operating_system(spec: Object, field: str) -> list[Cause]:
-    """A pod for one operating system has nothing of the other's."""
+    """Reject fields of the other operating system in a pod that names its own."""
     name = spec["os"].get("name", "")
     if not name:
         return [required(f"{field}.os.name")]
@@ -302,7 +302,7 @@ def _for_windows(spec: Object, field: str) -> list[Cause]:
 
 
 def host_processes(spec: Object, field: str) -> list[Cause]:
-    """Processes of a Windows host: all of a pod's containers are, or none."""
+    """Check that all containers run as Windows host processes, or none."""
     causes: list[Cause] = []
     of_pod = ((spec.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
     count = total = 0

@@ -1,4 +1,4 @@
-"""Validation of what pods and pod templates share: everything in their spec, in the order Kubernetes reports it."""
+"""Validation of the spec that pods and pod templates share, in the order in which Kubernetes reports it."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
 MAX_NAME_SERVERS: Final = 3
 MAX_SEARCHES: Final = 32
 MAX_SEARCH_CHARACTERS: Final = 2048
-"""What Linux' resolver reads of its configuration."""
+"""Limits of Linux' resolver configuration: servers, search paths, and characters of all search paths."""
 
 
 def pod_spec(spec: Object, field: str, pod: Object | None = None) -> list[Cause]:
-    """The rules of a pod's spec. ``pod`` is the metadata of the pod, None in a template."""
+    """Check a pod's spec. ``pod`` is the pod's metadata, or None for a template."""
     causes: list[Cause] = []
     grace = spec.get("terminationGracePeriodSeconds")
     if grace is None:
@@ -106,7 +106,7 @@ def pod_spec(spec: Object, field: str, pod: Object | None = None) -> list[Cause]
 
 
 def _optional_fields(spec: Object, field: str, facts: PodFacts) -> list[Cause]:
-    """What stands in few pods."""
+    """Check the fields that few pods have."""
     causes: list[Cause] = []
     for index, gate in enumerate(spec.get("readinessGates") or ()):
         causes += qualified_name(gate.get("conditionType", ""), f"{field}.readinessGates[{index}].conditionType")
@@ -148,7 +148,7 @@ def _optional_fields(spec: Object, field: str, facts: PodFacts) -> list[Cause]:
 
 
 def _user_namespace(spec: Object, field: str) -> list[Cause]:
-    """A pod with users of its own shares nothing with its node, and has no raw devices."""
+    """Reject host namespaces and raw devices for a pod with its own user namespace."""
     refused = "when `hostUsers` is false"
     shared = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
     causes = [forbidden(f"{field}.{shown}", refused) for name, shown in shared if spec.get(name)]
@@ -160,7 +160,7 @@ def _user_namespace(spec: Object, field: str) -> list[Cause]:
 
 
 MAX_HOST_NAME: Final = 64
-"""Bytes of a host name in Linux."""
+"""Longest host name in Linux, in bytes."""
 
 
 def _hostname_override(spec: Object, field: str) -> list[Cause]:
@@ -175,7 +175,7 @@ def _hostname_override(spec: Object, field: str) -> list[Cause]:
 
 
 def _files_of_variables(files: Sequence[tuple[str, str]], spec: Object) -> list[Cause]:
-    """Variables that come from a file, as (field, volume): it is in a volume of the pod that containers can write."""
+    """Check that variables from files, as (field, volume), refer to an emptyDir volume of the pod."""
     sources = {volume.get("name", ""): volume for volume in spec.get("volumes") or ()}
     causes: list[Cause] = []
     for field, name in sorted(files, key=lambda each: ".initContainers[" not in each[0]):
@@ -214,7 +214,7 @@ def _resource_claims(claims: Sequence[Object], field: str, pod: Object | None) -
 
 
 def _pod_resources(spec: Object, field: str) -> list[Cause]:
-    """Resources of the pod as a whole: no container has more, and all together ask for no more."""
+    """Check pod-level resources: no container limit exceeds them, nor does the total of the requests."""
     resources = spec["resources"]
     if (spec.get("os") or {}).get("name") == "windows":
         return [forbidden(field, "may not be set for a windows pod")]
@@ -294,7 +294,7 @@ def _scheduling_gates(gates: Sequence[Object], field: str) -> list[Cause]:
 
 
 def preemption_policy(value: str | None, field: str) -> list[Cause]:
-    """Whether a pod may push others off a node."""
+    """Check the preemption policy of a pod or priority class."""
     if value is None or value in PREEMPTION_POLICIES:
         return []
     return [not_supported(field, value, PREEMPTION_POLICIES)] if value else [required(field)]

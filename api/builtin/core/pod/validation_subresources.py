@@ -1,4 +1,4 @@
-"""Validation of what the subresources of pods change: status, ephemeral containers, resources."""
+"""Validation of pod subresources: status, ephemeral containers, resize."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from kubechronicle.api.values import quantity
 Object = dict[str, Any]
 
 NO_FIELD: Final = "[]"
-"""How Kubernetes writes the field of what is wrong with a pod as such."""
+"""Field path that Kubernetes prints for a cause about the whole pod."""
 
 
 # -- status -----------------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralCont
 
 
 def pod_status(new: Object, old: Object) -> list[Cause]:
-    """A finished container stays finished; addresses are addresses, one of each family."""
+    """Check a status update: a finished container stays finished, and addresses are valid, one per family."""
     status, held, spec = new.get("status") or {}, old.get("status") or {}, old["spec"]
     causes = immutable_annotations(new, old)
     for index, condition in enumerate(status.get("conditions") or ()):
@@ -89,7 +89,7 @@ def _observed(holder: Object, field: str) -> list[Cause]:
 
 
 def _may_restart_all(spec: Object) -> bool:
-    """Tell whether a container's end may start the whole pod over (KEP-5532): then nothing is finished for good."""
+    """Return whether a container's end may restart the whole pod (KEP-5532): then no container is finished for good."""
     return any(
         rule.get("action") == "RestartAllContainers"
         for group in ("containers", "initContainers")
@@ -99,7 +99,7 @@ def _may_restart_all(spec: Object) -> bool:
 
 
 def _restarts_after(container: Object | None, spec: Object, code: int) -> bool:
-    """Tell whether a container is started again after it has ended with this exit code."""
+    """Return whether a container is restarted after it ends with this exit code."""
     if container is None:
         return False
     for rule in container.get("restartPolicyRules") or ():
@@ -127,7 +127,7 @@ def _finished_containers(status: Object, held: Object, spec: Object) -> list[Cau
 
 
 def _restarted(status: Object, held: Object, member: str) -> Iterator[tuple[str, str, int]]:
-    """Return (field, name, exit code) of containers that had ended and have not any more."""
+    """Yield (field, name, exit code) of containers that had ended and no longer are."""
     now = {each.get("name"): each for each in status.get(member) or ()}
     for index, before in enumerate(held.get(member) or ()):
         ended, after = (before.get("state") or {}).get("terminated"), now.get(before.get("name"))
@@ -197,7 +197,7 @@ def _addresses(status: Object, held: Object, member: str) -> list[Cause]:
 
 
 def _user(user: Object, spec: Object, field: str) -> list[Cause]:
-    """Who runs a container: numbers of users and groups, which Windows does not have."""
+    """Check the user and group numbers of a container; Windows has none."""
     linux = user.get("linux")
     if linux is None:
         return []
@@ -253,7 +253,7 @@ def _known_resource(name: str, resources: Object, field: str) -> list[Cause]:
 
 
 def ephemeral_containers_update(new: Object, old: Object) -> list[Cause]:
-    """Containers to look into a running pod may be added, not changed."""
+    """Check that ephemeral containers are only added, not changed or removed."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
         return [forbidden(NO_FIELD, "static pods do not support ephemeral containers")]
     causes = metadata_and_spec(new)
@@ -276,7 +276,7 @@ _RESIZABLE: Final = ("cpu", "memory")
 
 
 def resize(new: Object, old: Object) -> list[Cause]:
-    """CPU and memory of running containers, and of the pod, may change, within the pod's class of service."""
+    """Check a resize: CPU and memory of the pod and its containers may change within the QoS class."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
         return [forbidden(NO_FIELD, "static pods cannot be resized")]
     spec, held = new["spec"], old["spec"]
@@ -333,7 +333,7 @@ def _removed_amounts(wanted: Object | None, present: Object | None, field: str) 
 
 
 def _without_resizable(holder: Object) -> Object:
-    """A container or pod spec without the amounts that may change, and without what is looked at on its own."""
+    """Return a container or pod spec without resizable amounts, and without fields that are compared separately."""
     rest: Object = copy_object(holder)
     resources = rest.pop("resources", None) or {}
     for name in ("containers", "initContainers", "resizePolicy"):

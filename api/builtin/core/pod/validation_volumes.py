@@ -1,6 +1,6 @@
-"""Validation of pods' volumes: one row per source, in the order in which Kubernetes looks at them.
+"""Validation of pods' volumes, one row per source, in Kubernetes' order.
 
-What PersistentVolumes have as well is in common/volume_sources.py.
+The sources that PersistentVolumes can have too are in common/volume_sources.py.
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ POD_SOURCES: Final[Mapping[str, Source]] = {
 }
 
 _SECOND_PATHS: Final[Mapping[str, str]] = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-"""Where the causes of a second source are reported if not under its name. (Slips of Kubernetes'.)"""
+"""Field path of a second source where it differs from its name, as misspelled in Kubernetes."""
 
 
 def volumes(given: list[Object], field: str, pod: Object | None) -> tuple[dict[str, Object], list[Cause]]:
-    """Return the good volumes by name, and what is wrong with the others. ``pod`` is the pod's metadata, if known."""
+    """Return the valid volumes by name, and the causes. ``pod`` is the pod's metadata, or None for a template."""
     causes: list[Cause] = []
     good: dict[str, Object] = {}
     owner = (pod or {}).get("name", "")

@@ -1,7 +1,7 @@
-"""What a pod's specification, or a template's, says that will not do what its writer may think it does.
+"""Warnings about pods and pod templates: fields that are accepted but have no effect or a surprising one.
 
-``field`` is the field of the pod's object: "" for a pod, "spec.template" for the template of most kinds. Warnings are
-told in Kubernetes' order, and never for what has to be refused.
+``field`` is the path of the pod object: "" for a pod, "spec.template" for most templates. Warnings are in Kubernetes'
+order. A rejected object gets none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OLD_LABELS: Final[Mapping[str, str]] = {
     "scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; use Taints and Tolerations instead",
     "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
 }
-"""Labels of nodes that have got other names."""
+"""Deprecated node label -> the replacement to recommend."""
 _OLD_ANNOTATIONS: Final[Mapping[str, str]] = {
     "scheduler.alpha.kubernetes.io/critical-pod": (
         'non-functional in v1.16+; use the "priorityClassName" field instead'
@@ -48,7 +48,7 @@ _NEGATIVE_PERIOD: Final = "must be >= 0; negative values are invalid and will be
 
 
 def name_warnings(metadata: Object, used: str) -> list[str]:
-    """A name that becomes part of a host's name is better a DNS label."""
+    """Return a warning if a name that becomes part of a host name is not a DNS label."""
     problems = names.dns_label(metadata.get("name", ""))
     if not problems:
         return []
@@ -57,7 +57,7 @@ def name_warnings(metadata: Object, used: str) -> list[str]:
 
 
 def spec_warnings(metadata: Object | None, spec: Object, field: str) -> list[str]:
-    """All warnings about a specification and the metadata beside it."""
+    """Return all warnings about a pod's metadata and spec."""
     annotations: Mapping[str, str] = (metadata or {}).get("annotations") or {}
     outer = f"{field}.metadata.annotations" if field else "metadata.annotations"
     path = f"{field}.spec" if field else "spec"
@@ -106,11 +106,11 @@ def spec_warnings(metadata: Object | None, spec: Object, field: str) -> list[str
     return warnings
 
 
-# -- where a pod may run ----------------------------------------------------------------------------------------------
+# -- placement --------------------------------------------------------------------------------------------------------
 
 
 def node_term_warnings(term: Object, field: str, *, values: bool = False) -> list[str]:
-    """What to tell of one term that selects nodes; with ``values`` also of what no label can have as its value."""
+    """Return warnings about a node selector term: old labels and, with ``values``, values that no label can have."""
     warnings: list[str] = []
     for index, expression in enumerate(term.get("matchExpressions") or ()):
         path, key = f"{field}.matchExpressions[{index}]", expression.get("key", "")
@@ -155,7 +155,7 @@ def _pod_affinity(affinity: Object, field: str) -> list[str]:
     ]
 
 
-# -- what is given twice ----------------------------------------------------------------------------------------------
+# -- duplicates -------------------------------------------------------------------------------------------------------
 
 
 def _duplicates(items: Sequence[Object], field: str, member: str) -> list[str]:
@@ -190,7 +190,7 @@ def _environment(variables: Sequence[Object], field: str) -> list[str]:
         if name not in seen:
             seen.add(name)
             continue
-        reference = f"$({name})"  # a value made of the previous one hides nothing
+        reference = f"$({name})"  # a value that contains the previous one hides nothing
         if variable.get("valueFrom") is not None or value == reference or reference not in value:
             hidden = f"hides previous definition of {go_quote(name)}, which may be dropped when using apply"
             warnings.append(f"{field}[{index}]: {hidden}")
@@ -224,7 +224,7 @@ def _ports(ports: Sequence[tuple[Object, str]]) -> list[str]:
 
 
 def _printed(port: Object) -> str:
-    """A port as Go prints the struct."""
+    """Return a port as Go prints the struct."""
     parts = (
         ("Name", port.get("name", "")),
         ("HostPort", port.get("hostPort", 0)),
@@ -239,7 +239,7 @@ def _printed(port: Object) -> str:
 
 
 def _profiles(container: Object, annotations: Mapping[str, str], field: str, template: Object | None) -> list[str]:
-    """Annotations that name profiles. Those of AppArmor still mean something, but are told of in a template."""
+    """Return warnings about profile annotations; those of AppArmor still work, and are reported only in a template."""
     warnings: list[str] = []
     context, name = container.get("securityContext") or {}, container.get("name", "")
     if f"{SECCOMP}{name}" in annotations and context.get("seccompProfile") is None:
@@ -265,14 +265,14 @@ def _resources(resources: Object | None, field: str) -> list[str]:
 
 
 def pod_warnings(new: Object, old: Object | None) -> list[str]:
-    """What to tell whoever creates a pod."""
+    """Return warnings about a new pod."""
     if old is not None:
         return []
     return name_warnings(new["metadata"], POD_NAME) + spec_warnings(new["metadata"], new.get("spec") or {}, "")
 
 
 def pod_status_warnings(new: Object, old: Object | None) -> list[str]:
-    """Addresses that are to be written otherwise."""
+    """Return warnings about addresses not in canonical form."""
     warnings: list[str] = []
     for member in ("podIPs", "hostIPs"):
         for index, held in enumerate((new.get("status") or {}).get(member) or ()):

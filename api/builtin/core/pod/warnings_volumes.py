@@ -1,4 +1,4 @@
-"""Warnings about volumes that no longer work, and about files that hide each other in one volume."""
+"""Warnings about removed volume sources, and about overlapping files in one volume."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _REMOVED_SOURCES: Final[Mapping[str, str]] = {
     "cephfs": "deprecated in v1.28, non-functional in v1.31+",
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
-"""Sources of volumes that nothing mounts any more."""
+"""Volume sources that are deprecated or no longer work."""
 _SPELLINGS: Final[Mapping[str, str]] = {"storageos": "storageOS"}
-"""Sources that warnings name otherwise than requests do."""
+"""Sources that warnings spell differently from requests."""
 _WITH_ITEMS: Final = ("configMap", "secret", "downwardAPI")
 
 
 def volume_warnings(volumes: Sequence[Object], field: str) -> list[str]:
-    """All warnings about volumes: one by one about what they are, then about the files in them."""
+    """Return warnings about each volume's source, and then about overlapping files."""
     warnings: list[str] = []
     for index, volume in enumerate(volumes):
         path = f"{field}[{index}]"
@@ -56,7 +56,7 @@ class _File:
         return f"{go_quote(self.path)} ({self.source})" if self.source else go_quote(self.path)
 
     def overlaps(self, other: _File) -> bool:
-        """Whether one of two is the other or a directory above it."""
+        """Return whether one of two paths is the other, or a directory above it."""
         if not self.path or not other.path:
             return False
         return f"{self.path}/".startswith(f"{other.path}/") or f"{other.path}/".startswith(f"{self.path}/")
@@ -106,7 +106,7 @@ def _described(member: str, source: Object, *, projected: bool = False) -> str:
 
 
 def _overlap_warnings(name: str, described: str, files: Sequence[_File], known: int = 0) -> Iterator[str]:
-    """What to tell of the files from ``known`` on, each with those before it."""
+    """Yield warnings about the files from ``known`` on that overlap with earlier ones."""
     for position in range(known, len(files)):
         for other in files[:position]:
             if files[position].overlaps(other):

@@ -1,1 +1,1 @@
-"""The rules of PodTemplate, and what all kinds share that make pods of a template."""
+"""Rules of PodTemplate, and those shared by all kinds with a pod template."""

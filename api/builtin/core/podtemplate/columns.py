@@ -1,4 +1,4 @@
-"""How pod templates are shown, and the columns of all kinds that have one.
+"""Table columns of PodTemplates, and those shared by all kinds with a pod template.
 
 Source: Kubernetes' ``pkg/printers/internalversion``.
 """

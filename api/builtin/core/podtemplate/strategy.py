@@ -1,6 +1,6 @@
-"""The strategy of PodTemplate, and the hooks of all kinds that have a pod template in their spec.
+"""Strategy of PodTemplate, and hooks shared by the kinds with a pod template in their spec.
 
-Each works on the new object in place. Source: ``registry/core/podtemplate/strategy.go``.
+Each hook changes the new object in place. Source: ``registry/core/podtemplate/strategy.go``.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ Object = dict[str, Any]
 
 
 def prepare_new_workload(new: Object) -> None:
-    """Drop what belongs to features that are off from the pod template of a new workload."""
+    """Drop the fields of disabled features from the pod template of a new workload."""
     drop_disabled_fields((new["spec"].get("template") or {}).get("spec") or {})
 
 
 def prepare_workload_update(new: Object, old: Object) -> None:
-    """The same for an update."""
+    """Drop the fields of disabled features, as on creation."""
     prepare_new_workload(new)
 
 
 def prepare_new_pod_template(new: Object) -> None:
-    """Drop what belongs to features that are off."""
+    """Drop the fields of disabled features."""
     drop_disabled_fields((new.get("template") or {}).get("spec") or {})
 
 
 def prepare_pod_template_update(new: Object, old: Object) -> None:
-    """The same for an update."""
+    """Drop the fields of disabled features, as on creation."""
     prepare_new_pod_template(new)
 
 

@@ -1,4 +1,4 @@
-"""Validation of pod templates, alone and in the kinds that make pods of them."""
+"""Validation of pod templates, in PodTemplate and in workloads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 
 def pod_template(template: Object, field: str) -> list[Cause]:
-    """The rules of a pod template's labels, annotations and spec."""
+    """Check the labels, annotations and spec of a pod template."""
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     causes = validate_labels(metadata.get("labels") or {}, f"{field}.labels")
     if metadata.get("annotations"):
@@ -30,5 +30,5 @@ def pod_template(template: Object, field: str) -> list[Cause]:
 
 
 def pod_template_object(obj: Object) -> list[Cause]:
-    """The template of a PodTemplate."""
+    """Check a PodTemplate."""
     return pod_template(obj.get("template") or {}, "template")

@@ -1,6 +1,6 @@
-"""Warnings of the kinds that make pods of a template.
+"""Warnings of the kinds with a pod template.
 
-An update is told of its template if it has changed the object's generation.
+An update gets warnings about its template if the object's generation has changed.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ Object = dict[str, Any]
 
 
 def same_generation(new: Object, old: Object | None) -> bool:
-    """Whether an update has left the object's generation as it was."""
+    """Return whether an update has left the object's generation unchanged."""
     return old is not None and new["metadata"].get("generation", 0) == old["metadata"].get("generation", 0)
 
 
 def warnings_in_template(template: Object | None, field: str) -> list[str]:
-    """What to tell of a template that stands in this field."""
+    """Return warnings about a pod template at ``field``."""
     return spec_warnings(template.get("metadata"), template.get("spec") or {}, field) if template else []
 
 
 def pod_template_warnings(new: Object, old: Object | None) -> list[str]:
-    """A template that stands alone."""
+    """Return warnings about a PodTemplate."""
     return [] if same_generation(new, old) else warnings_in_template(new.get("template"), "template")
 
 
 def template_warnings(new: Object, old: Object | None) -> list[str]:
-    """A kind that names its pods so that its own name is no host's."""
+    """Return warnings about the template of a kind; its name is no part of a host name."""
     return (
         []
         if same_generation(new, old)
@@ -37,6 +37,6 @@ def template_warnings(new: Object, old: Object | None) -> list[str]:
 
 
 def named_template_warnings(new: Object, old: Object | None) -> list[str]:
-    """A kind whose pods are named after it."""
+    """Return warnings about the name and the template of a kind that names its pods after itself."""
     warnings = name_warnings(new["metadata"], OWNER_NAME) if old is None else []
     return warnings + template_warnings(new, old)

@@ -1,4 +1,4 @@
-"""The rules which the kinds share that keep pods of a template running: selectors, and counts in a status.
+"""Validation shared by the workload kinds: selectors, long-running pods, and counts in the status.
 
 Source: Kubernetes' ``apis/apps/validation``.
 """
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 
 def selector_matches(selector: Object, labels: Mapping[str, str]) -> bool:
-    """Tell whether a label selector selects these labels."""
+    """Return whether a label selector matches these labels."""
     for key, value in (selector.get("matchLabels") or {}).items():
         if labels.get(key) != value:
             return False
@@ -36,7 +36,7 @@ def selector_matches(selector: Object, labels: Mapping[str, str]) -> bool:
 
 
 def long_running(template: Object, field: str, kind: str = "ReplicaSet") -> list[Cause]:
-    """Pods of these workloads run until they are deleted."""
+    """Require pods that run until they are deleted: restart policy Always and no deadline."""
     spec = template.get("spec") or {}
     causes: list[Cause] = []
     policy = spec.get("restartPolicy", "")
@@ -49,14 +49,14 @@ def long_running(template: Object, field: str, kind: str = "ReplicaSet") -> list
 
 
 def selector_and_template(spec: Object, workload: str, kind: str = "ReplicaSet") -> list[Cause]:
-    """The selector is there, selects something, and selects the template's pods, which are good ones."""
+    """Check the selector and the pod template of a workload."""
     template = spec.get("template") or {}
     causes = workload_selector(spec, workload) + pod_template(template, "spec.template")
     return causes + long_running(template, "spec.template", kind)
 
 
 def workload_selector(spec: Object, workload: str) -> list[Cause]:
-    """The selector is there, selects something, and selects the template's pods."""
+    """Check that the selector is present, is not empty, and matches the template's labels."""
     causes: list[Cause] = []
     given = spec.get("selector")
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
@@ -80,17 +80,17 @@ MISMATCH: Final = "`selector` does not match template `labels`"
 
 
 def immutable_selector(new: Object | None, old: Object | None) -> list[Cause]:
-    """A selector never changes."""
+    """Reject a changed selector."""
     return [] if new == old else immutable("spec.selector", selector(new), selector(old))
 
 
 def selector_update(new: Object, old: Object) -> list[Cause]:
-    """Which pods a workload owns never changes."""
+    """Reject a changed selector of a workload."""
     return immutable_selector(new["spec"].get("selector"), old["spec"].get("selector"))
 
 
 def collisions(status: Object, old: Object) -> list[Cause]:
-    """How often names have collided is counted up only."""
+    """Reject a collision count that decreases."""
     held, count = (old.get("status") or {}).get("collisionCount"), status.get("collisionCount")
     if held is None or (count is not None and count >= held):
         return []
@@ -98,7 +98,7 @@ def collisions(status: Object, old: Object) -> list[Cause]:
 
 
 def parts_of_replicas(status: Object, *parts: str) -> list[Cause]:
-    """Parts of the replicas are not more than all of them."""
+    """Check that partial counts do not exceed the number of replicas."""
     causes: list[Cause] = []
     whole = status.get("replicas", 0)
     for name in (*parts, "readyReplicas", "availableReplicas"):
@@ -113,7 +113,7 @@ def parts_of_replicas(status: Object, *parts: str) -> list[Cause]:
 
 
 def replica_set_status(new: Object, old: Object) -> list[Cause]:
-    """Counts are not negative, and parts are not more than the whole."""
+    """Check that counts are not negative and do not exceed the number of replicas."""
     status = new.get("status") or {}
     members = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
     return not_negative(status, "status", *members) + parts_of_replicas(status, "fullyLabeledReplicas")

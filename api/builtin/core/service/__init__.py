@@ -1,1 +1,1 @@
-"""The rules of Service."""
+"""Rules of Service."""

@@ -1,7 +1,4 @@
-"""How Services are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of Services. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

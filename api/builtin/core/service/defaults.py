@@ -11,7 +11,7 @@ CLIENT_IP_AFFINITY_SECONDS: Final = 10800
 
 
 def service(obj: Object) -> None:
-    """Services: affinity, type, ports and traffic policies."""
+    """Set the session affinity, type, ports and traffic policies."""
     spec = obj["spec"]
     if not spec.get("sessionAffinity"):
         spec["sessionAffinity"] = "None"

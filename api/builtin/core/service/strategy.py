@@ -1,8 +1,8 @@
-"""The strategy of Service: what an update keeps of what was given, and what a change of type drops.
+"""Strategy of Service: an update keeps allocated addresses and ports, and a new type drops unused fields.
 
-Source: Kubernetes' ``registry/core/service``. Which families, addresses and ports a Service has is settled before, by
-who gives them out. A field the new type has no use for goes, unless it was changed in the same breath: then validation
-has its say.
+Source: Kubernetes' ``registry/core/service``. Address families, addresses and ports are allocated before, in
+actors/allocation. A field that the new type does not use is dropped only if the request leaves it unchanged. If the
+request changes it, validation rejects it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 
 
 def needs_address(spec: Object) -> bool:
-    """Whether its type is one with addresses."""
+    """Return whether the type of a Service has cluster addresses."""
     return bool(spec.get("type") != "ExternalName")
 
 
 def needs_node_ports(spec: Object) -> bool:
-    """Whether its type is one with ports on the nodes."""
+    """Return whether the type of a Service has node ports."""
     return spec.get("type") in _WITH_NODE_PORTS
 
 
@@ -34,7 +34,7 @@ def _is_balancer(spec: Object) -> bool:
 
 
 def needs_health_check(spec: Object) -> bool:
-    """A load balancer that must know on which nodes the pods are asks a port of the nodes."""
+    """Return whether a Service has a health check port: a load balancer with external traffic policy Local."""
     return _is_balancer(spec) and spec.get("externalTrafficPolicy") == "Local"
 
 
@@ -52,23 +52,23 @@ TYPE_FIELDS: Final[tuple[tuple[Callable[[Object], bool], tuple[str, ...]], ...]]
     (_is_balancer, ("loadBalancerClass",)),
     (_reached_from_outside, ("externalTrafficPolicy",)),
 )
-"""(which Services have a use for the fields, fields that go together)."""
+"""(predicate of Services that use the fields, fields that are dropped together)."""
 
 
 def prepare_new_service(new: Object) -> None:
-    """What claims have settled stays as it is."""
+    """Set clusterIPs if only clusterIP is set."""
     pair_addresses(new["spec"], None)
 
 
 def prepare_service_update(new: Object, old: Object) -> None:
-    """What claims have settled stays as it is, but for what the type has no use for any more."""
+    """Keep allocated addresses and ports, and drop fields that the new type does not use."""
     keep_allocated(new["spec"], old["spec"])
     pair_addresses(new["spec"], old["spec"])
     drop_unused_type_fields(new, old)
 
 
 def drop_unused_type_fields(new: Object, old: Object) -> None:
-    """What the new type has no use for goes, from the status of a load balancer, too."""
+    """Drop unchanged fields that the new type does not use, and the status of a former load balancer."""
     spec, held = new["spec"], old["spec"]
     unneeded = [fields for needed, fields in TYPE_FIELDS if needed(held) and not needed(spec)]
     for fields in unneeded:
@@ -88,7 +88,7 @@ def _numbers(spec: Object) -> set[int]:
 
 
 def keep_allocated(spec: Object, held: Object) -> None:
-    """An update that does not mention addresses and ports keeps those that were given."""
+    """Copy allocated addresses and ports from the old spec where the new one leaves them out."""
     if needs_address(spec) and needs_address(held):
         if not spec.get("clusterIP") and held.get("clusterIP"):
             spec["clusterIP"] = held["clusterIP"]
@@ -102,7 +102,7 @@ def keep_allocated(spec: Object, held: Object) -> None:
 
 
 def _keep_node_ports(ports: Sequence[Object], held: Sequence[Object]) -> None:
-    """Ports are known by their names; a number that another port asks for now is not kept."""
+    """Copy node ports by port name, unless another port now requests the number."""
     used = {port.get("nodePort", 0) for port in ports} & {port.get("nodePort", 0) for port in held}
     known = {port.get("name", ""): port.get("nodePort", 0) for port in held}
     for port in ports:
@@ -112,7 +112,7 @@ def _keep_node_ports(ports: Sequence[Object], held: Sequence[Object]) -> None:
 
 
 def pair_addresses(spec: Object, held: Object | None) -> None:
-    """``clusterIP`` is the first of ``clusterIPs``: old clients know and change the one only."""
+    """Keep ``clusterIP`` the first of ``clusterIPs``: old clients know and change only ``clusterIP``."""
     address, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
     if held is None:
         if address and not addresses:

@@ -1,6 +1,6 @@
-"""Validation of Services: ports, types, addresses and policies, and of what a load balancer is reached at.
+"""Validation of Services: ports, types, addresses, policies and load balancer status.
 
-Which addresses and node ports are free is decided by who gives them out, not here.
+Free addresses and node ports are not checked here but on allocation.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _headless(spec: Object) -> bool:
 
 
 def service(obj: Object) -> list[Cause]:
-    """The rules of a service."""
+    """Check a Service."""
     spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
     causes: list[Cause] = []
     hints, mode = annotations.get(TOPOLOGY_HINTS), annotations.get(TOPOLOGY_MODE)
@@ -130,7 +130,7 @@ def _affinity(spec: Object) -> list[Cause]:
 
 
 def cluster_ips(spec: Object) -> list[Cause]:
-    """Addresses and their families agree with each other."""
+    """Check that addresses, families and the family policy agree."""
     field, address, addresses = "spec.clusterIPs", spec.get("clusterIP", ""), spec.get("clusterIPs") or []
     causes: list[Cause] = []
     if address and not addresses:
@@ -250,7 +250,7 @@ def _policies(spec: Object, kind: str) -> list[Cause]:
 
 
 def service_update(new: Object, old: Object) -> list[Cause]:
-    """A service's first address and family stay; a second may come and go."""
+    """Check a changed Service: the first address and family are immutable, a second may be added or removed."""
     spec, held = new["spec"], old["spec"]
     causes: list[Cause] = []
     if "ExternalName" not in (spec.get("type"), held.get("type")):
@@ -270,7 +270,7 @@ def service_update(new: Object, old: Object) -> list[Cause]:
 
 
 def _immutable_primary(spec: Object, held: Object, name: str, one: str) -> list[Cause]:
-    """The first of a list may not change, nor may any of it while its length does not."""
+    """Reject a changed first item, and any changed item while the length stays the same."""
     after, before = spec.get(name) or [], held.get(name) or []
     field = f"spec.{name}"
     if len(after) == len(before):
@@ -291,7 +291,7 @@ def _immutable_primary(spec: Object, held: Object, name: str, one: str) -> list[
 
 
 def balancer_status(obj: Object, *, modes: bool = True) -> list[Cause]:
-    """What a load balancer is reached at. Addresses of Services say in which mode."""
+    """Check the addresses and host names of a load balancer; Services also have an address mode."""
     balancer = (obj.get("status") or {}).get("loadBalancer") or {}
     causes: list[Cause] = []
     for index, ingress in enumerate(balancer.get("ingress") or ()):
@@ -313,7 +313,7 @@ def balancer_status(obj: Object, *, modes: bool = True) -> list[Cause]:
 
 
 def service_status(new: Object, old: Object) -> list[Cause]:
-    """Only load balancers have a status."""
+    """Check a status update: only load balancers have addresses."""
     ingress = ((new.get("status") or {}).get("loadBalancer") or {}).get("ingress")
     if ingress and new["spec"].get("type") != "LoadBalancer":
         detail = "may only be used when `spec.type` is 'LoadBalancer'"

@@ -1,4 +1,4 @@
-"""What to tell of a Service that asks for something in vain, or in a way that is not the common one."""
+"""Warnings about Services: fields that are deprecated or ignored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MODE: Final = "service.kubernetes.io/topology-mode"
 
 
 def service_warnings(new: Object, old: Object | None) -> list[str]:
-    """What a service asks for in vain, or in a way that is not the common one."""
+    """Return warnings about deprecated or ignored fields, and about addresses not in canonical form."""
     spec = new["spec"]
     warnings: list[str] = []
     if _HINTS in (new["metadata"].get("annotations") or ()):

@@ -1,1 +1,1 @@
-"""The rules of ResourceClaim and ResourceClaimTemplate."""
+"""Rules of ResourceClaim and ResourceClaimTemplate."""

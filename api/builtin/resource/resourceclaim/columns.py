@@ -1,4 +1,4 @@
-"""How ResourceClaims and their templates are shown.
+"""Table columns of ResourceClaims and ResourceClaimTemplates.
 
 Source: Kubernetes' ``pkg/printers/internalversion``.
 """

@@ -1,4 +1,4 @@
-"""Defaults of what is asked of devices."""
+"""Defaults of device requests and tolerations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def exact_device_request(obj: Object) -> None:
-    """One device, counted exactly."""
+    """Default to a count of exactly one device."""
     if not obj.get("allocationMode"):
         obj["allocationMode"] = "ExactCount"
     if obj["allocationMode"] == "ExactCount" and not obj.get("count"):

@@ -1,4 +1,4 @@
-"""The strategies of ResourceClaim and ResourceClaimTemplate.
+"""Strategies of ResourceClaim and ResourceClaimTemplate.
 
 Sources are the ``strategy.go`` files of Kubernetes' ``registry/resource``.
 """

@@ -1,6 +1,6 @@
-"""Validation of ResourceClaims and their templates: what is asked of devices (KEP-4381 and those after it).
+"""Validation of ResourceClaims and ResourceClaimTemplates (KEP-4381 and its successors).
 
-What is asked stays as it was asked: an update of a claim or a template only checks that.
+The spec of both is immutable: an update is checked only for that.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RequestNames = dict[str, frozenset[str]]
 
 
 def request_names(spec: Object) -> RequestNames:
-    """Return the names of a claim's requests with those of their alternatives."""
+    """Return the names of a claim's requests, each with those of its alternatives."""
     found: RequestNames = {}
     for request in (spec.get("devices") or {}).get("requests") or ():
         choices = request.get("firstAvailable") or ()
@@ -67,11 +67,11 @@ def request_reference(known: RequestNames) -> Check:
     return check
 
 
-# -- parts ------------------------------------------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------------------------------
 
 
 def toleration(given: Object, field: str) -> list[Cause]:
-    """Which taints of devices a request bears."""
+    """Check the toleration of device taints."""
     key, value = given.get("key", ""), given.get("value", "")
     operator, effect = given.get("operator", ""), given.get("effect", "")
     causes = wrong(f"{field}.key", key, names.qualified_name(key)) if key else []
@@ -152,19 +152,19 @@ def _claim_spec(spec: Object, field: str) -> list[Cause]:
 
 
 def claim(obj: Object) -> list[Cause]:
-    """Which devices are asked for."""
+    """Check the requests, constraints and configuration of a ResourceClaim."""
     return _claim_spec(obj["spec"], "spec")
 
 
 def claim_update(new: Object, old: Object) -> list[Cause]:
-    """What is asked for stays."""
+    """Reject a changed spec."""
     if new["spec"] == old["spec"]:
         return []
     return [invalid_value("spec", shape(new["spec"], "ResourceClaimSpec"), metadata.IMMUTABLE)]
 
 
 def claim_template(obj: Object) -> list[Cause]:
-    """Which devices the claims made of it ask for, and what else those claims carry."""
+    """Check the labels, annotations and spec of the claims that a template makes."""
     meta, field = obj["spec"].get("metadata") or {}, "spec.metadata"
     causes = metadata.validate_annotations(meta.get("annotations") or {}, f"{field}.annotations")
     causes += metadata.validate_labels(meta.get("labels") or {}, f"{field}.labels")
@@ -172,7 +172,7 @@ def claim_template(obj: Object) -> list[Cause]:
 
 
 def claim_template_update(new: Object, old: Object) -> list[Cause]:
-    """What is asked for stays."""
+    """Reject a changed spec."""
     if new["spec"] == old["spec"]:
         return []
     meta = new["spec"].get("metadata") or {}

@@ -1,4 +1,4 @@
-"""Validation of a ResourceClaim's status: which devices it got, who uses them, and what drivers say of them."""
+"""Validation of a ResourceClaim's status: allocation, consumers, and device data reported by drivers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _UUID_FORM: Final = (
     "characters"
 )
 _DEVICE_SHOWN: Final[Object] = {"Driver": {}, "Pool": {}, "Device": {}, "ShareID": {}}
-"""A device's identity as Kubernetes' messages show it: its parts cannot be printed."""
+"""A device's identity as Kubernetes' messages show it: unprintable parts."""
 
 DeviceId = tuple[str, str, str, str]
 
@@ -65,7 +65,8 @@ def _results(status: Object) -> list[Object]:
 
 
 def claim_status(new: Object, old: Object) -> list[Cause]:
-    """Users come with an allocation and not to a claim that goes; an allocation stays until it is taken back whole."""
+    """Check that consumers need an allocation, none are added to a deleted claim, and an allocation is immutable until
+    removed."""
     status, held, field = new.get("status") or {}, old.get("status") or {}, "status"
     reserved, allocation = status.get("reservedFor") or [], status.get("allocation")
     causes = check_each_unique(
@@ -130,7 +131,7 @@ def _allocation(allocation: Object, field: str, refers: Check) -> list[Cause]:
 
 
 def binding(device: Object, field: str) -> list[Cause]:
-    """What must be true, and what must not, before pods are bound: both lists or none, nothing in both."""
+    """Check binding conditions and binding failure conditions: both lists are set or none, and they share no item."""
     ready, failed = device.get("bindingConditions") or [], device.get("bindingFailureConditions") or []
     ready_path, failed_path = f"{field}.bindingConditions", f"{field}.bindingFailureConditions"
     causes = check_each(ready, MAX_BINDING, ready_path, qualified_name)
@@ -151,7 +152,7 @@ def binding(device: Object, field: str) -> list[Cause]:
     return causes
 
 
-# -- what drivers say -------------------------------------------------------------------------------------------------
+# -- data reported by drivers -----------------------------------------------------------------------------------------
 
 
 def _devices(status: Object, field: str) -> list[Cause]:
@@ -194,7 +195,7 @@ def _network(data: Object, field: str) -> list[Cause]:
 
 
 def forget_deallocated(new: Object, old: Object) -> None:
-    """What drivers said of devices goes with the allocation of these devices."""
+    """Drop the data that drivers reported about devices that are no longer allocated."""
     status = new.get("status") or {}
     devices = status.get("devices")
     if not devices:

@@ -1,1 +1,1 @@
-"""The rules of ResourceSlice."""
+"""Rules of ResourceSlice."""

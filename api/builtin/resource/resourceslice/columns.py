@@ -1,7 +1,4 @@
-"""How ResourceSlices are shown.
-
-Source: Kubernetes' ``pkg/printers/internalversion``.
-"""
+"""Table columns of ResourceSlices. | Source: Kubernetes' ``pkg/printers/internalversion``."""
 
 from __future__ import annotations
 

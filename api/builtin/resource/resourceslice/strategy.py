@@ -1,4 +1,4 @@
-"""The strategy of ResourceSlice: features that are off, and since when a taint is there.
+"""Strategy of ResourceSlice: it drops fields of disabled features and stamps taints.
 
 Source: ``registry/resource/resourceslice/strategy.go``.
 """
@@ -17,12 +17,12 @@ _LISTS: Final = ("ints", "bools", "strings", "versions")
 
 
 def prepare_new_slice(new: Object) -> None:
-    """Drop what is of features that are off: lists of values, and what nodes can hand out."""
+    """Drop the fields of disabled features: lists of attribute values, and mappings to allocatable node resources."""
     prepare_slice_update(new, {"spec": {}, "metadata": {}})
 
 
 def prepare_slice_update(new: Object, old: Object) -> None:
-    """Drop what is of features that are off, unless the old slice has it."""
+    """Drop the fields of disabled features, unless the old slice has them."""
     devices, held = new["spec"].get("devices") or (), old["spec"].get("devices") or ()
     lists_used = any(
         name in value for device in held for value in (device.get("attributes") or {}).values() for name in _LISTS
@@ -38,7 +38,7 @@ def prepare_slice_update(new: Object, old: Object) -> None:
 
 
 def stamp_taints(new: Object, old: Object | None, now: str) -> None:
-    """A taint says since when it is there; without a word about it, since now."""
+    """Set the time at which each taint was added, if it is missing."""
     for device in new["spec"].get("devices") or ():
         for taint in device.get("taints") or ():
             taint.setdefault("timeAdded", now)

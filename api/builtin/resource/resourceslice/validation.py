@@ -1,4 +1,4 @@
-"""Validation of ResourceSlices: what devices a driver offers, where, and what they have in common."""
+"""Validation of ResourceSlices: devices, their placement, attributes, capacity and shared counters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Object = dict[str, Any]
 
 MAX_DEVICES: Final = 128
 MAX_DEVICES_WITH_MORE: Final = 64
-"""Of a slice with taints or counters."""
+"""Limit of devices in a slice with taints or counters."""
 
 MAX_COUNTER_SETS: Final = 8
 MAX_COUNTERS: Final = 32
@@ -59,12 +59,12 @@ _VALUES: Final = ("int", "bool", "string", "version", "ints", "bools", "strings"
 
 
 def resource_slice(obj: Object) -> list[Cause]:
-    """What a new slice offers."""
+    """Check a new slice."""
     return _spec(obj["spec"], {})
 
 
 def resource_slice_update(new: Object, old: Object) -> list[Cause]:
-    """Driver, pool and node of a slice stay; its devices may change."""
+    """Check a changed slice: its driver, pool and node are immutable."""
     return _spec(new["spec"], old["spec"])
 
 
@@ -105,11 +105,11 @@ def _pool(pool: Object, field: str) -> list[Cause]:
     return causes
 
 
-# -- where ------------------------------------------------------------------------------------------------------------
+# -- placement --------------------------------------------------------------------------------------------------------
 
 
 def _places(holder: Object, field: str, flags: tuple[str, ...], empty: str) -> tuple[list[Cause], list[str]]:
-    """Return (causes, the fields that are set) of what says where devices are."""
+    """Return (causes, the fields that are set) of the node selection of a slice or device."""
     causes: list[Cause] = []
     given: list[str] = []
     node, selector = holder.get("nodeName"), holder.get("nodeSelector")
@@ -321,7 +321,7 @@ def _steps(low: str, high: str | None, step: str, default: str, largest: str, fi
         causes.append(invalid_value(field, step, detail))
     size = math.ceil(of(step))
     for value in (default, high):
-        # A step of nothing fits nowhere; Kubernetes has no answer to it at all.
+        # A step of zero is rejected here. Kubernetes gives no response to it.
         if value is not None and (not size or (math.ceil(of(value)) - math.ceil(of(low))) % size):
             detail = f"value is not a multiple of a given step ({step}) from ({low})"
             causes.append(invalid_value(field, value, detail))
