@@ -22,7 +22,6 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
-from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import eviction
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
@@ -79,7 +78,7 @@ class _Eviction:
 
     async def _with_budget(self, budget: Entry) -> None:
         """Charge the budget, with the pod's deletion as companion change."""
-        rt = self._budgets()
+        rt = self.store.registry.builtin("policy", "v1", "poddisruptionbudgets")
         target = Target(
             rt=rt,
             namespace=budget.key.namespace,
@@ -143,9 +142,3 @@ class _Eviction:
 
     def _pod(self) -> Entry | None:
         return self.store.reads.peek(*Key(self.target.rt.resource, self.target.namespace, self.target.name))
-
-    def _budgets(self) -> ResourceType:
-        rt = self.store.registry.storage(BUDGETS)
-        if rt is None:
-            raise AssertionError("a built-in resource")
-        return rt

@@ -93,9 +93,7 @@ def facts_of(state: State) -> Facts:
 
 def _charged(entry: Entry, quota: Object, used: dict[str, str]) -> CompanionChange:
     """The quota with another status.used, as an update of its status by the server itself leaves it."""
-    rt = known_registry().storage(QUOTAS)
-    if rt is None:
-        raise AssertionError("a built-in resource")
+    rt = known_registry().builtin("", "v1", QUOTAS)
     new: Object = {**quota, "metadata": dict(quota["metadata"]), "status": {**quota["status"], "used": used}}
     context = WriteContext(
         now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

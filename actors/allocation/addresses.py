@@ -14,8 +14,8 @@ from typing import Final
 
 from kubechronicle.actors.allocation.bands import Address, AddressRange
 from kubechronicle.actors.allocation.families import invalid, is_headless, stays_dual_if_possible
-from kubechronicle.actors.allocation.pending_allocations import PendingAllocations, Owner
-from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, Durations, AllocationMetrics
+from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, AllocationMetrics, Durations
+from kubechronicle.actors.allocation.pending_allocations import Owner, PendingAllocations
 from kubechronicle.actors.allocation.ranges import Ranges
 from kubechronicle.actors.writing.targets import Target, context_of
 from kubechronicle.api.builtin.common.checks import parse_ip
@@ -23,7 +23,7 @@ from kubechronicle.api.builtin.core.service.strategy import needs_address
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.pipeline import pipeline
-from kubechronicle.api.registry.registry import ResourceType, builtin_registry
+from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.records import Key
 
@@ -61,15 +61,9 @@ def labels_of(name: str) -> dict[str, str]:
     return {IP_FAMILY: "IPv6" if ":" in name else "IPv4", MANAGED_BY: ALLOCATOR}
 
 
-def _type() -> ResourceType:
-    rt = builtin_registry().lookup("networking.k8s.io", "v1", "ipaddresses")
-    assert rt is not None, "ipaddresses are a built-in resource"
-    return rt
-
-
 def new_address(name: str, owner: Owner) -> Object:
     """The IPAddress that gives ``name`` to a Service, as it is stored."""
-    rt = _type()
+    rt = builtin_registry().builtin("networking.k8s.io", "v1", "ipaddresses")
     context = context_of(Target(rt=rt, name=name, manager=MANAGER), creates=True)
     reference = {"resource": "services", "namespace": owner.namespace, "name": owner.name}
     body = {

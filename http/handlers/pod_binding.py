@@ -24,9 +24,7 @@ async def bind(backend: Backend, request: Request, context: Context, rt: Resourc
     pod) or bindings (the body does)."""
     form = object_form(request, context)
     registry = backend.store.registry
-    body_type, pods = registry.known("", "v1", "bindings"), registry.known("", "v1", "pods")
-    if body_type is None or pods is None:
-        raise AssertionError("built-in resources")
+    body_type, pods = registry.builtin("", "v1", "bindings"), registry.builtin("", "v1", "pods")
     write = await read_write(request, context, pods, parse_create_options, body_type=body_type)
     binding = decode_object(write.body, body_type, context, write.options.field_validation)
     name = write.target.name if rt is pods else binding["metadata"].get("name", "")

@@ -110,9 +110,7 @@ async def _bound(backend: Backend, reference: Any, namespace: str, account_name:
 
 
 async def _read(backend: Backend, resource: str, namespace: str, name: str) -> Object:
-    rt = backend.store.registry.known("", "v1", resource)
-    if rt is None:
-        raise AssertionError("a built-in resource")
+    rt = backend.store.registry.builtin("", "v1", resource)
     entry = await backend.store.reads.get(rt, namespace if rt.namespaced else "", name)
     if entry is None:
         raise status.not_found(rt, name)
