@@ -26,10 +26,10 @@ import trio
 from kubechronicle.actors.errors import ActorCrashed, MailboxFull
 from kubechronicle.actors.mailbox import DEFAULT_CAPACITY, Mailbox
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
-from kubechronicle.eventlog.records import Key, Record, Refused, Transaction
+from kubechronicle.eventlog.records import Key, Record, Rejected, Transaction
 
 # What became of a transaction: its records, the refusal, or why it could not be told (LogUnavailable, OutcomeUnknown…).
-Outcome = tuple[Record, ...] | Refused | Exception
+Outcome = tuple[Record, ...] | Rejected | Exception
 
 # Commits that may wait behind one key. A client that hammers one object gets 429 instead of an endless queue.
 MAX_WAITING_PER_KEY = 512
@@ -243,7 +243,7 @@ class ResourceActor:
             self._append(commit)
         elif isinstance(decision, Conflict):
             self._conflicts += 1
-            commit.settle(Refused(key=key, expected=expected, actual=decision.actual))
+            commit.settle(Rejected(key=key, expected=expected, actual=decision.actual))
         elif waiting is not None and len(waiting) < MAX_WAITING_PER_KEY:
             waiting.append(commit)
         else:

@@ -1,20 +1,20 @@
-"""The appender: puts transactions that wait at the same time into one batch, and answers when it is safe to.
+"""The appender: combines waiting transactions into batches, and reports each outcome once it is certain.
 
-No decisions about objects and no views here: the log checks expectations, the tail applies. While a batch is under way
-the next one gathers, so the busier the server, the larger its batches. A batch never has a key twice: a transaction
-that touches a key of an earlier one waiting goes to a later batch, and so does everything behind it on the same keys:
+No decisions about objects and no views here: the log checks expected revisions, the tail applies records. The next
+batch gathers while one is under way, so a busier server sends larger batches. A batch never has a key twice. A
+transaction that touches a key of an earlier waiting one goes to a later batch, and so do later ones on the same keys:
 
     waiting: T1(a) T2(b) T3(a) T4(a,c) T5(c)      batch: T1 T2      next: T3      next: T4      next: T5
 
-Every transaction ends in exactly one of these, and never in a guess:
+Every transaction has exactly one outcome, which is never a guess:
 
-    committed and applied to the local views   its Records
-    refused by the log                         RefusedError
-    certainly not committed                    LogUnavailable
-    not known by the caller's deadline         OutcomeUnknownForNow; settling goes on without the caller
+    committed and applied to the local views    its Records
+    rejected by the log                         RejectedError
+    certainly not committed                     LogUnavailable
+    not known at the caller's deadline          OutcomeUnknownForNow; settling continues without the caller
 
-Invariant: a batch whose outcome is unknown is settled before anything else is sent; its transactions are sent again (in
-a new batch) only when the log has promised that the lost one can never commit.
+Invariant: a batch with an unknown outcome is settled before anything else is sent. Its transactions are sent again, in
+a new batch, only after the log has guaranteed that the lost batch can never commit.
 """
 
 from __future__ import annotations
@@ -36,58 +36,63 @@ from kubechronicle.eventlog.errors import (
     OutcomeUnknown,
     OutcomeUnknownForNow,
     QueueFull,
-    RefusedError,
+    RejectedError,
     SetupError,
 )
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Refused, Transaction
+from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Rejected, Transaction
 from kubechronicle.eventlog.tail import Tail
 
 logger = logging.getLogger(__name__)
 
 BATCH_TRANSACTIONS = 256
-"""15,000 to 34,000 changes per second at this size; more gained little, and each waits for the slowest."""
+"""15,000 to 34,000 changes per second at this size. Larger batches gained little, and each change waits for all."""
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""Of object JSON in one batch, if it has more than one transaction: bounds a round trip and the copies made for it."""
+"""Bytes of object JSON in a batch of several transactions: bounds a round trip and its copies of the data."""
 
 WAITING_TRANSACTIONS = 4096
-"""Beyond these, callers wait to get in line: they hold their objects in memory anyway, but gathering stays cheap."""
+"""Length of the queue. Further callers wait outside it: they hold their objects in memory anyway, and gathering stays
+cheap."""
 
 LOOK_AHEAD = 4 * BATCH_TRANSACTIONS
-"""How far to look for transactions on other keys, so that a long line on one key is not gone through for each batch."""
+"""Queue entries searched for a batch, so that a long queue on one key is not searched in full for each batch."""
 
 ATTEMPTS = 6
-"""To reach a database that refuses, with pauses of 0.05 to 0.8 s: a failover of 1.5 s goes unnoticed; a longer outage
-is told to the callers, who know best whether to try again."""
+"""Attempts to reach the database, with pauses of 0.05 to 0.8 s: a failover of 1.5 s goes unnoticed. A longer outage is
+reported to the callers, which decide whether to retry."""
 
 SHUTDOWN_GRACE = 10.0
-"""Seconds for the batch under way when the server stops: its outcome should be known and answered."""
+"""Seconds in which a stopping server waits for the outcome of the batch under way."""
 
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A transaction in line. ``outcome`` is set once, and told by ``tell``; ``sent`` while the log may have it."""
+    """A transaction in the queue.
+
+    ``report``: called once, with the outcome.
+    ``sent``: the log may have received the transaction.
+    """
 
     transaction: Transaction
     deadline: float
     size: int
-    tell: Callable[[tuple[Record, ...] | LogError], None] = lambda _: None
+    report: Callable[[tuple[Record, ...] | LogError], None] = lambda _: None
     sent: bool = False
     outcome: tuple[Record, ...] | LogError | None = None
 
     def finish(self, outcome: tuple[Record, ...] | LogError) -> None:
         if self.outcome is None:
             self.outcome = outcome
-            self.tell(outcome)
+            self.report(outcome)
 
 
 def gather(waiting: Collection[Pending]) -> list[Pending]:
-    """Of those in line, in order: what the next batch may hold."""
+    """Return the transactions for the next batch, in queue order."""
     if len(waiting) == 1:
         return list(waiting)
     taken: list[Pending] = []
-    keys: set[Key] = set()  # of those taken and of those passed over
+    keys: set[Key] = set()  # of the transactions taken and skipped
     size = 0
     for pending in islice(waiting, LOOK_AHEAD):
         if len(taken) == BATCH_TRANSACTIONS or (taken and size + pending.size > BATCH_BYTES):
@@ -106,20 +111,20 @@ class Appender:
     def __init__(self, log: RevisionLog, tail: Tail) -> None:
         self._log = log
         self._tail = tail
-        self._waiting: dict[Pending, None] = {}  # in order; a dict, because some leave from the middle
+        self._waiting: dict[Pending, None] = {}  # the queue; a dict, because transactions leave from its middle
         self._under_way: list[Pending] = []
         self._room = trio.Semaphore(WAITING_TRANSACTIONS)
-        self._asleep: trio.lowlevel.Task | None = None
+        self._parked: trio.lowlevel.Task | None = None
         self._ids = BatchIds()
-        self._warned = False  # of what only an operator can mend, since the last batch that went through
+        self._warned = False  # about a mistake of the operator, since the last batch that committed
         self._closing = True
 
     async def append(self, transaction: Transaction, *, deadline: float) -> tuple[Record, ...]:
         """Commit the changes together. Returns their Records once they are durable and in the local views.
 
-        ``deadline``: trio's clock. Raises RefusedError (the views show the reason by then), LogUnavailable (certainly
-        not committed), OutcomeUnknownForNow. Cancelled before its batch is sent, the transaction is withdrawn;
-        cancelled later, it takes its course.
+        ``deadline``: on Trio's clock. Raises RejectedError (the views then show the reason), LogUnavailable (certainly
+        not committed), OutcomeUnknownForNow. Cancelling withdraws a transaction that was not sent yet; one that was
+        sent may still commit.
         """
         if self._closing:
             raise LogUnavailable("the server is not taking changes")
@@ -128,7 +133,7 @@ class Appender:
         with trio.move_on_at(deadline):
             await self._room.acquire()
             try:
-                await self._stand_in_line(pending, done)
+                await self._queue_and_wait(pending, done)
             finally:
                 self._room.release()
         outcome = pending.outcome
@@ -143,32 +148,32 @@ class Appender:
     def submit(
         self,
         transaction: Transaction,
-        done: Callable[[tuple[Record, ...] | Refused | Exception], None],
+        done: Callable[[tuple[Record, ...] | Rejected | Exception], None],
         *,
         deadline: float,
     ) -> None:
-        """As ``append``, for a caller that must not wait: takes its place in line now, and ``done`` is called once,
-        from the appender's task, with the Records, the refusal, or the error that tells what is known by then.
+        """As ``append``, for a caller that must not wait: queue the transaction and return.
 
-        Raises QueueFull at the bound, LogUnavailable when the server stops; then nothing has happened. ``deadline``
-        bounds the sending, not the answer: a batch that was sent is waited for until its outcome is known.
+        The appender's task calls ``done`` once, with the Records, the rejection or the error. Raises QueueFull, or
+        LogUnavailable when the server stops; then nothing was queued. ``deadline`` bounds the sending only: the outcome
+        of a sent batch is awaited without limit.
         """
         if self._closing:
             raise LogUnavailable("the server is not taking changes")
         if len(self._waiting) >= WAITING_TRANSACTIONS:
             raise QueueFull(WAITING_TRANSACTIONS)
 
-        def tell(outcome: tuple[Record, ...] | LogError) -> None:
-            done(outcome.refused if isinstance(outcome, RefusedError) else outcome)
+        def report(outcome: tuple[Record, ...] | LogError) -> None:
+            done(outcome.rejected if isinstance(outcome, RejectedError) else outcome)
 
-        self._waiting[Pending(transaction, deadline, _size(transaction), tell)] = None
-        self._kick()
+        self._waiting[Pending(transaction, deadline, _size(transaction), report)] = None
+        self._wake()
 
-    async def _stand_in_line(self, pending: Pending, done: trio.Event) -> None:
-        if self._closing:  # while waiting for room
+    async def _queue_and_wait(self, pending: Pending, done: trio.Event) -> None:
+        if self._closing:  # since the caller began to wait for room
             raise LogUnavailable("the server is not taking changes")
         self._waiting[pending] = None
-        self._kick()
+        self._wake()
         try:
             await done.wait()
         finally:
@@ -179,7 +184,7 @@ class Appender:
     # The one task
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Send batches until cancelled; then finish the one under way, within SHUTDOWN_GRACE, and refuse the rest."""
+        """Send batches until cancelled. Then finish the one under way, within SHUTDOWN_GRACE, and reject the rest."""
         self._closing = False
         try:
             async with trio.open_nursery() as nursery:
@@ -196,29 +201,29 @@ class Appender:
     async def _wait_for_work(self) -> None:
         if self._waiting or self._closing:
             return
-        self._asleep = trio.lowlevel.current_task()
+        self._parked = trio.lowlevel.current_task()
 
         def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-            self._asleep = None
+            self._parked = None
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(abort)
 
-    def _kick(self) -> None:
-        if self._asleep is not None:
-            trio.lowlevel.reschedule(self._asleep)
-            self._asleep = None
+    def _wake(self) -> None:
+        if self._parked is not None:
+            trio.lowlevel.reschedule(self._parked)
+            self._parked = None
 
     async def _close_when_cancelled(self, shielded: trio.CancelScope) -> None:
         try:
             await trio.sleep_forever()
         finally:
             self._closing = True
-            self._kick()
+            self._wake()
             shielded.deadline = trio.current_time() + SHUTDOWN_GRACE
 
     def _abandon(self) -> None:
-        """Nobody will send or settle any more: tell those who wait."""
+        """Fail all transactions: nothing will be sent or settled any more."""
         for pending in self._under_way:
             pending.finish(OutcomeUnknownForNow("the server stopped before the outcome was known"))
         for pending in self._waiting:
@@ -234,12 +239,12 @@ class Appender:
             self._under_way = taken
             await self._send()
             self._under_way = []
-            if len(taken) > 1:  # whose callers come back now: what they bring next goes into one batch, not several
+            if len(taken) > 1:  # lets the callers continue: their next transactions form one batch, not several
                 await trio.lowlevel.checkpoint()
 
     async def _send(self) -> None:
-        """Send what is under way until its outcome is known; attempts are only made while callers wait for them."""
-        pauses: Iterator[float] | None = None  # few need any
+        """Send the transactions under way until their outcome is known, while their callers wait."""
+        pauses: Iterator[float] | None = None  # made only if needed
         while True:
             self._under_way = _in_time(self._under_way)
             if not self._under_way:
@@ -251,7 +256,7 @@ class Appender:
             if isinstance(result, BatchResult):
                 self._warned = False
                 await self._tail.apply(result)
-                _answer(self._under_way, result)
+                _report(self._under_way, result)
                 return
             if not isinstance(result, LogUnavailable):
                 await self._send_one_by_one(result)
@@ -267,7 +272,7 @@ class Appender:
             pending.finish(LogUnavailable(str(result)))
 
     async def _send_one_by_one(self, error: LogError) -> None:
-        """The log refused the batch's data, and nothing of it committed: whose data it was shows when each is alone."""
+        """Send each transaction alone: the log rejected the data of the batch, and nothing of it committed."""
         if len(self._under_way) == 1:
             self._under_way[0].finish(error)
             return
@@ -279,8 +284,10 @@ class Appender:
         self._under_way = []
 
     async def _outcome(self, batch: Batch) -> BatchResult | LogError:
-        """What became of the batch, for certain: its result, or why it never committed and never will. Anything but
-        LogUnavailable means that the log will not take these data, however often they are sent."""
+        """Append the batch; return its result, or the reason why it has not committed and never will.
+
+        Any error but LogUnavailable means that the log rejects these data, however often they are sent.
+        """
         try:
             return await self._log.append(batch)
         except OutcomeUnknown as error:
@@ -289,13 +296,14 @@ class Appender:
         except LogCorrupt:
             raise
         except LogError as error:
-            if isinstance(error, SetupError | NotSoleAppender) and not self._warned:  # clients are not told why
+            if isinstance(error, SetupError | NotSoleAppender) and not self._warned:  # clients do not see the reason
                 self._warned = True
-                logger.warning("Every change is refused: %s", error)
+                logger.warning("Every change is rejected: %s", error)
             return error
 
     async def _settled(self, batch: Batch) -> BatchResult | None:
-        """Ask until the log tells; nothing else is sent meanwhile, because it may stand on this batch."""
+        """Settle the batch, with retries without limit. Nothing else is sent meanwhile, as it may depend on this
+        batch."""
         for pause in delays():
             try:
                 return await self._log.settle(batch)
@@ -309,7 +317,7 @@ def _size(transaction: Transaction) -> int:
 
 
 def _in_time(pendings: Sequence[Pending]) -> list[Pending]:
-    """Those whose caller still waits; the others are told, or have gone, and certainly have not been sent."""
+    """Return the transactions whose callers still wait; fail those past their deadline, which have not been sent."""
     now = trio.current_time()
     for pending in pendings:
         if pending.deadline <= now:
@@ -317,6 +325,6 @@ def _in_time(pendings: Sequence[Pending]) -> list[Pending]:
     return [pending for pending in pendings if pending.outcome is None]
 
 
-def _answer(pendings: Sequence[Pending], result: BatchResult) -> None:
+def _report(pendings: Sequence[Pending], result: BatchResult) -> None:
     for pending, outcome in zip(pendings, result.outcomes, strict=True):
-        pending.finish(outcome if isinstance(outcome, tuple) else RefusedError(outcome))
+        pending.finish(outcome if isinstance(outcome, tuple) else RejectedError(outcome))

@@ -1,18 +1,18 @@
-"""ConsistentRead: how fresh the views must be before they answer a read.
+"""ConsistentRead: delays a read until the views are fresh enough to answer it.
 
-No views' contents here. Another replica may have committed what our views do not show yet, so a read that must see
-everything committed before it arrived asks the log for its head and waits until the views are there. One query serves
-all readers that arrived before it was sent; never one that arrived later, because the head may have been read before
-that reader's client saw another replica's answer:
+No contents of views here. Another replica may have committed changes that our views do not show yet. So a read that
+must see everything committed before its arrival queries the head of the log, and waits until the views have reached it.
+One query serves all readers that arrived before it was sent. It never serves a later reader: the head may have been
+read before that reader's client saw the answer of another replica.
 
-    A arrives: query 1 is sent; B and C arrive while it is under way; query 1 answers 7: serves A only
-               query 2 is sent for B and C, answers 8: B and C wait until the views are at 8
+    A arrives: query 1 is sent; B and C arrive while it is under way; query 1 returns 7: serves A only
+               query 2 is sent for B and C, returns 8: B and C wait until the views are at 8
 
-While this server is the only one that can append (sole.py), all of that is spared: what was acknowledged before a
-reader came is in the views.
+No query is needed while this server alone can append (sole_appender.py): every change acknowledged before a reader
+arrived is in the views.
 
-Invariant: every reader is served by a query sent after its arrival; at most one query is under way. The query is made
-by one of the readers, and if that one is cancelled by another: there is no task that could be missing.
+Invariant: every reader is served by a query sent after its arrival; at most one query is under way. One of the readers
+makes the query, and another one if the first is cancelled, so it depends on no other task.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from kubechronicle.eventlog.tail import Tail
 
 
 class _Round:
-    """Readers that one query will serve."""
+    """The readers that one query serves."""
 
-    __slots__ = ("answer", "parked")
+    __slots__ = ("readers", "result")
 
     def __init__(self) -> None:
-        self.answer: int | LogUnavailable | None = None
-        self.parked = trio.lowlevel.ParkingLot()
+        self.result: int | LogUnavailable | None = None
+        self.readers = trio.lowlevel.ParkingLot()
 
 
 class ConsistentRead:
@@ -42,15 +42,15 @@ class ConsistentRead:
         self._log = log
         self._tail = tail
         self._sole = sole
-        self._gathering: _Round | None = None  # those who arrived since the last query was sent
-        self._orphaned: set[_Round] = set()  # those whose query was cancelled together with its asker
+        self._gathering: _Round | None = None  # readers that arrived since the last query was sent
+        self._orphaned: set[_Round] = set()  # rounds whose query was cancelled with the reader that made it
         self._under_way = False
 
     async def wait(self) -> int:
-        """Return when the views hold all that was committed anywhere before this call; the applied revision.
+        """Return the applied revision, once the views hold every change committed anywhere before this call.
 
-        Raises LogUnavailable if the log cannot be asked. Waits for the views without limit: set a deadline outside.
-        Where there is nothing to ask and to wait for, no other task runs before it returns.
+        Raises LogUnavailable if the log does not answer. Waits for the views without limit: set a deadline outside.
+        If it needs neither a query nor a wait, no other task runs before it returns.
         """
         if self._sole is not None and (required := self._sole.required_revision()) is not None:
             if self._tail.views.applied < required:
@@ -59,46 +59,49 @@ class ConsistentRead:
         if self._gathering is None:
             self._gathering = _Round()
         mine = self._gathering
-        while mine.answer is None:
+        while mine.result is None:
             if self._under_way:
-                await mine.parked.park()
+                await mine.readers.park()
             else:
-                await self._ask(mine)
-        if isinstance(mine.answer, LogUnavailable):
-            raise LogUnavailable(str(mine.answer)) from mine.answer
-        await self._tail.reach(mine.answer)
+                await self._query(mine)
+        if isinstance(mine.result, LogUnavailable):
+            raise LogUnavailable(str(mine.result)) from mine.result
+        await self._tail.reach(mine.result)
         return self._tail.views.applied
 
     async def wait_applied(self, revision: int, deadline: float) -> None:
         """Return when the views hold the revision; FutureRevision if they do not by the deadline (trio's clock)."""
-        await self._tail.reach_asked(revision, deadline=deadline)
+        await self._tail.reach_requested(revision, deadline=deadline)
 
-    async def _ask(self, mine: _Round) -> None:
-        """Make the query for my round and for everybody else who is here already."""
+    async def _query(self, mine: _Round) -> None:
+        """Query the head for this round, and for all other rounds that wait."""
         served = {mine, self._gathering or mine, *self._orphaned}
         self._gathering, self._orphaned, self._under_way = None, set(), True
         try:
             try:
                 head = await self._log.head()
                 self._tail.learn(head)
-                answer: int | LogUnavailable = head.revision
+                result: int | LogUnavailable = head.revision
             except LogUnavailable as error:
-                answer = error
+                result = error
             for each in served:
-                each.answer = answer
+                each.result = result
         finally:
             self._under_way = False
             self._hand_over(served)
 
     def _hand_over(self, served: set[_Round]) -> None:
-        """Wake who has been served. If nobody has (the asker was cancelled), or others have gathered: wake one reader
-        to ask next. It finds ``_under_way`` set again if a new reader was faster, and that is as good."""
+        """Wake the readers of served rounds, and one reader of a round that waits for the next query.
+
+        Rounds are unserved if the reader that made the query was cancelled. If a new reader was faster, the woken one
+        finds ``_under_way`` set again and waits for that query.
+        """
         for each in served:
-            if each.answer is not None:
-                each.parked.unpark_all()
-            elif each.parked:
+            if each.result is not None:
+                each.readers.unpark_all()
+            elif each.readers:
                 self._orphaned.add(each)
-        for next_asker in (*self._orphaned, self._gathering):
-            if next_asker is not None and next_asker.parked:
-                next_asker.parked.unpark()
+        for waiting in (*self._orphaned, self._gathering):
+            if waiting is not None and waiting.readers:
+                waiting.readers.unpark()
                 return

@@ -1,10 +1,10 @@
-"""What a view holds and what a watcher is told: Entry and Event, and how a Record becomes one.
+"""Entry and Event: the contents of a view and of a watch, and their construction from Records.
 
-No I/O and no view here. An Entry is never changed once made: it is shared by the view, by the recent events, by the
-snapshots and by every answer being written, so a change makes a new Entry and the old one stays true for its readers.
+No I/O and no view here. An Entry never changes: the view, the recent events, the snapshots and every answer being
+written share it. A change makes a new Entry, and readers keep the old one.
 
-Sealing: a Record's body has no ``metadata.resourceVersion``, because the revision is only known once the change has
-committed. ``seal`` puts it in by one copy of the bytes, without parsing:
+Sealing: a Record's body has no ``metadata.resourceVersion``, because the revision is known only after the commit.
+``seal`` inserts it in one copy of the bytes, without parsing:
 
     {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}                           body of revision 7
     {"apiVersion":"v1","kind":"Pod","metadata":{"resourceVersion":"7","name":"a"}}     sealed
@@ -24,29 +24,31 @@ import orjson
 from kubechronicle.eventlog.records import Key, Operation, Record
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-"""The one empty mapping: most objects have no labels, and an empty dict for each of 100,000 would cost 6 MB."""
+"""The shared empty mapping. Most objects have no labels, and an empty dict for each of 100,000 would cost 6 MB."""
 
 ERASED: Mapping[str, str] = MappingProxyType({})
-"""The labels of an entry that is but a tombstone; nobody else's, so that being erased costs other entries nothing."""
+"""The labels of every tombstone entry, and of no other, so that ``Entry.erased`` needs no field of its own."""
 
 Describe: TypeAlias = Callable[[str, dict[str, Any]], tuple[Mapping[str, str], Mapping[str, str]]]
 """(resource, object) -> (labels, selectable fields). Called once per change; must not keep or change the object."""
 
 Plain: TypeAlias = Callable[[str], bool]
-"""Whether a resource's selectable fields are its objects' names and namespaces alone, so that an object without labels
-can be described without being parsed."""
+"""(resource) -> True if its selectable fields are name and namespace alone. An object of such a resource that has no
+labels is described without parsing."""
 
 # Inside a JSON string every quote is escaped, so these bytes cannot occur in the apiVersion or kind before metadata.
 _METADATA = b'"metadata":{'
-_LABELS = b'"labels":{'  # may occur elsewhere, but is there if an object has any
+_LABELS = b'"labels":{'  # may occur elsewhere, but is in every object that has labels
 
 
 class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One object at one revision. It refers to nothing that could refer to it, and so the collector of cycles need not
-    know of it: with 100,000 objects it is several times as quick.
+    """One object at one revision.
 
-    ``json``: the object as UTF-8 JSON with ``metadata.resourceVersion`` set to ``revision``. ``labels`` and ``fields``
-    (the selectable fields, e.g. ``spec.nodeName``) are for reading only: they may be shared.
+    ``json``: the object as UTF-8 JSON with ``metadata.resourceVersion`` set to ``revision``.
+    ``labels``, ``fields`` (the selectable fields, e.g. ``spec.nodeName``): read-only, since they may be shared.
+
+    An Entry is in no reference cycle, so the garbage collector does not track it. With 100,000 objects a collection is
+    several times as fast.
     """
 
     key: Key
@@ -60,11 +62,11 @@ class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def erased(self) -> bool:
-        """Whether its contents were erased from history: ``json`` is kind and metadata, as far as they are kept."""
+        """True if the contents were erased from history; ``json`` then holds the kept parts of kind and metadata."""
         return self.labels is ERASED
 
     def object(self) -> dict[str, Any]:
-        """The object as Python data, decoded anew: the caller may change it."""
+        """Return the object as freshly decoded Python data, which the caller may change."""
         return cast(dict[str, Any], orjson.loads(self.json))
 
 
@@ -72,8 +74,8 @@ class Event(msgspec.Struct, frozen=True, eq=False):
     """One change of one key, as watchers see it.
 
     ``entry``: the object after the change; for a DELETE its last state, sealed with the DELETE's revision.
-    ``previous``: the object before it (None: the key was absent), with its own revision.
-    ``cache``: encoded forms of this event by representation, filled by whoever encodes first, shared by all watchers.
+    ``previous``: the object before the change, with its own revision; None: the key was absent.
+    ``cache``: encodings of this event by representation, filled by the first watcher and shared by all.
     """
 
     revision: int
@@ -85,7 +87,7 @@ class Event(msgspec.Struct, frozen=True, eq=False):
 
 
 def seal(body: bytes, revision: int) -> bytes:
-    """The body with ``"resourceVersion":"<revision>",`` right after the first ``"metadata":{``.
+    """Return the body with ``"resourceVersion":"<revision>",`` right after the first ``"metadata":{``.
 
     The body is as in ``Change.body``: metadata is present, not empty, and without resourceVersion.
     """
@@ -93,8 +95,8 @@ def seal(body: bytes, revision: int) -> bytes:
 
 
 def entry_of(record: Record, describe: Describe, plain: Plain | None = None) -> Entry:
-    """The Entry a Record stands for. Parses the body only if the Record does not bring the object decoded, and if there
-    is something to be found in it."""
+    """Return the Entry of a Record. Parses the body only if the Record lacks the decoded object, and only if labels or
+    fields can be in it (``plain``)."""
     decoded = record.decoded
     resource, namespace, name = record.key
     if decoded is None:
@@ -119,7 +121,7 @@ def entry_of(record: Record, describe: Describe, plain: Plain | None = None) -> 
 
 
 def tombstone_of(record: Record) -> Entry:
-    """The Entry of a record whose contents were erased: what is kept of the object, without the mark."""
+    """Return the Entry of a record whose contents were erased: the kept parts of the object, without the mark."""
     return Entry(
         record.key,
         record.uid,

@@ -1,11 +1,11 @@
-"""Everything the log may raise. Foreign errors (asyncpg, OSError) are translated at the one edge, postgres.py."""
+"""The errors of the log. Foreign errors (asyncpg, OSError) are translated in one file, postgres/connection.py."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from uuid import UUID
 
-from kubechronicle.eventlog.records import Moment, Refused
+from kubechronicle.eventlog.records import Moment, Rejected
 
 
 class LogError(Exception):
@@ -13,15 +13,15 @@ class LogError(Exception):
 
 
 class LogUnavailable(LogError):
-    """The database did not answer, and what was asked has certainly not happened. Safe to try again."""
+    """The database did not answer, and the call has had no effect. Safe to retry."""
 
 
 class NotSoleAppender(LogUnavailable):
-    """Another server has claimed to be the only one that appends (sole.py): certainly nothing happened."""
+    """Another server holds the claim to append alone (sole_appender.py). Nothing was committed."""
 
 
 class OutcomeUnknown(LogError):
-    """The connection was lost between sending a batch and its answer: ask ``settle(batch_id)``."""
+    """The connection was lost between sending a batch and its answer: call ``settle(batch)``."""
 
     def __init__(self, batch_id: UUID) -> None:
         super().__init__(f"outcome of batch {batch_id} is unknown")
@@ -29,7 +29,10 @@ class OutcomeUnknown(LogError):
 
 
 class Compacted(LogError):
-    """The revision asked for is at or below the compacted revision: its history is gone (etcd: ErrCompacted)."""
+    """The history of the requested revision is gone: it is below the compacted revision (etcd: ErrCompacted).
+
+    For a compaction: the revision is at or below the compacted revision already.
+    """
 
     def __init__(self, requested: int, compacted: int) -> None:
         super().__init__(f"revision {requested} has been compacted (compacted revision is {compacted})")
@@ -38,7 +41,7 @@ class Compacted(LogError):
 
 
 class FutureRevision(LogError):
-    """The revision asked for is above the newest one (etcd: ErrFutureRev)."""
+    """The requested revision is above the newest one (etcd: ErrFutureRev)."""
 
     def __init__(self, requested: int, current: int) -> None:
         super().__init__(f"revision {requested} is above the newest revision {current}")
@@ -47,7 +50,7 @@ class FutureRevision(LogError):
 
 
 class BeforeHistory(LogError):
-    """The moment asked for lies before the oldest there is (None: the log is empty)."""
+    """The requested moment is before ``oldest``, the oldest one in the log (None: the log is empty)."""
 
     def __init__(self, oldest: Moment | None) -> None:
         since = f"{oldest.time.isoformat()}, revision {oldest.revision}" if oldest is not None else "no revision yet"
@@ -56,23 +59,23 @@ class BeforeHistory(LogError):
 
 
 class FutureMoment(LogError):
-    """The time asked for is later than ``now``, the log's clock."""
+    """The requested time is later than ``now``, the log's clock."""
 
-    def __init__(self, asked: datetime, now: datetime) -> None:
-        super().__init__(f"{asked.isoformat()} is in the future: it is {now.isoformat()}")
-        self.asked = asked
+    def __init__(self, requested: datetime, now: datetime) -> None:
+        super().__init__(f"{requested.isoformat()} is in the future: it is {now.isoformat()}")
+        self.requested = requested
         self.now = now
 
 
 class NotArchived(LogError):
-    """Nothing is dropped: it is to be archived before, and there is no directory for it here."""
+    """Nothing was dropped: it has to be archived first, and no directory for archives was given."""
 
     def __init__(self) -> None:
         super().__init__("what is dropped is to be archived before, and no directory is given")
 
 
 class TooMany(LogError):
-    """More changes would have to be looked at than one question may cost."""
+    """The query would have to count more changes than one query may."""
 
     def __init__(self, changes: int, limit: int) -> None:
         super().__init__(f"{changes} changes are more than can be counted at once, which is {limit}")
@@ -85,24 +88,28 @@ class LogCorrupt(LogError):
 
 
 class SetupError(LogError):
-    """The operator's mistake (wrong URL, schema not migrated, too old Postgres): one line, with how to mend it."""
+    """A mistake of the operator (wrong URL, schema not migrated, Postgres too old): one line that says how to fix
+    it."""
 
 
-class RefusedError(LogError):
-    """The transaction did not commit: a key did not have the expected revision. The local views show why by now."""
+class RejectedError(LogError):
+    """The transaction did not commit: a key did not have the expected revision. The local views already show its
+    state."""
 
-    def __init__(self, refused: Refused) -> None:
-        super().__init__(f"{refused.key} is at revision {refused.actual}, not at {refused.expected}")
-        self.refused = refused
+    def __init__(self, rejected: Rejected) -> None:
+        super().__init__(f"{rejected.key} is at revision {rejected.actual}, not at {rejected.expected}")
+        self.rejected = rejected
 
 
 class OutcomeUnknownForNow(LogError):
-    """The caller's deadline passed while it is not known whether the change commits, or before it was applied here.
-    Neither success nor failure: settling goes on without the caller, and a later read shows what happened."""
+    """The caller's deadline passed before the outcome was known, or before the change was applied here.
+
+    Neither success nor failure: settling continues without the caller, and a later read shows the outcome.
+    """
 
 
 class QueueFull(LogError):
-    """The appender's line is at its bound: nothing happened, try again later."""
+    """The appender's queue is full: nothing was committed; retry later."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(f"{capacity} changes are waiting for the log already")

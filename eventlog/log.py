@@ -1,6 +1,6 @@
-"""The contract of a revision log. PostgresLog and MemoryLog satisfy it; one test suite runs against both.
+"""RevisionLog: the contract of a revision log. PostgresLog and MemoryLog satisfy it; one test suite runs against both.
 
-Everything above this line (appender, tail, views, actors, HTTP) uses only these calls.
+Appender, tail, views, actors and HTTP use only these calls.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment
 
 
 class Claim(NamedTuple):
-    """To be the only one that appends. ``head``: as of when it was made; ``connected``: a look, without waiting,
-    whether the connection is still open that it was made on."""
+    """The right to append alone.
+
+    ``head``: the head at the time of the claim.
+    ``connected``: returns, without waiting, whether the connection that made the claim is still open.
+    """
 
     head: Head
     connected: Callable[[], bool]
@@ -24,89 +27,111 @@ class Claim(NamedTuple):
 
 class RevisionLog(Protocol):
     async def head(self) -> Head:
-        """The head as committed now. One round trip. LogUnavailable."""
+        """Return the committed head, in one round trip. LogUnavailable."""
         ...
 
     async def append(self, batch: Batch) -> BatchResult:
-        """Check expectations and commit, one round trip. LogUnavailable: certainly nothing happened.
-        OutcomeUnknown: the connection broke after sending; ask settle()."""
+        """Check the expected revisions and commit, in one round trip. LogUnavailable: nothing was committed.
+        OutcomeUnknown: the connection broke after sending; call settle()."""
         ...
 
     async def settle(self, batch: Batch) -> BatchResult | None:
-        """What became of a batch whose outcome is unknown: its result, or None for certainly never committed, now or
-        later (the batch id is fenced, so a straggling transaction of the lost connection cannot commit any more)."""
+        """Return the result of a batch whose outcome is unknown; None: it has not committed and never will.
+
+        None fences the batch id, so a straggling transaction of the lost connection cannot commit any more.
+        """
         ...
 
     async def read(self, *, after: int, limit: int) -> list[Record]:
-        """Records with revision > after in revision order, at most limit. Compacted if after < compacted of any
-        resource class whose rows are gone in that range. Without ``who``."""
+        """Return at most ``limit`` records with revision > ``after``, in revision order, without ``who``.
+
+        Compacted: ``after`` is below the compacted revision of some resource, so rows may be missing.
+        """
         ...
 
     async def read_resource(
         self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
     ) -> list[tuple[Record, Record | None]]:
-        """Records of one resource with after < revision <= until, each with the record it replaced (None: none),
-        in revision order, at most limit. Compacted if after < the resource's compacted revision."""
+        """Return at most ``limit`` records of one resource with ``after`` < revision <= ``until``, in revision order.
+
+        Each comes with the record it replaced (None: the key was absent). Compacted: ``after`` is below the resource's
+        compacted revision.
+        """
         ...
 
     async def changes(self, query: ChangeQuery, *, limit: int) -> list[tuple[Record, Record | None]]:
-        """Changes that are still in the log and match, with ``who``, in the query's order, at most limit; each with the
-        record it replaced (None: none, or it is gone)."""
+        """Return at most ``limit`` matching changes that are still in the log, with ``who``, in the query's order.
+
+        Each comes with the record it replaced (None: the key was absent, or that record is gone).
+        """
         ...
 
     async def density(self, query: DensityQuery) -> list[Count]:
-        """How many of the changes that are still in the log and match there were in each bucket, by value; in order of
-        both, the values not told by name last; without those that are nought. TooMany: more than may be counted."""
+        """Count the matching changes that are still in the log by bucket and value.
+
+        Ordered by both, with the sum of the other values last; zeros are left out. TooMany: more changes than one query
+        may count.
+        """
         ...
 
     def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:
-        """All live objects in one consistent snapshot, in chunks; every chunk comes with the same Head, and there is at
-        least one (maybe empty) chunk."""
+        """Return all live objects in one consistent snapshot, in chunks. Every chunk comes with the same Head; there is
+        at least one chunk, maybe empty."""
         ...
 
     async def get_at(self, key: Key, *, revision: int) -> Record | None:
-        """The key as it was at the revision; None: absent then. Compacted, FutureRevision."""
+        """Return the key's record as of the revision; None: absent. Compacted, FutureRevision."""
         ...
 
     async def list_at(
         self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None, limit: int
     ) -> list[Record]:
-        """The objects of a resource as they were at the revision, ordered by (namespace, name) bytewise, beginning
-        after the key ``after``, at most limit. Compacted, FutureRevision."""
+        """Return at most ``limit`` objects of a resource as of the revision, that follow the key ``after``.
+
+        Ordered by (namespace, name) bytewise. Compacted, FutureRevision.
+        """
         ...
 
     async def count_at(
         self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None
     ) -> int:
-        """How many objects ``list_at`` would find without a limit. Compacted, FutureRevision."""
+        """Count the objects that ``list_at`` would return without a limit. Compacted, FutureRevision."""
         ...
 
     async def revision_at(self, when: datetime | timedelta) -> Moment:
-        """The newest revision committed at a time or before, or that long ago; the same whenever it is asked about a
-        time. Only times of revisions that can be read. BeforeHistory, FutureMoment."""
+        """Return the newest revision committed at the time or before, or that long ago.
+
+        The answer for a past time never changes. BeforeHistory: the revision cannot be read any more. FutureMoment.
+        """
         ...
 
     async def moment_of(self, revision: int) -> Moment:
-        """When the revision was committed; if its row is gone, the next there is. BeforeHistory, FutureRevision."""
+        """Return the commit time of the revision; if its row is gone, of the next row. BeforeHistory,
+        FutureRevision."""
         ...
 
-    # Appending alone: sole.py
+    # Appending alone: sole_appender.py
 
     @property
     def newest_seen_revision(self) -> int:
-        """The newest revision that any answer has told of so far, other than those of ``append`` and ``settle``."""
+        """The newest revision in any answer so far, except those of ``append`` and ``settle``."""
         ...
 
     async def claim(self) -> Claim | None:
-        """From when it is answered, append() refuses everybody else, with NotSoleAppender. None: somebody else has
-        claimed that, or is appending beside; then a claim of ours is given up. LogUnavailable."""
+        """Claim to append alone: from the answer on, append() rejects all others with NotSoleAppender.
+
+        None: another server holds the claim, or shared appends are under way; then our own claim is released.
+        LogUnavailable.
+        """
         ...
 
-    async def wait_claim_shaken(self) -> None:
-        """Return after the claim may have been lost, or somebody has asked for room to append beside."""
+    async def wait_claim_in_doubt(self) -> None:
+        """Return when the claim may have been lost, or when another client requests shared appends."""
         ...
 
     async def wait_notified(self) -> None:
-        """Return after another replica may have appended something: once per NOTIFY, or after the poll interval.
-        Never raises for a lost connection; the caller reads and sees for itself."""
+        """Return when another replica may have appended: at a NOTIFY, or after the poll interval.
+
+        Never raises for a lost connection; the caller's next read will.
+        """
         ...

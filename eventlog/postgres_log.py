@@ -143,8 +143,8 @@ class PostgresLog:
             answer = (await session.fetch(sql.CLAIM, self._token))[0]
         return Claim(self._head(answer), session.connected) if answer["claimed"] else None
 
-    async def wait_claim_shaken(self) -> None:
-        await self._listener.wait_shaken()
+    async def wait_claim_in_doubt(self) -> None:
+        await self._listener.wait_claim_in_doubt()
 
     async def check_may_append(self) -> None:
         """SetupError: a server that runs this database itself alone appends to it."""

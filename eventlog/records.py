@@ -1,15 +1,20 @@
-"""The records of the revision log: what is appended, what is read back, what an append answers.
+"""The records of the revision log: changes to append, records read back, and the results of appends.
 
-Frozen data only; what no write does without is a Struct of msgspec, made in a twentieth of the time of a frozen
+Frozen data only. The records of every write are msgspec Structs, created in a twentieth of the time of a frozen
 dataclass. No I/O, no Postgres, no Kubernetes kinds: to the log an object is a key and its JSON bytes.
 
-Vocabulary (etcd's where it has a word): *revision* is one number for the whole server, +1 per change, gapless, in
-commit order; a key's *revision* (etcd: mod_revision) is that of its last change, its *create_revision* that of the
-change that created it, its *version* counts the changes since then, beginning at 1.
+Vocabulary (etcd's where it has a word):
+
+    revision           one number for the whole server, +1 per change, gapless, in commit order
+    a key's revision   the revision of its last change (etcd: mod_revision)
+    create_revision    the revision of the change that created the key
+    version            the number of changes of the key since then, from 1
+
+Worked example:
 
     transaction A: create configmaps/default/a          -> revision 7  (create_revision 7, version 1, previous 0)
     transaction B: update configmaps/default/a, exp. 7  -> revision 8  (create_revision 7, version 2, previous 7)
-    transaction C: update configmaps/default/a, exp. 7  -> refused: actual revision is 8
+    transaction C: update configmaps/default/a, exp. 7  -> rejected: actual revision is 8
     transaction D: delete configmaps/default/a, exp. 8  -> revision 9  (create_revision 7, version 3, previous 8)
 """
 
@@ -25,12 +30,15 @@ from uuid import UUID
 import msgspec
 
 ERASED_BODY: Final = b'{"erased":'
-"""What the body of a change begins with whose contents were erased (erasures.py); no other does."""
+"""First bytes of the body of a change whose contents were erased (integrity/erasures.py); no other body has them."""
 
 
 class Key(NamedTuple):
-    """Where an object lives. ``resource`` is the group-resource, e.g. ``pods`` or ``deployments.apps``; ``namespace``
-    is empty for cluster-scoped resources."""
+    """The identity of an object.
+
+    ``resource``: the group-resource, e.g. ``pods`` or ``deployments.apps``.
+    ``namespace``: empty for cluster-scoped resources.
+    """
 
     resource: str
     namespace: str
@@ -38,7 +46,7 @@ class Key(NamedTuple):
 
 
 class Operation(enum.IntEnum):
-    """What a change did to its key; the numbers are stored."""
+    """The kind of a change; the numbers are stored."""
 
     CREATE = 1
     UPDATE = 2
@@ -47,7 +55,7 @@ class Operation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Who:
-    """Who asked for a change and with which request. Strings are empty where unknown; never holds credentials."""
+    """The user and the request behind a change. Strings are empty where unknown; never holds credentials."""
 
     user: str
     groups: tuple[str, ...] = ()
@@ -62,17 +70,17 @@ class Who:
     audit_id: str = ""
 
 
-def _told(each: Change | Record) -> list[Any]:
-    """What two of them are compared by: ``decoded`` says nothing that the body does not."""
-    return [getattr(each, name) for name in each.__struct_fields__ if name != "decoded"]
+def _compared(change: Change | Record) -> list[Any]:
+    """Return the fields for comparison: all but ``decoded``, which repeats the body."""
+    return [getattr(change, name) for name in change.__struct_fields__ if name != "decoded"]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One proposed change.
 
-    ``expected``: the revision the key must have at commit; 0 means the key must be absent.
-    ``body``: the object as UTF-8 JSON *without* ``metadata.resourceVersion``, its first members being ``apiVersion``,
-    ``kind`` and a non-empty ``metadata`` in this order (``seal`` relies on it); for DELETE the object's last state.
+    ``expected``: the revision the key must have at commit; 0: the key must be absent.
+    ``body``: the object as UTF-8 JSON *without* ``metadata.resourceVersion``; for DELETE the object's last state. Its
+    first members are ``apiVersion``, ``kind`` and a non-empty ``metadata``, in this order (``seal`` relies on it).
     ``decoded``: the same object as Python data if the caller has it, so that applying it to a view needs no parsing.
     """
 
@@ -84,7 +92,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     decoded: dict[str, Any] | None = None
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _told(self) == _told(other)
+        return type(self) is type(other) and _compared(self) == _compared(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -97,7 +105,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """Transactions sent in one round trip; each is accepted or refused on its own. No key occurs twice in a batch."""
+    """Transactions sent in one round trip; each is accepted or rejected on its own. No key occurs twice in a batch."""
 
     id: UUID
     transactions: tuple[Transaction, ...]
@@ -119,18 +127,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     decoded: dict[str, Any] | None = None
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _told(self) == _told(other)
+        return type(self) is type(other) and _compared(self) == _compared(other)
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def erased(self) -> bool:
-        """Whether only a tombstone is left of the object."""
+        """True if only a tombstone is left of the object."""
         return self.body.startswith(ERASED_BODY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Rejected:
     """A transaction that did not commit because ``key`` has revision ``actual`` (0: absent), not ``expected``."""
 
     key: Key
@@ -139,18 +147,19 @@ class Refused:
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome per transaction of the batch, in order: the Records it became, or why it was refused.
+    """One outcome per transaction of the batch, in order: its Records, or the reason for the rejection.
 
-    ``head`` is the newest revision after the batch, ``first`` the first revision it took (head + 1 if it took none).
+    ``first``: the first revision of the batch (head + 1 if it has none).
+    ``head``: the newest revision after the batch.
     """
 
-    outcomes: tuple[tuple[Record, ...] | Refused, ...]
+    outcomes: tuple[tuple[Record, ...] | Rejected, ...]
     first: int
     head: int
 
 
 class Moment(NamedTuple):
-    """A place in history: the newest revision at a time. ``time``: the time asked for, or when it was committed."""
+    """A revision and a time: the requested time, or the commit time of the revision."""
 
     revision: int
     time: datetime
@@ -158,8 +167,11 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The newest revision; the revision at or below which history may be gone: for resources with a retention of their
-    own (``compacted_of``, by group-resource), and for all others (``compacted``)."""
+    """The newest revision, and the compacted revisions, at or below which history may be gone.
+
+    ``compacted_of``: by group-resource, for resources with a retention of their own.
+    ``compacted``: for all other resources.
+    """
 
     revision: int
     compacted: int
@@ -170,5 +182,5 @@ class Head:
 
     @property
     def oldest(self) -> int:
-        """Below it there is no history of any resource."""
+        """The revision below which no resource has history."""
         return min([self.compacted, *self.compacted_of.values()])

@@ -87,7 +87,7 @@ class SoleAppender:
                 await trio.sleep(next(pauses))
                 continue
             pauses = delays()
-            await self._log.wait_claim_shaken()
+            await self._log.wait_claim_in_doubt()
 
     async def _claim(self) -> None:
         self._connected = None  # before the claim is given up, where somebody has asked for room

@@ -1,15 +1,15 @@
 """The tail: applies the log to the views in revision order. The only writer of the views.
 
-No decisions about objects here. Records come by two ways: our own batches straight from memory when they follow the
-applied revision, everything else by reading the log after the applied revision. Both end in ``_apply``, which skips
-what is applied already, so it does not matter which way is faster:
+No decisions about objects here. Records arrive in two ways. Our own batches come from memory when they follow the
+applied revision; all others are read from the log. Both ways end in ``_apply``, which skips applied records, so either
+may be faster:
 
     applied 5; another replica commits 6, we commit 7: our batch does not follow, read 6..7
     applied 5; a read of 6..7 is under way, we commit 8: read 6..8, or 6..7 and again 8
 
-Invariant: records are applied in revision order without a gap; a gap is LogCorrupt and ends the server, because an
-answer from views with a hole would be a lie. A database that does not answer ends nothing: the views stay, ``healthy``
-turns False, and reading is tried again until it works.
+Invariant: records are applied in revision order without a gap. A gap raises LogCorrupt and stops the server, because
+views with a gap give wrong answers. If the database does not answer, the views stay, ``healthy`` becomes False, and
+reads are retried until one succeeds.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from kubechronicle.eventlog.records import BatchResult, Head, Record
 from kubechronicle.eventlog.views.views import Views
 
 READ_CHUNK = 1000
-"""Records read and applied at once: bounds memory (a few MB) and how long other tasks wait (about 20 ms)."""
+"""Records read and applied at once: bounds memory (a few MB) and the delay of other tasks (about 20 ms)."""
 
 
 class Tail:
-    """See the head of this file. ``run`` must be running for anything but ``views`` to move."""
+    """See the head of this file. The views change only while ``run`` is running."""
 
     def __init__(self, log: RevisionLog, views: Views) -> None:
         self.views = views
@@ -43,12 +43,12 @@ class Tail:
         self._log = log
         self._loaded = False
         self._wanted = 0  # a revision known to be committed
-        self._kicked = trio.Event()
+        self._more_expected = trio.Event()
         views.read_history = log.read_resource
 
     @property
     def healthy(self) -> bool:
-        """Loaded, and the log answered when last asked (then ``last_error`` is None)."""
+        """True if the views are loaded and the last query to the log succeeded (``last_error`` is None)."""
         return self._loaded and self.last_error is None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -63,32 +63,34 @@ class Tail:
     # For the appender and readers
 
     async def apply(self, result: BatchResult) -> None:
-        """Return when the views hold everything up to the batch's head. What this batch committed is taken from the
-        result if nothing is missing before it, and read from the log otherwise."""
+        """Return when the views hold everything up to the batch's head.
+
+        The batch's records are taken from the result if they follow the applied revision, else read from the log.
+        """
         if self._loaded and result.first <= self.views.applied + 1:
             committed = (outcome for outcome in result.outcomes if isinstance(outcome, tuple))
             self._apply(list(chain.from_iterable(committed)))
         await self.reach(result.head)
 
     async def reach(self, revision: int) -> None:
-        """Return when the views hold everything up to the revision, which is known to be committed."""
+        """Return when the views hold everything up to the revision, which must be committed."""
         if self.views.applied < revision:
             self._wanted = max(self._wanted, revision)
-            self._kicked.set()
+            self._more_expected.set()
         await self.views.wait_applied(revision)
 
-    async def reach_asked(self, revision: int, *, deadline: float = math.inf) -> None:
-        """As ``reach``, for a revision that a client named. FutureRevision if it is not there by the deadline."""
+    async def reach_requested(self, revision: int, *, deadline: float = math.inf) -> None:
+        """As ``reach``, for a revision that a client named. FutureRevision if it does not exist at the deadline."""
         if self.views.applied >= revision:
             return
-        self._kicked.set()
+        self._more_expected.set()
         with trio.move_on_at(deadline):
             await self.views.wait_applied(revision)
         if self.views.applied < revision:
             raise FutureRevision(revision, self.views.applied)
 
     def learn(self, head: Head) -> None:
-        """A head as committed at some time: what it says to be compacted leaves the memory too."""
+        """Drop history from memory that is compacted in the head, which may be an old one."""
         self.views.forget(head)
 
     # The loop
@@ -96,37 +98,37 @@ class Tail:
     async def _listen(self) -> None:
         while True:
             await self._log.wait_notified()
-            self._kicked.set()
+            self._more_expected.set()
 
     async def _follow(self) -> None:
         while True:
-            await self._kicked.wait()
-            self._kicked = trio.Event()
+            await self._more_expected.wait()
+            self._more_expected = trio.Event()
             for pause in delays():
-                if await self._caught_up():
+                if await self._try_catch_up():
                     break
                 await trio.sleep(pause)
 
-    async def _caught_up(self) -> bool:
-        """Read until nothing is missing; False if the log did not answer."""
+    async def _try_catch_up(self) -> bool:
+        """Read until nothing is missing. False: the log did not answer."""
         try:
             await self._catch_up()
         except LogUnavailable as error:
             self.last_error = error
             return False
-        except Compacted:  # we were away for so long that what we missed is gone: begin with the present state
+        except Compacted:  # the missed records are gone: load the present state
             await self._load()
         self.last_error = None
         return True
 
     async def _catch_up(self) -> None:
-        """Ask for records until there are none, then for the head: it tells that none is missing, and what has been
-        compacted."""
+        """Read records until there are none, then the head, which shows that none is missing, and the compacted
+        revisions."""
         committed = self._wanted
         while True:
             before = self.views.applied
             records = await self._log.read(after=before, limit=READ_CHUNK)
-            if any(record.erased for record in records):  # no view is to hold a tombstone: begin with the present state
+            if any(record.erased for record in records):  # views hold no tombstones: load the present state
                 raise Compacted(before, records[-1].revision)
             self._apply(records)
             if not records and committed > self.views.applied:
@@ -145,7 +147,7 @@ class Tail:
                 return
 
     def _apply(self, records: Sequence[Record]) -> None:
-        """Apply those that are not yet."""
+        """Apply the records that are not applied yet."""
         applied = self.views.applied
         if records and records[0].revision <= applied:
             records = [record for record in records if record.revision > applied]
@@ -154,7 +156,7 @@ class Tail:
     # Loading
 
     async def _load(self) -> None:
-        """Take over all live objects; tried until it works."""
+        """Load all live objects, with retries without limit."""
         for pause in delays():
             try:
                 head, entries = await self._read_everything()
@@ -170,7 +172,7 @@ class Tail:
     async def _read_everything(self) -> tuple[Head, dict[str, list[Entry]]]:
         head = Head(revision=0, compacted=0)
         entries: defaultdict[str, list[Entry]] = defaultdict(list)
-        # The contract says AsyncIterator; both logs write it as a generator, which must be closed by its own task.
+        # The contract says AsyncIterator. Both logs use a generator, which must be closed by its own task.
         async with aclosing(cast(Any, self._log.load())) as chunks:
             async for loaded_head, records in chunks:
                 head = loaded_head

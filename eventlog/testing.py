@@ -1,6 +1,6 @@
-"""What tests and benchmarks of and above the log build on: ready-made changes, and the parts wired together.
+"""Helpers for tests and benchmarks: ready-made changes, and a log with views, tail and appender.
 
-Nothing in the server imports this file. For the log itself in memory, and how to break it, see memory.py.
+The server does not import this file. For the log in memory and its faults, see memory/.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.memory.store import MemoryStore
-from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Refused, Transaction, Who
+from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Rejected, Transaction, Who
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.views import Describe, Views
 
-SOMEBODY = Who(user="somebody")
+TEST_USER = Who(user="tester")
 
 
 def describe_simply(resource: str, decoded: Mapping[str, Any]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """A ``Describe`` that knows labels and ``spec.nodeName``."""
+    """A ``Describe`` that returns labels and ``spec.nodeName``."""
     node = decoded.get("spec", {}).get("nodeName", "")
     return decoded["metadata"].get("labels", {}), {"spec.nodeName": node} if node else {}
 
@@ -41,24 +41,25 @@ def put(key: Key, *, expected: int, node: str = "", labels: Mapping[str, str] | 
 
 
 def delete(key: Key, *, expected: int, node: str = "") -> Change:
+    """Delete an object made by ``put``."""
     last = put(key, expected=expected, node=node)
     return Change(key=key, uid=last.uid, expected=expected, operation=Operation.DELETE, body=last.body)
 
 
 def transaction(*changes: Change) -> Transaction:
-    return Transaction(changes=changes, who=SOMEBODY)
+    return Transaction(changes=changes, who=TEST_USER)
 
 
 def commit(store: MemoryStore, *changes: Change) -> tuple[Record, ...]:
     """Commit one transaction of these changes at once, as another replica would."""
     outcome = store.commit(Batch(id=uuid4(), transactions=(transaction(*changes),))).outcomes[0]
-    assert not isinstance(outcome, Refused), outcome
+    assert not isinstance(outcome, Rejected), outcome
     return outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """A log with all that runs on it."""
+    """A log with its views, tail, appender and consistent reads."""
 
     log: RevisionLog
     views: Views
@@ -70,7 +71,7 @@ class Stack:
 
 @asynccontextmanager
 async def open_stack(log: RevisionLog, *, describe: Describe = describe_simply) -> AsyncIterator[Stack]:
-    """Tail and appender running and loaded; cancelled at the end. ``nursery`` is for the test's own tasks."""
+    """Run tail and appender, loaded, within the block. ``nursery`` is for the test's own tasks."""
     views = Views(describe)
     tail = Tail(log, views)
     appender = Appender(log, tail)

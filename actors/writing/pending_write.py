@@ -57,8 +57,8 @@ class PendingWrite(msgspec.Struct, kw_only=True):
     ``seen``: the revision of the view when the attempt began.
     ``old``: the object the write was prepared on; None: there was none.
     ``proposal``: the prepared write, if it was not rejected.
-    ``rejection``: the error of rules or admission.
-    ``refusal``: the log's: one of the transaction's keys has changed.
+    ``error``: the rejection by rules or admission.
+    ``conflict``: the rejection by the log: a key of the transaction has changed.
     ``rechecked``: a rejection has been checked again on a newer state.
     ``names_tried``: the names of a creation that were taken.
     """
@@ -73,15 +73,15 @@ class PendingWrite(msgspec.Struct, kw_only=True):
     seen: int = 0
     old: Entry | None = None
     proposal: Proposal | None = None
-    rejection: status.StatusError | None = None
-    refusal: Rejected | None = None
+    error: status.StatusError | None = None
+    conflict: Rejected | None = None
     rechecked: bool = False
     names_tried: int = 0
 
     def begin_attempt(self, seen: int) -> None:
         """Forget the previous attempt."""
         self.seen = seen
-        self.old = self.proposal = self.rejection = self.refusal = None
+        self.old = self.proposal = self.error = self.conflict = None
 
     @property
     def key(self) -> Key:

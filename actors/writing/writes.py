@@ -11,7 +11,7 @@ This replica's view may lag behind other replicas. A rejection that rests on it 
 unchanged object) therefore counts only after a consistent read has shown nothing newer:
 
     view: a at 7, another replica wrote 8        PUT a (no resourceVersion)
-    prepared on 7 → the log refuses, actual 8 → the view catches up → prepared on 8 → committed as 9
+    prepared on 7 → the log rejects it, actual 8 → the view catches up → prepared on 8 → committed as 9
 
 A client that sends a resourceVersion gets its 409 from the preparation, on the newest state.
 """
@@ -260,7 +260,7 @@ class Writes:
                         if write.old is None:
                             await self._undo_if_namespace_ended(caller, target.rt, outcome[0])
                         return self._stored(write, proposal.prepared, outcome[0])
-                    write.refusal = outcome
+                    write.conflict = outcome
             written = await self._catch_up(write)
             if written is not None:
                 return written
@@ -294,7 +294,7 @@ class Writes:
         except status.StatusError as error:
             if write.change is None:
                 raise  # the preparation of a creation has looked at the newest state itself
-            write.rejection = error
+            write.error = error
 
     async def _catch_up(self, write: PendingWrite) -> Written | None:
         """Bring the view up to date after an attempt without a commit, and conclude the write. None: start over.
@@ -307,22 +307,22 @@ class Writes:
         applied = await self._reads.wait_consistent()
         newest = self._reads.peek(*write.key)
         if proposal is not None and old is None:
-            if newest is not None or (write.refusal is not None and write.refusal.key == write.key):
+            if newest is not None or (write.conflict is not None and write.conflict.key == write.key):
                 write.handle_taken_name(newest)
             elif dry_run:
                 return Written(object=proposal.prepared.object, prepared=proposal.prepared, created=True)
             return None
-        if write.refusal is not None or newest is not old:
+        if write.conflict is not None or newest is not old:
             return None
-        if write.rejection is None:
+        if write.error is None:
             return Written(entry=old, prepared=None if proposal is None else proposal.prepared)  # unchanged
         if applied > write.seen and not write.rechecked:
             write.rechecked = True  # the rejection may rest on other objects, which may have changed
             return None
-        raise write.rejection
+        raise write.error
 
     async def _commit(self, caller: Caller, transaction: Transaction) -> tuple[Record, ...] | Rejected:
-        """Return the committed records, or the log's refusal. Raises the errors of the actor and the appender."""
+        """Return the committed records, or the rejection by the log. Raises the errors of the actor and the appender."""
         while True:
             commit = self._actors.begin(transaction, deadline=caller.deadline)
             outcome = await commit.wait(limited=caller.limited)

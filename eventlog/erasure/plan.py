@@ -44,7 +44,7 @@ class Wanted:
     def condition(self) -> tuple[str, list[str]]:
         """The same in SQL, with parameters from $3 on. One index range, but for who impersonated: all rows."""
         if self.what == "who":
-            return f"(user_name = $3 or impersonator = $3) and user_name <> '{erasures.SOMEBODY}'", [self.user]
+            return f"(user_name = $3 or impersonator = $3) and user_name <> '{erasures.ERASED_USER}'", [self.user]
         text = "resource = $3 and namespace = $4 and name = $5"
         if self.what == "contents":
             text += " and not kubechronicle.is_erased(object)"

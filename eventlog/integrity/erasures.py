@@ -32,7 +32,7 @@ RESOURCE: Final = "erasures.history.kubechronicle.dev"
 API_VERSION: Final = "history.kubechronicle.dev/v1"
 KIND: Final = "Erasure"
 
-SOMEBODY: Final = "<erased>"
+ERASED_USER: Final = "<erased>"
 """In the place of a user's name."""
 
 RANGES_TOLD: Final = 20
@@ -150,7 +150,7 @@ def without(columns: Columns, what: What, erasure: str) -> dict[str, Any]:
 def is_without(columns: Columns, what: What) -> bool:
     """Whether there is nothing of it left; that a name is left, which is asked by, goes without saying."""
     if what == "who":
-        return bool(columns["user_name"] == SOMEBODY)
+        return bool(columns["user_name"] == ERASED_USER)
     return what == "contents" and is_tombstone(columns["object"])
 
 
@@ -186,7 +186,7 @@ def left_in(columns: Columns) -> Left | None:
                 contents = named
         except (AttributeError, TypeError, ValueError):
             contents = ""
-    who = columns["user_name"] == SOMEBODY and _without_who(columns) == columns
+    who = columns["user_name"] == ERASED_USER and _without_who(columns) == columns
     if not contents and not who:
         return None
     about = (columns[name] for name in ("request_uri", "resource", "namespace", "name", "uid"))
@@ -210,7 +210,7 @@ def _without_contents(columns: Columns, erasure: str) -> dict[str, Any]:
 def _without_who(columns: Columns) -> dict[str, Any]:
     """The audit id goes too: elsewhere it leads to the name."""
     texts = dict.fromkeys(("user_uid", "impersonator", "user_agent", "source_address", "audit_id"), "")
-    return {**columns, **texts, "user_name": SOMEBODY, "user_groups": [], "user_extra": None}
+    return {**columns, **texts, "user_name": ERASED_USER, "user_groups": [], "user_extra": None}
 
 
 # Proof

@@ -20,7 +20,7 @@ class MemoryClaims(Seams):
         self.newest_seen_revision = 0
         self.guests = 0  # who append beside
         self._connection = 0
-        self._shaken = trio.Event()
+        self._claim_in_doubt = trio.Event()
 
     async def claim(self) -> Claim | None:
         await self._enter("claim")
@@ -33,9 +33,9 @@ class MemoryClaims(Seams):
         self.newest_seen_revision = max(self.newest_seen_revision, head.revision)
         return Claim(head, lambda: self._connection == connection)
 
-    async def wait_claim_shaken(self) -> None:
-        await self._shaken.wait()
-        self._shaken = trio.Event()
+    async def wait_claim_in_doubt(self) -> None:
+        await self._claim_in_doubt.wait()
+        self._claim_in_doubt = trio.Event()
 
     def check_may_append(self) -> None:
         if self.store.sole not in (None, self):
@@ -43,8 +43,8 @@ class MemoryClaims(Seams):
 
     # Seams
 
-    def shake(self) -> None:
-        self._shaken.set()
+    def doubt_claim(self) -> None:
+        self._claim_in_doubt.set()
 
     def disconnect(self) -> None:
         """The connection is lost on which the claim was made; what was claimed stays so."""

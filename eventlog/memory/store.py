@@ -32,7 +32,7 @@ from kubechronicle.eventlog.records import (
     Moment,
     Operation,
     Record,
-    Refused,
+    Rejected,
     Transaction,
     Who,
 )
@@ -80,12 +80,12 @@ class MemoryStore:
             self.notify(self._listeners if notify is None else notify)
         return result
 
-    def _commit_transaction(self, transaction: Transaction) -> tuple[Record, ...] | Refused:
+    def _commit_transaction(self, transaction: Transaction) -> tuple[Record, ...] | Rejected:
         for change in transaction.changes:
             current = self.current(change.key)
             actual = current.revision if current else 0
             if actual != change.expected:
-                return Refused(key=change.key, expected=change.expected, actual=actual)
+                return Rejected(key=change.key, expected=change.expected, actual=actual)
         return tuple(self._commit_change(change, transaction.who) for change in transaction.changes)
 
     def _commit_change(self, change: Change, who: Who) -> Record:

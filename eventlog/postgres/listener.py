@@ -39,7 +39,7 @@ class Listener:
         self._lock = lock
         self._senders = senders
         self._woken = trio.Event()
-        self._shaken = trio.Event()
+        self._claim_in_doubt = trio.Event()
         self._proofs: dict[str, trio.Event] = {}
         self._warned = False
         self._own_pid = 0
@@ -52,10 +52,10 @@ class Listener:
             await self._woken.wait()
         self._woken = trio.Event()
 
-    async def wait_shaken(self) -> None:
+    async def wait_claim_in_doubt(self) -> None:
         """Until, since the last call, the connection was another or somebody asked for room."""
-        await self._shaken.wait()
-        self._shaken = trio.Event()
+        await self._claim_in_doubt.wait()
+        self._claim_in_doubt = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Keep listening, on one connection after another. Started once it is known whether notifications arrive, or
@@ -74,7 +74,7 @@ class Listener:
                 async with self._lock:
                     await session.listen(CHANNEL, self._heard)
                 self._own_pid = session.backend_pid
-                self._shaken.set()
+                self._claim_in_doubt.set()
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._look_after, session, proved)
                     await session.wait_closed()
@@ -83,7 +83,7 @@ class Listener:
                 logger.debug("the listener has no connection: %s", error)
             failures, self.works = 0 if self.works else failures + 1, False
             self._woken.set()  # something may have been missed
-            self._shaken.set()
+            self._claim_in_doubt.set()
             proved.set()
             await trio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
 
@@ -136,7 +136,7 @@ class Listener:
         if proof is not None:
             proof.set()
         elif payload == RELEASE_CLAIM:
-            self._shaken.set()
+            self._claim_in_doubt.set()
         elif sender != self._own_pid and not payload.startswith("proof"):
             self.notifications += 1
             self._woken.set()

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from kubechronicle.eventlog.records import Batch, BatchResult, Change, Head, Key, Operation, Record, Refused, Who
+from kubechronicle.eventlog.records import Batch, BatchResult, Change, Head, Key, Operation, Record, Rejected, Who
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OPERATIONS = {int(operation): operation for operation in Operation}
@@ -95,8 +95,8 @@ def change_result(batch: Batch, row: Any) -> BatchResult:
     (change,) = transaction.changes
     head, microseconds, actual, create_revision, version = row[0]
     if actual != change.expected:
-        refused = Refused(key=change.key, expected=change.expected, actual=actual)
-        return BatchResult(outcomes=(refused,), first=head + 1, head=head)
+        rejected = Rejected(key=change.key, expected=change.expected, actual=actual)
+        return BatchResult(outcomes=(rejected,), first=head + 1, head=head)
     record = _appended(
         change,
         transaction.who,
@@ -110,13 +110,13 @@ def change_result(batch: Batch, row: Any) -> BatchResult:
 
 def batch_result(batch: Batch, row: Any) -> BatchResult:
     """From the answer of append()."""
-    outcomes: list[tuple[Record, ...] | Refused] = []
+    outcomes: list[tuple[Record, ...] | Rejected] = []
     revisions, actual, created, versions = row["revisions"], row["actual"], row["create_revisions"], row["versions"]
     committed_at: datetime = row["committed_at"]
     index = 0
     for transaction in batch.transactions:
         records: list[Record] = []
-        refused: Refused | None = None
+        rejected: Rejected | None = None
         for change in transaction.changes:
             if revisions[index] is not None:
                 create = change.operation is Operation.CREATE
@@ -130,28 +130,28 @@ def batch_result(batch: Batch, row: Any) -> BatchResult:
                         committed_at=committed_at,
                     )
                 )
-            elif refused is None and actual[index] != change.expected:
-                refused = Refused(key=change.key, expected=change.expected, actual=actual[index])
+            elif rejected is None and actual[index] != change.expected:
+                rejected = Rejected(key=change.key, expected=change.expected, actual=actual[index])
             index += 1
-        outcomes.append(refused or tuple(records))
+        outcomes.append(rejected or tuple(records))
     return BatchResult(outcomes=tuple(outcomes), first=row["first"], head=row["head"])
 
 
 def settled_result(batch: Batch, settled: Any, rows: Sequence[Any]) -> BatchResult:
     """From the row in batches and the (revision, create_revision, version) rows of the log it names."""
-    outcomes: list[tuple[Record, ...] | Refused] = []
+    outcomes: list[tuple[Record, ...] | Rejected] = []
     found = iter(rows)
     actual: Sequence[int] | None = settled["actual"]
     index = 0
     for transaction in batch.transactions:
-        refused = None
+        rejected = None
         for offset, change in enumerate(transaction.changes):
             if actual is not None and actual[index + offset] != change.expected:
-                refused = Refused(key=change.key, expected=change.expected, actual=actual[index + offset])
+                rejected = Rejected(key=change.key, expected=change.expected, actual=actual[index + offset])
                 break
         index += len(transaction.changes)
-        if refused:
-            outcomes.append(refused)
+        if rejected:
+            outcomes.append(rejected)
             continue
         records: list[Record] = []
         for change in transaction.changes:

@@ -20,7 +20,7 @@ from kubechronicle.actors.resource_actor import (
 )
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
-from kubechronicle.eventlog.records import Change, Key, Operation, Refused, Transaction, Who
+from kubechronicle.eventlog.records import Change, Key, Operation, Rejected, Transaction, Who
 
 WHO = Who(user="test")
 
@@ -94,7 +94,7 @@ async def test_different_keys_are_in_flight_together_and_one_key_waits_its_turn(
         assert await first.wait() == ()
         assert await other.wait() == ()
         refused = await second.wait()
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, Rejected)
         assert refused.actual == 1
         assert actor.statistics().in_flight == 0
         nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Fixtures of the log's tests: a real Postgres for the session, a migrated database of its own for each test."""
+"""Fixtures of the log's tests: one real Postgres per session, one migrated database per test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEMPLATE = "kubechronicle_migrated"
 def postgres() -> Iterator[postgres_fixture.PostgresServer]:
     if postgres_fixture.binaries() is None:
         pytest.skip("no Postgres on this machine")
-    # fsync off: these tests are about what is committed, not about power cuts
+    # fsync off: these tests are about commits, not about power cuts
     with postgres_fixture.running("fsync=off") as server:
         yield server
 
@@ -29,7 +29,7 @@ def database_of(server: postgres_fixture.PostgresServer, name: str) -> str:
 
 
 def sql(url: str, *statements: str) -> str:
-    """Run statements with psql, from outside, as an operator would; answers the rows, columns separated by |."""
+    """Run statements with psql, as an operator would; return the rows, with columns separated by |."""
     tools = postgres_fixture.binaries()
     assert tools is not None
     commands = [part for statement in statements for part in ("-c", statement)]
@@ -54,7 +54,7 @@ def template(postgres: postgres_fixture.PostgresServer) -> str:
 
 @pytest.fixture
 def empty_database(postgres: postgres_fixture.PostgresServer) -> Iterator[str]:
-    """URL of a database with nothing in it."""
+    """Return the URL of an empty database."""
     name = f"test_{uuid.uuid4().hex}"
     sql(postgres.url, f"create database {name}")
     yield database_of(postgres, name)
@@ -63,7 +63,7 @@ def empty_database(postgres: postgres_fixture.PostgresServer) -> Iterator[str]:
 
 @pytest.fixture
 def database(postgres: postgres_fixture.PostgresServer, template: str) -> Iterator[str]:
-    """URL of a migrated database of this test's own."""
+    """Return the URL of a migrated database for this test alone."""
     name = f"test_{uuid.uuid4().hex}"
     sql(postgres.url, f"create database {name} template {template}")
     yield database_of(postgres, name)
@@ -73,7 +73,7 @@ def database(postgres: postgres_fixture.PostgresServer, template: str) -> Iterat
 
 @pytest.fixture
 async def replicas(database: str) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
-    """``await replicas()`` opens one more PostgresLog on the test's database."""
+    """Return a function: ``await replicas()`` opens one more PostgresLog on the test's database."""
     from kubechronicle.eventlog.postgres_log import open_postgres_log
 
     async with trio.open_nursery() as nursery:
@@ -92,7 +92,7 @@ async def replicas(database: str) -> AsyncIterator[Callable[[], Awaitable[Any]]]
 
 @pytest.fixture
 def run_sql(database: str) -> Callable[..., str]:
-    """``run_sql(statement, …)`` in the test's database, on a connection of its own."""
+    """Return a function: ``run_sql(statement, …)`` runs statements in the test's database, on another connection."""
     return lambda *statements: sql(database, *statements)
 
 
@@ -107,7 +107,7 @@ def command(database: str, capsys: pytest.CaptureFixture[str]) -> erasing_shop.C
 
     async def run(name: str, *arguments: str) -> tuple[int, str]:
         code = await trio.to_thread.run_sync(cli.main, (name, "--database-url", database, *arguments))
-        said = capsys.readouterr()
-        return code, said.out + said.err
+        output = capsys.readouterr()
+        return code, output.out + output.err
 
     return run

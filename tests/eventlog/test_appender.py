@@ -22,17 +22,17 @@ from kubechronicle.eventlog.errors import (
     LogUnavailable,
     OutcomeUnknownForNow,
     QueueFull,
-    RefusedError,
+    RejectedError,
 )
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
-from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Refused, Transaction
+from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Rejected, Transaction
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.testing import commit, describe_simply, open_stack, put, transaction
 from kubechronicle.eventlog.views.views import Views
 
-SOON = 30.0  # a request's deadline, on a clock that jumps
+SOON = 30.0  # the deadline of a request, on a clock that jumps
 
 
 def pod(name: str) -> Key:
@@ -44,22 +44,22 @@ def create(*names: str, expected: int = 0, text: str = "") -> Transaction:
 
 
 class Outcomes:
-    """What several callers were told, by name."""
+    """The outcomes of several callers, by name: records or the name of the error."""
 
     def __init__(self) -> None:
-        self.told: dict[str, tuple[Record, ...] | str] = {}
+        self.results: dict[str, tuple[Record, ...] | str] = {}
 
-    async def ask(self, name: str, call: Callable[[], Awaitable[tuple[Record, ...]]]) -> None:
+    async def call(self, name: str, call: Callable[[], Awaitable[tuple[Record, ...]]]) -> None:
         try:
-            self.told[name] = await call()
-        except (RefusedError, LogUnavailable, OutcomeUnknownForNow) as error:
-            self.told[name] = type(error).__name__
+            self.results[name] = await call()
+        except (RejectedError, LogUnavailable, OutcomeUnknownForNow) as error:
+            self.results[name] = type(error).__name__
 
     def append(self, on: Appender, name: str, *, deadline: float = math.inf) -> Callable[[], Awaitable[Any]]:
-        return lambda: self.ask(name, lambda: on.append(create(name), deadline=deadline))
+        return lambda: self.call(name, lambda: on.append(create(name), deadline=deadline))
 
 
-async def test_an_answer_means_durable_and_applied() -> None:
+async def test_append_returns_when_the_change_is_durable_and_applied() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         (record,) = await stack.appender.append(create("x"), deadline=math.inf)
@@ -68,19 +68,19 @@ async def test_an_answer_means_durable_and_applied() -> None:
         assert log.calls["read"] == 0
 
 
-async def test_a_transaction_commits_whole_or_not_at_all() -> None:
+async def test_a_transaction_is_atomic() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         await stack.appender.append(create("x"), deadline=math.inf)
-        with pytest.raises(RefusedError) as caught:
+        with pytest.raises(RejectedError) as caught:
             await stack.appender.append(create("y", "x"), deadline=math.inf)
-        assert (caught.value.refused.key, caught.value.refused.actual) == (pod("x"), 1)
+        assert (caught.value.rejected.key, caught.value.rejected.actual) == (pod("x"), 1)
         assert stack.views["pods"].get("a", "y") is None
         records = await stack.appender.append(create("y", "z"), deadline=math.inf)
         assert [record.revision for record in records] == [2, 3]
 
 
-async def test_refused_ones_do_not_stop_the_others_and_views_show_why() -> None:
+async def test_rejected_transactions_do_not_stop_others_and_the_views_show_the_reason() -> None:
     store = MemoryStore()
     ours = MemoryLog(store)
     async with open_stack(ours) as stack:
@@ -91,12 +91,12 @@ async def test_refused_ones_do_not_stop_the_others_and_views_show_why() -> None:
             await wait_all_tasks_blocked()
             commit(store, put(pod("y"), expected=0))
         await wait_all_tasks_blocked()
-        assert outcomes.told["y"] == "RefusedError"
-        assert [type(outcomes.told[name]) for name in "xz"] == [tuple, tuple]
+        assert outcomes.results["y"] == "RejectedError"
+        assert [type(outcomes.results[name]) for name in "xz"] == [tuple, tuple]
         assert stack.views.applied == 3
 
 
-async def test_what_waits_while_a_batch_is_under_way_goes_together() -> None:
+async def test_transactions_that_wait_for_a_batch_form_the_next_one() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         outcomes = Outcomes()
@@ -105,35 +105,35 @@ async def test_what_waits_while_a_batch_is_under_way_goes_together() -> None:
                 stack.nursery.start_soon(outcomes.append(stack.appender, str(number)))
             await wait_all_tasks_blocked()
         await wait_all_tasks_blocked()
-        assert len(outcomes.told) == 50
-        assert log.calls["append"] <= 2  # those that came before the first was sent, and all others
+        assert len(outcomes.results) == 50
+        assert log.calls["append"] <= 2  # one for the transactions before the first send, one for all others
 
 
 @given(st.lists(st.sets(st.sampled_from("abcdef"), min_size=1, max_size=3), max_size=30), st.integers(1, 8))
-def test_gathering_keeps_the_order_of_every_key(line: list[set[str]], most: int) -> None:
-    whole = [Pending(create(*sorted(names)), 0.0, 1) for names in line]
+def test_gathering_keeps_the_order_of_every_key(queue: list[set[str]], size: int) -> None:
+    whole = [Pending(create(*sorted(names)), 0.0, 1) for names in queue]
     waiting, done = whole, list[Pending]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(appender, "BATCH_TRANSACTIONS", most)
+        patch.setattr(appender, "BATCH_TRANSACTIONS", size)
         while waiting:
             batch = gather(waiting)
             keys = [change.key for pending in batch for change in pending.transaction.changes]
             assert len(keys) == len(set(keys))
-            assert 0 < len(batch) <= most
+            assert 0 < len(batch) <= size
             done += batch
             waiting = [pending for pending in waiting if pending not in batch]
     for name in "abcdef":
-        concerned = {pending for pending, names in zip(whole, line, strict=True) if name in names}
+        concerned = {pending for pending, names in zip(whole, queue, strict=True) if name in names}
         assert [each for each in done if each in concerned] == [each for each in whole if each in concerned]
 
 
-def test_gathering_passes_over_a_taken_key_and_all_behind_it() -> None:
+def test_gathering_skips_a_taken_key_and_all_later_changes_of_it() -> None:
     line = [Pending(create(*names), 0.0, 1) for names in ("a", "b", "a", "ac", "c", "d")]
     batch = gather(line)
     assert [line.index(pending) for pending in batch] == [0, 1, 5]
 
 
-def test_gathering_is_bounded_by_bytes_but_takes_one_of_any_size() -> None:
+def test_gathering_is_bounded_by_bytes_but_takes_one_transaction_of_any_size() -> None:
     large = appender.BATCH_BYTES
     line = [Pending(create(name), 0.0, size) for name, size in (("a", 2 * large), ("b", 1))]
     assert gather(line) == line[:1]
@@ -150,7 +150,7 @@ async def test_a_short_outage_is_not_noticed(autojump_clock: trio.testing.MockCl
         assert trio.current_time() < 2
 
 
-async def test_a_longer_outage_is_told_and_nothing_happened(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_longer_outage_is_reported_and_nothing_committed(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         log.fail_next("append", *[Fault.UNAVAILABLE] * appender.ATTEMPTS)
@@ -173,7 +173,7 @@ async def test_attempts_end_with_the_deadline(autojump_clock: trio.testing.MockC
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_BEFORE_COMMIT, Fault.LOST_AFTER_COMMIT, Fault.LOST_IN_FLIGHT])
-async def test_a_connection_lost_at_commit_is_settled_and_happens_once(
+async def test_a_batch_whose_connection_broke_at_commit_commits_once(
     autojump_clock: trio.testing.MockClock, fault: Fault
 ) -> None:
     log = MemoryLog()
@@ -197,12 +197,12 @@ async def test_a_straggler_that_arrives_while_settling_is_the_outcome(autojump_c
             await gate.wait_arrived()
             assert log.store.deliver_straggler(log.store.stragglers[0])
         await wait_all_tasks_blocked()
-        assert isinstance(outcomes.told["x"], tuple)
+        assert isinstance(outcomes.results["x"], tuple)
         assert log.calls["append"] == 1
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_BEFORE_COMMIT, Fault.LOST_AFTER_COMMIT])
-async def test_who_cannot_wait_for_the_outcome_is_told_neither_success_nor_failure(
+async def test_a_deadline_before_the_outcome_reports_neither_success_nor_failure(
     autojump_clock: trio.testing.MockClock, fault: Fault
 ) -> None:
     log = MemoryLog()
@@ -235,7 +235,7 @@ async def test_committed_but_not_applied_in_time_is_unknown(autojump_clock: trio
         assert stack.views["pods"].get("a", "x") is not None
 
 
-async def test_cancelled_before_sending_is_withdrawn_and_after_sending_takes_its_course(
+async def test_cancelling_withdraws_an_unsent_transaction_but_not_a_sent_one(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     log = MemoryLog()
@@ -252,7 +252,7 @@ async def test_cancelled_before_sending_is_withdrawn_and_after_sending_takes_its
         assert not stack.appender._waiting
 
 
-async def test_the_line_is_bounded_and_who_waits_for_room_keeps_its_deadline(
+async def test_the_queue_is_bounded_and_callers_outside_keep_their_deadlines(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(appender, "WAITING_TRANSACTIONS", 3)
@@ -269,11 +269,11 @@ async def test_the_line_is_bounded_and_who_waits_for_room_keeps_its_deadline(
                 await stack.appender.append(create("x"), deadline=2)
             assert len(stack.appender._waiting) == 2
         await wait_all_tasks_blocked()
-        assert all(isinstance(outcome, tuple) for outcome in outcomes.told.values())
-        assert len(outcomes.told) == 6
+        assert all(isinstance(outcome, tuple) for outcome in outcomes.results.values())
+        assert len(outcomes.results) == 6
 
 
-async def test_stopping_finishes_what_is_under_way_and_refuses_the_rest(autojump_clock: trio.testing.MockClock) -> None:
+async def test_stopping_finishes_the_batch_under_way_and_rejects_others(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     tail = Tail(log, Views(describe_simply))
     ours, outcomes = Appender(log, tail), Outcomes()
@@ -288,16 +288,16 @@ async def test_stopping_finishes_what_is_under_way_and_refuses_the_rest(autojump
                 await wait_all_tasks_blocked()
                 running.cancel_scope.cancel()
                 await wait_all_tasks_blocked()
-                assert outcomes.told == {}
+                assert outcomes.results == {}
         await wait_all_tasks_blocked()
-        assert isinstance(outcomes.told["sent"], tuple)
-        assert outcomes.told["in-line"] == "LogUnavailable"
+        assert isinstance(outcomes.results["sent"], tuple)
+        assert outcomes.results["in-line"] == "LogUnavailable"
         with pytest.raises(LogUnavailable):
             await ours.append(create("late"), deadline=math.inf)
         nursery.cancel_scope.cancel()
 
 
-async def test_stopping_does_not_wait_for_ever(autojump_clock: trio.testing.MockClock) -> None:
+async def test_stopping_waits_for_a_bounded_time(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     tail = Tail(log, Views(describe_simply))
     ours, outcomes = Appender(log, tail), Outcomes()
@@ -312,12 +312,12 @@ async def test_stopping_does_not_wait_for_ever(autojump_clock: trio.testing.Mock
                 running.cancel_scope.cancel()
             assert trio.current_time() == appender.SHUTDOWN_GRACE
         await wait_all_tasks_blocked()
-        assert outcomes.told["sent"] == "OutcomeUnknownForNow"
+        assert outcomes.results["sent"] == "OutcomeUnknownForNow"
         nursery.cancel_scope.cancel()
 
 
 class Broken(MemoryLog):
-    """Answers what it did not commit."""
+    """Returns results that it did not commit."""
 
     async def append(self, batch: Batch) -> BatchResult:
         result = await super().append(batch)
@@ -325,7 +325,7 @@ class Broken(MemoryLog):
         return BatchResult(outcomes=((record, record),), first=result.first, head=result.head)
 
 
-async def test_a_crash_leaves_nobody_waiting_and_claims_nothing() -> None:
+async def test_a_crash_ends_every_wait_with_an_unknown_outcome() -> None:
     log = Broken()
     tail = Tail(log, Views(describe_simply))
     ours, outcomes = Appender(log, tail), Outcomes()
@@ -336,42 +336,42 @@ async def test_a_crash_leaves_nobody_waiting_and_claims_nothing() -> None:
                 await running.start(lambda *, task_status: ours.run(task_status=task_status))
                 with trio.CancelScope(shield=True):
                     await outcomes.append(ours, "x")()
-    assert outcomes.told["x"] == "OutcomeUnknownForNow"
+    assert outcomes.results["x"] == "OutcomeUnknownForNow"
 
 
 async def test_a_caller_that_must_not_wait_is_called_back_once(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
-        told: list[object] = []
-        stack.appender.submit(create("x"), told.append, deadline=SOON)
-        stack.appender.submit(create("x"), told.append, deadline=SOON)
-        assert told == []
+        outcomes: list[object] = []
+        stack.appender.submit(create("x"), outcomes.append, deadline=SOON)
+        stack.appender.submit(create("x"), outcomes.append, deadline=SOON)
+        assert outcomes == []
         await wait_all_tasks_blocked()
-        assert isinstance(told[0], tuple)
-        assert isinstance(told[1], Refused)
+        assert isinstance(outcomes[0], tuple)
+        assert isinstance(outcomes[1], Rejected)
         with log.hold("append") as gate:
-            stack.appender.submit(create("sent"), told.append, deadline=1)
+            stack.appender.submit(create("sent"), outcomes.append, deadline=1)
             await gate.wait_arrived()
-            stack.appender.submit(create("too-late"), told.append, deadline=1)
+            stack.appender.submit(create("too-late"), outcomes.append, deadline=1)
             await trio.sleep(2)
         await wait_all_tasks_blocked()
-        assert [type(each) for each in told[2:]] == [tuple, LogUnavailable]
+        assert [type(each) for each in outcomes[2:]] == [tuple, LogUnavailable]
 
 
-async def test_who_must_not_wait_is_refused_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_submit_raises_queue_full_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(appender, "WAITING_TRANSACTIONS", 2)
     log = MemoryLog()
     async with open_stack(log) as stack:
-        told: list[object] = []
+        outcomes: list[object] = []
         for name in "xy":
-            stack.appender.submit(create(name), told.append, deadline=SOON)
+            stack.appender.submit(create(name), outcomes.append, deadline=SOON)
         with pytest.raises(QueueFull):
-            stack.appender.submit(create("z"), told.append, deadline=SOON)
+            stack.appender.submit(create("z"), outcomes.append, deadline=SOON)
         await wait_all_tasks_blocked()
-        assert len(told) == 2
+        assert len(outcomes) == 2
 
 
-async def test_it_can_be_started_again() -> None:
+async def test_the_appender_can_be_started_again() -> None:
     log = MemoryLog()
     tail = Tail(log, Views(describe_simply))
     ours = Appender(log, tail)
@@ -387,7 +387,7 @@ async def test_it_can_be_started_again() -> None:
 
 
 class PoisonedLog(MemoryLog):
-    """Refuses every batch that holds one particular name, as a database refuses data it cannot store."""
+    """Rejects every batch with one particular name, as a database rejects data that it cannot store."""
 
     async def append(self, batch: Batch) -> BatchResult:
         if any(change.key.name == "poison" for each in batch.transactions for change in each.changes):
@@ -395,7 +395,7 @@ class PoisonedLog(MemoryLog):
         return await super().append(batch)
 
 
-async def test_data_the_log_refuses_fail_alone(autojump_clock: trio.testing.MockClock) -> None:
+async def test_data_that_the_log_rejects_fail_alone(autojump_clock: trio.testing.MockClock) -> None:
     async with open_stack(PoisonedLog(MemoryStore())) as stack:
         outcomes: dict[str, object] = {}
         for name in ("a", "poison", "b"):

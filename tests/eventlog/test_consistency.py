@@ -1,4 +1,4 @@
-"""Consistent reads: one head query for many, never an older one, cancelled askers, outages."""
+"""Consistent reads: one head query for many readers, never an older one, cancelled readers, outages."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ def write(store: MemoryStore, name: str) -> int:
 
 
 class Readers:
+    """Concurrent reads and their results, by name: the applied revision or the name of the error."""
+
     def __init__(self, stack: Stack, nursery: trio.Nursery | None = None) -> None:
         self.stack = stack
         self.nursery = nursery or stack.nursery
-        self.told: dict[str, int | str] = {}
+        self.results: dict[str, int | str] = {}
 
     async def read(self, name: str) -> None:
         try:
-            self.told[name] = await self.stack.reads.wait()
+            self.results[name] = await self.stack.reads.wait()
         except LogUnavailable as error:
-            self.told[name] = type(error).__name__
+            self.results[name] = type(error).__name__
 
     def start(self, *names: str) -> None:
         for name in names:
@@ -44,13 +46,13 @@ async def test_a_read_sees_what_another_replica_committed_before() -> None:
     store = MemoryStore()
     log = MemoryLog(store)
     async with open_stack(log) as stack:
-        store._listeners.clear()  # no notification: the read itself must find out
+        store._listeners.clear()  # no notification: the read itself has to query the head
         revision = write(store, "x")
         assert await stack.reads.wait() == revision
         assert stack.views["pods"].get("a", "x") is not None
 
 
-async def test_one_query_serves_all_who_arrived_before_it_was_sent() -> None:
+async def test_one_query_serves_all_readers_that_arrived_before_it_was_sent() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         readers = Readers(stack)
@@ -60,11 +62,11 @@ async def test_one_query_serves_all_who_arrived_before_it_was_sent() -> None:
             readers.start(*map(str, range(1000)))
             await wait_all_tasks_blocked()
         await wait_all_tasks_blocked()
-        assert len(readers.told) == 1001
+        assert len(readers.results) == 1001
         assert log.calls["head"] == 2
 
 
-async def test_a_query_under_way_does_not_serve_who_arrives_later() -> None:
+async def test_a_query_under_way_does_not_serve_later_readers() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         readers = Readers(stack)
@@ -76,10 +78,10 @@ async def test_a_query_under_way_does_not_serve_who_arrives_later() -> None:
             await wait_all_tasks_blocked()
         await wait_all_tasks_blocked()
         assert log.calls["head"] >= 2
-        assert readers.told["late"] == 1
+        assert readers.results["late"] == 1
 
 
-async def test_an_outage_is_told_to_those_it_concerns_by_one_query() -> None:
+async def test_an_outage_fails_all_readers_of_the_query() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         readers = Readers(stack)
@@ -90,12 +92,12 @@ async def test_an_outage_is_told_to_those_it_concerns_by_one_query() -> None:
             await wait_all_tasks_blocked()
             log.fail_next("head", Fault.UNAVAILABLE, Fault.UNAVAILABLE)
         await wait_all_tasks_blocked()
-        assert readers.told == dict.fromkeys(("first", "a", "b", "c"), "LogUnavailable")
+        assert readers.results == dict.fromkeys(("first", "a", "b", "c"), "LogUnavailable")
         assert log.calls["head"] == 2
         assert await stack.reads.wait() == 0
 
 
-async def test_when_the_asker_is_cancelled_another_asks() -> None:
+async def test_another_reader_queries_when_the_first_is_cancelled() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         readers = Readers(stack)
@@ -109,11 +111,11 @@ async def test_when_the_asker_is_cancelled_another_asks() -> None:
             await wait_all_tasks_blocked()
             assert log.calls["head"] == 2
         await wait_all_tasks_blocked()
-        assert readers.told == {"a": 0, "b": 0}
+        assert readers.results == {"a": 0, "b": 0}
         assert log.calls["head"] == 2
 
 
-async def test_when_askers_are_cancelled_one_after_the_other_somebody_still_asks() -> None:
+async def test_the_last_reader_queries_when_all_others_are_cancelled_one_by_one() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         scopes = {name: trio.CancelScope() for name in "abcde"}
@@ -124,17 +126,17 @@ async def test_when_askers_are_cancelled_one_after_the_other_somebody_still_asks
                 await readers.read(name)
 
         with log.hold("head"):
-            for name in "abcde":  # a asks; the others gather, and are all of one query's round when b, c or d asks
+            for name in "abcde":  # a queries; the others gather, and are all in one round when b, c or d queries
                 stack.nursery.start_soon(read, name)
                 await wait_all_tasks_blocked()
             for name in "abcd":
                 scopes[name].cancel()
                 await wait_all_tasks_blocked()
         await wait_all_tasks_blocked()
-        assert readers.told == {"e": 0}
+        assert readers.results == {"e": 0}
 
 
-async def test_a_reader_faster_than_the_one_woken_to_ask_asks_for_both() -> None:
+async def test_a_new_reader_that_is_faster_than_the_woken_one_queries_for_both() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         readers, given_up = Readers(stack), trio.CancelScope()
@@ -142,7 +144,7 @@ async def test_a_reader_faster_than_the_one_woken_to_ask_asks_for_both() -> None
         async def impatient() -> None:
             with given_up:
                 await readers.read("b")
-            await readers.read("b again")  # without letting c run, whom the cancelled b has woken
+            await readers.read("b again")  # without letting c run, which the cancelled b has woken
 
         with log.hold("head"):
             readers.start("a")
@@ -156,7 +158,7 @@ async def test_a_reader_faster_than_the_one_woken_to_ask_asks_for_both() -> None
             given_up.cancel()
             await wait_all_tasks_blocked()
         await wait_all_tasks_blocked()
-        assert readers.told == {"a": 0, "b again": 0, "c": 0}
+        assert readers.results == {"a": 0, "b again": 0, "c": 0}
 
 
 STEPS = ["arrive", "cancel", "answer", "write", "fail"]
@@ -164,8 +166,8 @@ STEPS = ["arrive", "cancel", "answer", "write", "fail"]
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 5), st.booleans()), max_size=30))
-def test_every_reader_is_served_by_a_query_sent_after_it_came(steps: list[tuple[str, int, bool]]) -> None:
-    """Readers arrive, are cancelled, queries fail and end in any order: nobody hangs, nobody sees an old state."""
+def test_every_reader_is_served_by_a_query_sent_after_its_arrival(steps: list[tuple[str, int, bool]]) -> None:
+    """Readers arrive and are cancelled, queries fail and end in any order: no reader hangs or sees an old state."""
 
     async def main() -> None:
         log = MemoryLog()
@@ -196,7 +198,7 @@ def test_every_reader_is_served_by_a_query_sent_after_it_came(steps: list[tuple[
                             stack.nursery.start_soon(read)
                     elif step == "cancel" and scopes:
                         scopes.pop(number % len(scopes)).cancel()
-                        if early:  # a new reader may be faster than the one woken to ask next
+                        if early:  # a new reader may be faster than the woken one
                             stack.nursery.start_soon(read)
                     elif step == "answer":  # the next query is held before it reads the head, or after
                         held.close()
@@ -206,13 +208,13 @@ def test_every_reader_is_served_by_a_query_sent_after_it_came(steps: list[tuple[
                     elif step == "fail":
                         log.fail_next("head", Fault.UNAVAILABLE)
                     await settle()
-            await trio.sleep(60)  # a failure may have met the tail, which then pauses before it tries again
+            await trio.sleep(60)  # the tail may have met a failure, and pauses before it retries
             assert unserved == 0
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-async def test_a_consistent_read_learns_what_has_been_compacted() -> None:
+async def test_a_consistent_read_applies_the_compacted_revisions() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         log.store._listeners.clear()

@@ -1,4 +1,4 @@
-"""Entries: the same whether their object was parsed or not, and nothing the collector of cycles has to look at."""
+"""Entries: equal with and without parsing of the object, and not tracked by the garbage collector."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ OBJECTS = [
 
 
 @pytest.mark.parametrize(("resource", "obj"), OBJECTS)
-def test_an_entry_is_the_same_whether_its_object_was_parsed_or_not(resource: str, obj: dict[str, Any]) -> None:
+def test_an_entry_is_equal_with_and_without_parsing(resource: str, obj: dict[str, Any]) -> None:
     obj = {"apiVersion": "v1", "kind": "Thing"} | obj
     assert columns(entry_of(record(resource, obj), describe, plain)) == columns(
         entry_of(record(resource, obj), describe)
     )
 
 
-def test_an_object_without_labels_is_not_parsed_where_names_are_all_there_is_to_select(
+def test_an_object_without_labels_is_not_parsed_if_only_names_are_selectable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parsed: list[bytes] = []
@@ -70,7 +70,7 @@ def test_an_object_without_labels_is_not_parsed_where_names_are_all_there_is_to_
     assert len(parsed) == 2
 
 
-def test_the_collector_of_cycles_does_not_look_at_entries() -> None:
+def test_the_garbage_collector_does_not_track_entries() -> None:
     entry = entry_of(record("configmaps", {"metadata": {"name": "a"}}), describe, plain)
     assert not gc.is_tracked(entry)
     assert entry.labels is NOTHING

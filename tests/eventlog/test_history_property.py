@@ -1,5 +1,8 @@
-"""What is read of the past equals a replay of the log: for random histories, at every revision, for get, lists with
-selectors, pages and watches; out of memory and out of the log; and while history is being compacted."""
+"""Reads of the past equal a replay of the log.
+
+For random histories, at every revision: get, lists with selectors, pages and watches. From memory and from the log, and
+while history is being compacted.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def described(resource: str, decoded: Mapping[str, Any]) -> tuple[Mapping[str, s
 
 
 class Run:
-    """One history on one log. ``rows`` are what was committed; ``mark`` is the revision compacted to at most."""
+    """One history on one log. ``rows``: the committed records; ``mark``: the highest possible compacted revision."""
 
     def __init__(self, stack: Stack, rt: ResourceType, choice: random.Random) -> None:
         self.stack, self.rt, self.choice = stack, rt, choice
@@ -92,11 +95,11 @@ class Run:
         return PastReads(self.reads, await self.reads.past.moment(revision), **options)
 
     async def check(self, revision: int) -> None:
-        """Everything at this revision is as replayed, or, where that has been compacted, refused."""
+        """Compare all reads at the revision with the replay; a compacted revision must raise Compacted."""
         try:
-            then = await self.past(revision)
-            await self._check_gets(then, revision)
-            await self._check_lists(then, revision)
+            past = await self.past(revision)
+            await self._check_gets(past, revision)
+            await self._check_lists(past, revision)
             await self._check_watch(revision)
         except (BeforeHistory, Compacted):
             expired = True
@@ -107,14 +110,14 @@ class Run:
         assert expired
         assert revision < self.mark
 
-    async def _check_gets(self, then: PastReads, revision: int) -> None:
+    async def _check_gets(self, past: PastReads, revision: int) -> None:
         state = self.state(revision)
         for where, one in itertools.product(NAMESPACES, NAMES):
-            entry = await then.get(self.rt, where, one)
+            entry = await past.get(self.rt, where, one)
             row = state.get((where, one))
             assert (entry and entry.json) == (row and seal(row.body, row.revision))
 
-    async def _check_lists(self, then: PastReads, revision: int) -> None:
+    async def _check_lists(self, past: PastReads, revision: int) -> None:
         for selector in SELECTORS:
             where, limit = self.choice.choice(("", *NAMESPACES)), self.choice.choice((0, 1, 2, 3))
             selection = Selection(namespace=where, **selector)
@@ -122,7 +125,7 @@ class Run:
             found: list[Entry] = []
             token = ""
             while True:
-                page = await then.list(self.rt, selection, limit=limit, continue_token=token)
+                page = await past.list(self.rt, selection, limit=limit, continue_token=token)
                 found += page.entries
                 assert page.revision == revision
                 assert not limit or len(page.entries) <= limit
@@ -140,20 +143,20 @@ class Run:
         return [(entry.key[1:], entry.json) for entry in inside if matches(entry)]
 
     async def _check_watch(self, revision: int) -> None:
-        """From the state then, told as it was, a watch to any later revision leads to the state there."""
+        """A watch from the state at the revision to any later one leads to the state there."""
         until = self.choice.choice([row.revision for row in self.rows if row.revision >= revision] or [revision])
         selection = Selection(**self.choice.choice(SELECTORS))
-        then = await self.past(revision, until=until)
-        watching = await then.watch(self.rt, selection, revision=None, initial=True, bookmarks=True)
+        past = await self.past(revision, until=until)
+        watching = await past.watch(self.rt, selection, revision=None, initial=True, bookmarks=True)
         known = {entry.key[1:]: entry.json for entry in watching.initial}
         assert list(known.items()) == self._selected(selection, revision)
         try:
             while True:
                 for event in await watching.cursor.next_batch(trio.current_time() + 30):
-                    told = watching.classify(event)
-                    if told is None:
+                    classified = watching.classify(event)
+                    if classified is None:
                         continue
-                    kind, entry = told
+                    kind, entry = classified
                     assert (kind == "ADDED") == (entry.key[1:] not in known)
                     if kind == "DELETED":
                         del known[entry.key[1:]]
@@ -173,7 +176,7 @@ async def checked(
     seed: int,
     forgetful: bool,
 ) -> None:
-    """Write the history, look at all of it; then again, while it is compacted bit by bit."""
+    """Write the history and check all of it; then again, while it is compacted step by step."""
     assert PODS is not None
     async with open_stack(log, describe=described) as stack:
         run = Run(stack, replace(PODS, plural=resource, resource=resource), random.Random(seed))
@@ -182,14 +185,14 @@ async def checked(
             return
         revisions = range(run.rows[0].revision, run.rows[-1].revision + 1)
         for revision in revisions:
-            if forgetful:  # as if what happened had scrolled out of memory long ago
+            if forgetful:  # as if the events had scrolled out of memory long ago
                 stack.views[resource].window.reset(stack.views.applied)
             await run.check(revision)
 
         async def compacting() -> None:
             for mark in sorted(run.choice.choices(revisions, k=3)):
                 if mark > run.mark:
-                    run.mark = mark  # first: from now on it may be refused
+                    run.mark = mark  # first: reads below it may be rejected from now on
                     await compact(mark)
 
         async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""What every RevisionLog promises, run against MemoryLog and PostgresLog."""
+"""The contract of RevisionLog, run against MemoryLog and PostgresLog."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubechronicle.eventlog.records import (
     Key,
     Operation,
     Record,
-    Refused,
+    Rejected,
     Transaction,
     Who,
 )
@@ -38,9 +38,9 @@ def key(name: str, *, namespace: str = "default", resource: str = "configmaps") 
     return Key(resource, namespace, name)
 
 
-def change(where: Key, operation: Operation, expected: int = 0, *, text: str = "") -> Change:
-    body = f'{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{where.name}"}},"data":"{text}"}}'
-    return Change(key=where, uid=f"uid-{where.name}", expected=expected, operation=operation, body=body.encode())
+def change(target: Key, operation: Operation, expected: int = 0, *, text: str = "") -> Change:
+    body = f'{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{target.name}"}},"data":"{text}"}}'
+    return Change(key=target, uid=f"uid-{target.name}", expected=expected, operation=operation, body=body.encode())
 
 
 def batch(*transactions: tuple[Change, ...] | Change) -> Batch:
@@ -53,21 +53,21 @@ def batch(*transactions: tuple[Change, ...] | Change) -> Batch:
 
 
 def committed(result: BatchResult) -> list[Record]:
-    """The records of a batch of which nothing was refused."""
+    """Return the records of a batch without rejections."""
     records: list[Record] = []
     for outcome in result.outcomes:
-        assert not isinstance(outcome, Refused), outcome
+        assert not isinstance(outcome, Rejected), outcome
         records += outcome
     return records
 
 
 def bare(record: Record | None) -> Record | None:
-    """Without what readings leave out."""
+    """Return the record without the fields that reads leave out."""
     return None if record is None else structs.replace(record, who=None, decoded=None)
 
 
 class LogContract:
-    """Subclasses give ``logs``: a function opening one more replica of the same log, with ``compact`` on it."""
+    """Subclasses provide ``logs``, a function that opens one more replica of the same log, and ``compact``."""
 
     async def put(self, log: Any, name: str, **where: str) -> Record:
         """Create the object, or update it to a new text."""
@@ -96,19 +96,19 @@ class LogContract:
         (updated,) = committed(await log.append(batch(change(a, UPDATE, created.revision))))
         (deleted,) = committed(await log.append(batch(change(a, DELETE, updated.revision))))
         (again,) = committed(await log.append(batch(change(a, CREATE))))
-        told = [
+        summary = [
             (record.revision, record.create_revision, record.version, record.previous_revision)
             for record in (created, other, updated, deleted, again)
         ]
-        assert told == [(1, 1, 1, 0), (2, 2, 1, 0), (3, 1, 2, 1), (4, 1, 3, 3), (5, 5, 1, 0)]
+        assert summary == [(1, 1, 1, 0), (2, 2, 1, 0), (3, 1, 2, 1), (4, 1, 3, 3), (5, 5, 1, 0)]
         assert await log.read(after=0, limit=10) == [bare(r) for r in (created, other, updated, deleted, again)]
         assert (await log.head()).revision == 5
 
-    async def test_what_is_answered_is_what_was_asked(self, log: Any) -> None:
+    async def test_append_returns_the_change_as_sent(self, log: Any) -> None:
         body = '{"apiVersion":"v1","kind":"X","metadata":{"name":"ü"},"f":1.00,"e":"\\u0000 \\u00e9 é","z":{ "a" :1}}'
         decoded = {"anything": 1}
-        asked = Change(key=key("ü"), uid="u", expected=0, operation=CREATE, body=body.encode(), decoded=decoded)
-        (record,) = committed(await log.append(batch(asked)))
+        sent = Change(key=key("ü"), uid="u", expected=0, operation=CREATE, body=body.encode(), decoded=decoded)
+        (record,) = committed(await log.append(batch(sent)))
         assert record.body == body.encode()
         assert record.decoded is decoded
         assert record.who == ALICE
@@ -124,21 +124,21 @@ class LogContract:
         ("operation", "expected", "actual"),
         [(CREATE, 0, 1), (UPDATE, 7, 1), (DELETE, 7, 1)],
     )
-    async def test_refused_because_of_another_revision(
+    async def test_a_change_that_expects_another_revision_is_rejected(
         self, log: Any, operation: Operation, expected: int, actual: int
     ) -> None:
         await self.put(log, "a")
         ours = batch(change(key("a"), operation, expected))
         result = await log.append(ours)
-        assert result.outcomes == (Refused(key=key("a"), expected=expected, actual=actual),)
+        assert result.outcomes == (Rejected(key=key("a"), expected=expected, actual=actual),)
         assert (result.first, result.head) == (2, 1)
         assert (await log.head()).revision == 1
 
-    async def test_refused_because_it_is_absent(self, log: Any) -> None:
+    async def test_a_change_of_an_absent_key_is_rejected(self, log: Any) -> None:
         result = await log.append(batch(change(key("a"), UPDATE, 3)))
-        assert result.outcomes == (Refused(key=key("a"), expected=3, actual=0),)
+        assert result.outcomes == (Rejected(key=key("a"), expected=3, actual=0),)
 
-    async def test_a_transaction_commits_whole_or_not_at_all_and_the_rest_commits(self, log: Any) -> None:
+    async def test_a_transaction_is_atomic_and_the_rest_of_the_batch_commits(self, log: Any) -> None:
         await self.put(log, "taken")
         result = await log.append(
             batch(
@@ -147,8 +147,8 @@ class LogContract:
                 (change(key("x"), CREATE), change(key("y"), CREATE)),
             )
         )
-        first, refused, pair = result.outcomes
-        assert refused == Refused(key=key("taken"), expected=0, actual=1)
+        first, rejected, pair = result.outcomes
+        assert rejected == Rejected(key=key("taken"), expected=0, actual=1)
         assert [record.revision for record in (*first, *pair)] == [2, 3, 4]
         assert (result.first, result.head) == (2, 4)
         assert await log.get_at(key("left"), revision=4) is None
@@ -162,7 +162,7 @@ class LogContract:
 
     # Unknown outcomes
 
-    async def test_settling_what_committed_answers_its_result(self, log: Any) -> None:
+    async def test_settling_a_committed_batch_returns_its_result(self, log: Any) -> None:
         await self.put(log, "taken")
         await self.put(log, "there")
         ours = batch(
@@ -175,12 +175,12 @@ class LogContract:
         assert await log.settle(ours) == result
         assert await log.settle(ours) == result
 
-    async def test_settling_what_was_refused_altogether(self, log: Any) -> None:
+    async def test_settling_a_batch_that_was_rejected_in_full(self, log: Any) -> None:
         ours = batch(change(key("a"), UPDATE, 9))
         result = await log.append(ours)
         assert await log.settle(ours) == result
 
-    async def test_what_was_settled_as_never_committed_never_commits(self, log: Any) -> None:
+    async def test_a_batch_settled_as_uncommitted_never_commits(self, log: Any) -> None:
         ours = batch(change(key("a"), CREATE))
         assert await log.settle(ours) is None
         with pytest.raises(LogUnavailable):
@@ -196,14 +196,14 @@ class LogContract:
 
     # Reading
 
-    async def test_read_goes_on_where_it_stopped(self, log: Any) -> None:
+    async def test_read_continues_after_the_last_record(self, log: Any) -> None:
         written = [bare(await self.put(log, f"n{number}")) for number in range(7)]
         assert await log.read(after=0, limit=3) == written[:3]
         assert await log.read(after=3, limit=3) == written[3:6]
         assert await log.read(after=6, limit=3) == written[6:]
         assert await log.read(after=7, limit=3) == []
 
-    async def test_read_resource_with_what_was_replaced(self, log: Any) -> None:
+    async def test_read_resource_returns_the_replaced_records(self, log: Any) -> None:
         a1 = await self.put(log, "a")
         await self.put(log, "a", resource="secrets")
         b1 = await self.put(log, "b", namespace="other")
@@ -224,7 +224,7 @@ class LogContract:
         assert await found(namespace="default", name="a") == [expected[0], *expected[2:]]
         assert await found(name="b") == [expected[1]]
 
-    async def test_load_is_everything_that_exists(self, log: Any) -> None:
+    async def test_load_returns_all_live_objects(self, log: Any) -> None:
         for start in range(0, 2300, 100):
             await log.append(batch(*(change(key(f"n{number:05}"), CREATE) for number in range(start, start + 100))))
         changed = await self.put(log, "n00007")
@@ -263,7 +263,7 @@ class LogContract:
 
     @pytest.mark.parametrize("compacted", [0, 60])
     async def test_lists_at_every_revision(self, log: Any, compacted: int) -> None:
-        """Against a model: random changes, then every state, whole, by namespace and in pages."""
+        """Compare every state after random changes with a model: whole, by namespace and in pages."""
         states = [dict[Key, Record]()]
         dice = random.Random(5)
         for _ in range(120):
@@ -300,20 +300,20 @@ class LogContract:
     async def compact(self, log: Any, revision: int) -> None:
         raise NotImplementedError
 
-    async def test_below_the_compacted_revision_is_gone(self, log: Any) -> None:
+    async def test_history_below_the_compacted_revision_is_gone(self, log: Any) -> None:
         old = await self.put(log, "old")
         for _ in range(3):
             await self.put(log, "a")
         await self.compact(log, 3)
         assert (await log.head()).compacted_for("configmaps") == 3
-        for asked in (
+        for read in (
             log.read(after=2, limit=10),
             log.read_resource("configmaps", after=2, until=10, limit=10),
             log.get_at(key("a"), revision=2),
             log.list_at("configmaps", revision=2, limit=10),
         ):
             with pytest.raises(Compacted) as gone:
-                await asked
+                await read
             assert (gone.value.requested, gone.value.compacted) == (2, 3)
         assert [record.revision for record in await log.read(after=3, limit=10)] == [4]
         assert await log.get_at(key("old"), revision=3) == bare(old)
@@ -326,7 +326,7 @@ class LogContract:
     async def test_another_replicas_append_wakes(self, logs: Opener) -> None:
         ours, theirs = await logs(), await logs()
         with trio.fail_after(60):
-            await ours.wait_notified()  # whatever start-up left behind
+            await ours.wait_notified()  # a notification from the start
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.put, theirs, "a")
                 while (await ours.head()).revision == 0:

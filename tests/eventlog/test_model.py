@@ -1,13 +1,13 @@
-"""Two replicas on one log against a tiny model: a list of what was committed.
+"""Two replicas on one log against a tiny model: a list of the committed changes.
 
-Whatever is written where, however connections break, replicas crash or stall and history is compacted:
+Writes go to either replica; connections break, replicas crash or stall, history is compacted. At all times:
 
-- revisions are gapless, and the log holds what callers were told, in that order;
-- a view is the replay of the log; a past state is the replay up to there;
-- a watch delivers exactly what followed in its scope, wherever it began; list-then-watch misses nothing;
-- compacted history answers Compacted, and nothing else does.
+- revisions are gapless, and the log holds the results that callers received, in that order;
+- a view equals the replay of the log, and a past state the replay up to its revision;
+- a watch returns exactly the later events in its scope, from any revision; list-then-watch misses none;
+- compacted history raises Compacted, and nothing else does.
 
-The trio loop runs in a thread with a clock that jumps, so that Hypothesis can drive it rule by rule and shrink.
+The Trio loop runs in a thread with a clock that jumps, so that Hypothesis can drive it rule by rule and shrink.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from trio.testing import wait_all_tasks_blocked
 
 from kubechronicle.eventlog import tail
-from kubechronicle.eventlog.errors import Compacted, FutureRevision, RefusedError
+from kubechronicle.eventlog.errors import Compacted, FutureRevision, RejectedError
 from kubechronicle.eventlog.memory import memory_log
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
@@ -65,7 +65,7 @@ class Committed:
     operation: Operation
     key: Key
     node: str
-    before: str  # the node it was on
+    before: str  # its node before the change
 
     def concerns(self, scope: dict[str, Any]) -> bool:
         return (
@@ -85,7 +85,7 @@ class Watcher:
     compacted: Compacted | None = None
 
     async def take(self) -> bool:
-        """One step; False when there is nothing for a second, or nothing any more."""
+        """Take one batch. False: no event within a second, or history is compacted."""
         try:
             batch = await self.cursor.next_batch(deadline=trio.current_time() + 1)
         except Compacted as error:
@@ -100,7 +100,7 @@ class Watcher:
 
 
 class Replica:
-    """One server's log connection and all on it; may crash and come back."""
+    """The log connection of one server and everything on it; may crash and restart."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.log = MemoryLog(store)
@@ -118,7 +118,7 @@ class Replica:
 
 
 class Loop:
-    """A trio loop in a thread; ``run`` runs one async function in it to its end.
+    """A Trio loop in a thread; ``run`` runs one async function in it to its end.
 
     Replicas are nurseries, so entering and leaving them must happen in one task: ``main`` below.
     """
@@ -167,7 +167,7 @@ class TwoReplicas(RuleBasedStateMachine):
         self.store = MemoryStore()
         self.model: list[Committed] = []
         self.watchers: list[tuple[int, Watcher]] = []
-        self.sleepers: list[tuple[int, Watcher]] = []
+        self.waiting_watchers: list[tuple[int, Watcher]] = []
         self.loop = Loop()
         self.replicas = self.loop.run(self._start)
 
@@ -222,26 +222,26 @@ class TwoReplicas(RuleBasedStateMachine):
         before = self.current(key)
         actual = before.revision if before else 0
         expected = actual if stale else actual + 1
-        gone = remove and actual > 0
-        change = delete(key, expected=expected, node=node) if gone else put(key, expected=expected, node=node)
+        deleting = remove and actual > 0
+        change = delete(key, expected=expected, node=node) if deleting else put(key, expected=expected, node=node)
         replica = self.replicas[at]
 
-        async def append() -> tuple[Record, ...] | RefusedError:
+        async def append() -> tuple[Record, ...] | RejectedError:
             replica.stalled.close()
             if fault is not None:
                 replica.log.fail_next("append", fault)
             try:
                 return await replica.stack.appender.append(transaction(change), deadline=math.inf)
-            except RefusedError as error:
+            except RejectedError as error:
                 return error
             finally:
                 for straggler in self.store.stragglers:
                     assert not self.store.deliver_straggler(straggler)
 
         outcome = self.loop.run(append)
-        if isinstance(outcome, RefusedError):
+        if isinstance(outcome, RejectedError):
             assert not stale
-            assert (outcome.refused.expected, outcome.refused.actual) == (expected, actual)
+            assert (outcome.rejected.expected, outcome.rejected.actual) == (expected, actual)
         else:
             assert stale
             self.remember(outcome[0], node)
@@ -249,18 +249,18 @@ class TwoReplicas(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(KEYS), also=st.sampled_from(KEYS))
     def both_write(self, key: Key, also: Key) -> None:
-        """Both replicas change the same key at the same time, one of them together with another: one wins, whole."""
+        """Both replicas change the same key at once, one of them together with another key: one transaction wins."""
         before, other = self.current(key), self.current(also)
         ours = put(key, expected=before.revision if before else 0, node="n1")
         second = [put(also, expected=other.revision if other else 0, node="n2")] if also != key else []
         outcomes: list[tuple[Record, ...]] = []
-        refused: list[RefusedError] = []
+        rejections: list[RejectedError] = []
 
         async def append(replica: Replica, *changes: Any) -> None:
             try:
                 outcomes.append(await replica.stack.appender.append(transaction(*changes), deadline=math.inf))
-            except RefusedError as error:
-                refused.append(error)
+            except RejectedError as error:
+                rejections.append(error)
 
         async def both() -> None:
             for replica in self.replicas:
@@ -270,21 +270,21 @@ class TwoReplicas(RuleBasedStateMachine):
                 nursery.start_soon(append, self.replicas[1], ours, *second)
 
         self.loop.run(both)
-        assert (len(outcomes), len(refused)) == (1, 1)
-        assert refused[0].refused.key == key
+        assert (len(outcomes), len(rejections)) == (1, 1)
+        assert rejections[0].rejected.key == key
         for record, node in zip(outcomes[0], ("n1", "n2"), strict=False):
             self.remember(record, node)
 
-    @rule(at=st.integers(0, 1), back=st.integers(0, 40), scope=st.sampled_from(SCOPES), sleep=st.booleans())
-    def watch(self, at: int, back: int, scope: dict[str, Any], sleep: bool) -> None:
+    @rule(at=st.integers(0, 1), back=st.integers(0, 40), scope=st.sampled_from(SCOPES), wait=st.booleans())
+    def watch(self, at: int, back: int, scope: dict[str, Any], wait: bool) -> None:
         after = max(0, len(self.model) - back)
-        self._watch(at, after, scope, sleep=sleep)
+        self._watch(at, after, scope, wait=wait)
 
-    def _watch(self, at: int, after: int, scope: dict[str, Any], *, sleep: bool) -> None:
+    def _watch(self, at: int, after: int, scope: dict[str, Any], *, wait: bool) -> None:
         stack = self.replicas[at].stack
         watcher = Watcher(stack.views.watch("pods", after=after, **scope), after, scope)
-        if sleep:
-            self.sleepers.append((at, watcher))
+        if wait:
+            self.waiting_watchers.append((at, watcher))
 
             async def start() -> None:
                 stack.nursery.start_soon(watcher.follow)
@@ -293,8 +293,8 @@ class TwoReplicas(RuleBasedStateMachine):
         else:
             self.watchers.append((at, watcher))
 
-    @rule(at=st.integers(0, 1), sleep=st.booleans())
-    def list_then_watch(self, at: int, *, sleep: bool) -> None:
+    @rule(at=st.integers(0, 1), wait=st.booleans())
+    def list_then_watch(self, at: int, *, wait: bool) -> None:
         replica = self.replicas[at]
 
         async def read() -> tuple[int, list[tuple[Key, int]]]:
@@ -305,7 +305,7 @@ class TwoReplicas(RuleBasedStateMachine):
         revision, listed = self.loop.run(read)
         assert revision == len(self.model)
         assert listed == self.replay(revision)
-        self._watch(at, revision, {}, sleep=sleep)
+        self._watch(at, revision, {}, wait=wait)
 
     @precondition(lambda self: self.watchers)
     @rule(number=st.integers(0, 100))
@@ -324,7 +324,7 @@ class TwoReplicas(RuleBasedStateMachine):
         self.loop.run(compact)
 
     @rule(at=st.integers(0, 1), back=st.integers(-1, 25))
-    def look_at_the_past(self, at: int, back: int) -> None:
+    def read_the_past(self, at: int, back: int) -> None:
         revision = len(self.model) - back
         replica = self.replicas[at]
 
@@ -346,7 +346,7 @@ class TwoReplicas(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 1))
     def stall(self, at: int) -> None:
-        """The replica's connection for reading hangs; until it writes, or crashes."""
+        """Let the replica's read connection hang until it writes or crashes."""
         replica = self.replicas[at]
 
         async def hold() -> None:
@@ -357,7 +357,7 @@ class TwoReplicas(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 1))
     def crash(self, at: int) -> None:
-        """Everything in memory is lost; what was acknowledged is not."""
+        """Restart the replica: memory is lost, acknowledged changes are not."""
 
         async def restart() -> None:
             # The loop's one task opened the replicas' nurseries, and must close them in reverse.
@@ -369,18 +369,18 @@ class TwoReplicas(RuleBasedStateMachine):
 
         self.loop.run(restart)
         self.watchers = [each for each in self.watchers if each[0] < at]
-        self.sleepers = [each for each in self.sleepers if each[0] < at]
+        self.waiting_watchers = [each for each in self.waiting_watchers if each[0] < at]
 
-    # What always holds
+    # Invariants
 
     @invariant()
-    def everything_agrees(self) -> None:
+    def replicas_equal_the_model(self) -> None:
         if hasattr(self, "loop"):
             self.loop.run(wait_all_tasks_blocked)
             assert self.store.revision == len(self.model)
             for replica in self.replicas:
                 self._check_views(replica)
-            for _, watcher in self.watchers + self.sleepers:
+            for _, watcher in self.watchers + self.waiting_watchers:
                 self._check_watcher(watcher)
 
     def _check_views(self, replica: Replica) -> None:

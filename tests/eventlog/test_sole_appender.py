@@ -1,4 +1,4 @@
-"""Appending alone: reads ask nobody while the claim counts, and never miss what was acknowledged, whatever it meets."""
+"""Appending alone: reads need no query while the claim is in use, and never miss an acknowledged change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Opener = Callable[[], Awaitable[Any]]
 RunSql = Callable[..., str]
 
 
-class Alone:
+class Claimant:
     """A stack that claims to append alone."""
 
     def __init__(self, stack: Stack, log: RevisionLog) -> None:
@@ -42,7 +42,7 @@ class Alone:
 
     async def claimed(self) -> None:
         with trio.fail_after(30):
-            while self.sole.required_revision() is None:  # noqa: ASYNC110 - nobody waits for it in the server
+            while self.sole.required_revision() is None:  # noqa: ASYNC110 - the server has no event for it
                 await trio.sleep(0.01)
 
     async def append(self, name: str) -> int:
@@ -51,9 +51,9 @@ class Alone:
 
 
 @asynccontextmanager
-async def open_alone(log: RevisionLog) -> AsyncIterator[Alone]:
+async def open_alone(log: RevisionLog) -> AsyncIterator[Claimant]:
     async with open_stack(log) as stack:
-        alone = Alone(stack, log)
+        alone = Claimant(stack, log)
         stack.nursery.start_soon(alone.sole.run)
         await alone.claimed()
         yield alone
@@ -66,18 +66,18 @@ def write(store: MemoryStore, name: str) -> int:
 # In memory
 
 
-async def test_reads_ask_nobody_and_let_nobody_else_run(autojump_clock: trio.testing.MockClock) -> None:
+async def test_reads_make_no_query_and_let_no_other_task_run(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     async with open_alone(log) as alone:
-        asked = log.calls["head"]
+        queries = log.calls["head"]
         for number in range(1, 4):
             assert await alone.append(f"x{number}") == number
             with trio.testing.assert_no_checkpoints():
                 assert await alone.reads.wait() == number
-        assert log.calls["head"] == asked
+        assert log.calls["head"] == queries
 
 
-async def test_others_are_refused() -> None:
+async def test_other_appenders_are_rejected() -> None:
     log = MemoryLog()
     async with open_alone(log):
         batch = Batch(id=uuid4(), transactions=(transaction(put(Key("pods", "a", "x"), expected=0)),))
@@ -85,34 +85,34 @@ async def test_others_are_refused() -> None:
             await MemoryLog(log.store).append(batch)
 
 
-async def test_who_is_refused_says_so_once(
+async def test_a_rejected_server_warns_once(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = MemoryLog()
-    async with open_stack(MemoryLog(log.store)) as theirs:
+    async with open_stack(MemoryLog(log.store)) as other:
         deadline = trio.current_time() + 1000
 
         async def append(name: str) -> None:
-            await theirs.appender.append(transaction(put(Key("pods", "a", name), expected=0)), deadline=deadline)
+            await other.appender.append(transaction(put(Key("pods", "a", name), expected=0)), deadline=deadline)
 
         for warned in (1, 2):
             assert await log.claim() is not None
             for _ in range(2):
                 with pytest.raises(LogUnavailable):
                     await append("x")
-            assert caplog.text.count("Every change is refused: another server alone appends") == warned
+            assert caplog.text.count("Every change is rejected: another server alone appends") == warned
             log.guests = 1
             assert await log.claim() is None
             await append(f"y{warned}")
             log.guests = 0
 
 
-async def test_the_claim_counts_when_what_came_before_is_applied(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_claim_is_used_once_all_earlier_changes_are_applied(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         log.store._listeners.clear()
         write(log.store, "x")
-        alone = Alone(stack, log)
+        alone = Claimant(stack, log)
         with log.hold("read") as gate:
             stack.nursery.start_soon(alone.sole.run)
             await gate.wait_arrived()
@@ -123,43 +123,45 @@ async def test_the_claim_counts_when_what_came_before_is_applied(autojump_clock:
         assert log.calls["claim"] == 1
 
 
-async def test_lost_it_is_asked_again_and_claimed_anew(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_lost_claim_is_replaced_by_queries_and_then_by_a_new_claim(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     log = MemoryLog()
     async with open_alone(log) as alone:
         log.store._listeners.clear()
         log.disconnect()
-        log.store.sole = None  # as under another postmaster
-        asked, revision = log.calls["head"], write(log.store, "x")
+        log.store.sole = None  # as after a restart of Postgres
+        queries, revision = log.calls["head"], write(log.store, "x")
         assert await alone.reads.wait() == revision
-        assert log.calls["head"] > asked
+        assert log.calls["head"] > queries
         revision = write(log.store, "y")
-        log.shake()
+        log.doubt_claim()
         await alone.claimed()
-        asked = log.calls["head"]
+        queries = log.calls["head"]
         assert await alone.reads.wait() == revision
-        assert log.calls["head"] == asked
+        assert log.calls["head"] == queries
 
 
-async def test_it_counts_under_one_reign(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_claim_is_used_in_one_postmaster_epoch(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     async with open_alone(log) as alone:
         alone.postmaster_epoch.begin()
         assert alone.sole.required_revision() is None
         with log.hold("claim") as gate:
-            log.shake()
+            log.doubt_claim()
             await gate.wait_arrived()
-            alone.postmaster_epoch.begin()  # it may have been made under the one before
+            alone.postmaster_epoch.begin()  # the claim may have been made in the epoch before
         await wait_all_tasks_blocked()
         assert alone.sole.required_revision() is None
         await alone.claimed()
 
 
-async def test_room_is_made_for_who_appends_beside(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_claim_is_released_for_shared_appends(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     async with open_alone(log) as alone:
         log.store._listeners.clear()
         log.guests = 1
-        log.shake()
+        log.doubt_claim()
         await wait_all_tasks_blocked()
         assert log.store.sole is None
         revision = write(log.store, "x")
@@ -169,13 +171,13 @@ async def test_room_is_made_for_who_appends_beside(autojump_clock: trio.testing.
         assert log.store.sole is log
 
 
-async def test_what_history_has_told_of_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+async def test_reads_wait_for_revisions_that_history_has_returned(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     async with open_alone(log) as alone:
         with log.hold("append.committed") as gate:
             alone.stack.nursery.start_soon(alone.append, "x")
             await gate.wait_arrived()
-            assert await alone.reads.wait() == 0  # nobody has been told of it
+            assert await alone.reads.wait() == 0  # no answer has contained revision 1
             assert (await log.revision_at(timedelta())).revision == 1
             assert await alone.reads.wait() == 1
 
@@ -196,8 +198,8 @@ STEPS = [
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(STEPS), max_size=40))
-def test_no_read_misses_what_was_acknowledged(steps: list[str]) -> None:
-    """By this server, or by others while they may append."""
+def test_no_read_misses_an_acknowledged_change(steps: list[str]) -> None:
+    """Changes come from this server, and from others while they may append."""
 
     async def main() -> None:
         log = MemoryLog()
@@ -229,18 +231,18 @@ def test_no_read_misses_what_was_acknowledged(steps: list[str]) -> None:
                     log.fail_next("append", fault)
                 elif step == "lose":
                     log.disconnect()
-                    log.shake()
+                    log.doubt_claim()
                 elif step == "another postmaster":
                     log.disconnect()
                     alone.postmaster_epoch.begin()
                     log.store.sole = None
-                    log.shake()
+                    log.doubt_claim()
                 elif step == "one by hand":
                     log.disconnect()
                     log.store.sole = None
                 elif step == "guest":
                     log.guests += 1
-                    log.shake()
+                    log.doubt_claim()
                 elif step == "guest leaves":
                     log.guests = 0
                 else:
@@ -266,7 +268,7 @@ def two(name: str) -> Batch:
     return Batch(id=uuid4(), transactions=(transaction(*changes),))
 
 
-async def test_postgres_refuses_others(replicas: Opener) -> None:
+async def test_postgres_rejects_other_appenders(replicas: Opener) -> None:
     ours, theirs = await replicas(), await replicas()
     await theirs.append(one("before"))
     assert (await ours.claim()).head.revision == 1
@@ -274,7 +276,7 @@ async def test_postgres_refuses_others(replicas: Opener) -> None:
         with pytest.raises(NotSoleAppender, match=r"another server runs this database .*; give that one --workers"):
             await theirs.append(batch)
     assert await theirs.claim() is None
-    with pytest.raises(NotSoleAppender):  # though it has named itself
+    with pytest.raises(NotSoleAppender):  # although it has set a token
         await theirs.append(one("c"))
     with pytest.raises(SetupError, match="this database is embedded in another server"):
         await theirs.check_may_append()
@@ -282,7 +284,7 @@ async def test_postgres_refuses_others(replicas: Opener) -> None:
     assert (await theirs.head()).revision == 3
 
 
-async def test_every_connection_of_ours_may_append(replicas: Opener) -> None:
+async def test_every_connection_of_the_claimant_may_append(replicas: Opener) -> None:
     ours, theirs = await replicas(), await replicas()
     first = await ours.claim()
     ours._appending.terminate()
@@ -307,16 +309,16 @@ async def test_a_claim_is_void_under_another_postmaster(replicas: Opener, run_sq
         await ours.append(one("b"))
 
 
-async def test_a_hang_up_is_seen_before_it_is_read(replicas: Opener, run_sql: RunSql) -> None:
+async def test_a_closed_connection_is_detected_before_it_is_read(replicas: Opener, run_sql: RunSql) -> None:
     claim = await (await replicas()).claim()
     assert claim.connected()
     others = "application_name like 'kubechronicle%' and datname = current_database()"
-    # The process waits for psql, so that nothing is read meanwhile; the server's last words lie in the socket.
+    # The process waits for psql and reads nothing meanwhile; the server's last message stays in the socket.
     run_sql(f"select pg_terminate_backend(pid, 10000) from pg_stat_activity where {others}")
     assert not claim.connected()
 
 
-async def test_postgres_appends_beside(replicas: Opener) -> None:
+async def test_postgres_shared_appends(replicas: Opener) -> None:
     ours, theirs = await replicas(), await replicas()
     async with open_alone(ours) as alone, theirs._maintenance() as session:
         await alone.append("x")
@@ -332,7 +334,7 @@ async def test_postgres_appends_beside(replicas: Opener) -> None:
         assert await alone.reads.wait() == 3
 
 
-async def test_nobody_makes_room(replicas: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shared_appends_time_out_if_the_claim_is_kept(replicas: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = await replicas(), await replicas()
     assert await ours.claim() is not None
     monkeypatch.setattr(shared_appends_module, "PATIENCE", 0.1)

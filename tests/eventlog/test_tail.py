@@ -30,7 +30,7 @@ async def append(log: MemoryLog, *names: str) -> BatchResult:
     return await log.append(Batch(id=uuid4(), transactions=each))
 
 
-async def test_it_loads_in_chunks_before_it_reports_started(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_tail_loads_in_chunks_before_it_reports_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_log, "LOAD_CHUNK", 3)
     log = MemoryLog()
     for number in range(10):
@@ -68,7 +68,7 @@ async def test_a_gap_is_read_from_the_log_and_own_batches_may_overtake_it() -> N
         assert [entry.key.name for entry in stack.views["pods"].entries()] == ["ours", "theirs"]
 
 
-async def test_reading_meets_what_was_applied_meanwhile() -> None:
+async def test_reading_skips_records_applied_meanwhile() -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         with log.hold("read.read") as gate:
@@ -81,7 +81,7 @@ async def test_reading_meets_what_was_applied_meanwhile() -> None:
         assert stack.views["pods"].count() == 2
 
 
-async def test_a_refused_batch_waits_for_what_refused_it() -> None:
+async def test_a_rejected_batch_waits_for_the_change_that_caused_it() -> None:
     store = MemoryStore()
     ours, theirs = MemoryLog(store), MemoryLog(store)
     async with open_stack(ours) as stack:
@@ -107,7 +107,7 @@ async def test_large_gaps_are_read_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
         assert stack.views["pods"].count() == 18
 
 
-async def test_an_outage_is_told_and_overcome(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_outage_is_reported_and_overcome(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         log.fail_next("read", *[Fault.UNAVAILABLE] * 10)
@@ -122,7 +122,7 @@ async def test_an_outage_is_told_and_overcome(autojump_clock: trio.testing.MockC
         assert stack.tail.last_error is None
 
 
-async def test_loading_is_tried_until_it_works(autojump_clock: trio.testing.MockClock) -> None:
+async def test_loading_is_retried_until_it_succeeds(autojump_clock: trio.testing.MockClock) -> None:
     log = MemoryLog()
     commit(log.store, put(pod("x"), expected=0))
     log.fail_next("load", *[Fault.UNAVAILABLE] * 3)
@@ -130,17 +130,17 @@ async def test_loading_is_tried_until_it_works(autojump_clock: trio.testing.Mock
         assert stack.views["pods"].count() == 1
 
 
-async def test_what_is_compacted_before_it_was_read_is_loaded_anew() -> None:
+async def test_records_compacted_before_they_were_read_cause_a_reload() -> None:
     store = MemoryStore()
     ours = MemoryLog(store)
     async with open_stack(ours) as stack:
         commit(store, put(pod("gone"), expected=0))
         commit(store, put(pod("stays"), expected=0))
         await stack.tail.reach(2)
-        sleeping, found = stack.views.watch("pods", after=2), []
+        cursor, found = stack.views.watch("pods", after=2), []
 
         async def follow() -> None:
-            found.extend(await sleeping.next_batch())
+            found.extend(await cursor.next_batch())
 
         stack.nursery.start_soon(follow)
         await wait_all_tasks_blocked()
@@ -160,7 +160,7 @@ async def test_what_is_compacted_before_it_was_read_is_loaded_anew() -> None:
 
 
 class Lying(MemoryLog):
-    """Says that there is more than can be read."""
+    """Returns a head above the newest record."""
 
     async def head(self) -> Head:
         return Head(revision=self.store.revision + 1, compacted=0)
@@ -175,18 +175,20 @@ async def test_a_missing_newest_record_ends_the_tail() -> None:
             await trio.sleep_forever()
 
 
-async def test_a_log_that_went_back_in_time_ends_the_tail() -> None:
+async def test_a_log_whose_head_went_back_ends_the_tail() -> None:
     log = MemoryLog()
     commit(log.store, put(pod("x"), expected=0))
     with pytest.RaisesGroup(LogCorrupt, flatten_subgroups=True):
         async with trio.open_nursery() as nursery:
             await nursery.start(lambda *, task_status: Tail(log, Views(describe_simply)).run(task_status=task_status))
-            log.store = MemoryStore()  # restored from a backup that is older than what we have told
+            log.store = MemoryStore()  # restored from a backup that is older than the applied revision
             log.notified.set()
             await trio.sleep_forever()
 
 
-async def test_a_revision_that_does_not_come_is_in_the_future(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_revision_that_does_not_exist_at_the_deadline_is_in_the_future(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     log = MemoryLog()
     async with open_stack(log) as stack:
         with pytest.raises(FutureRevision) as caught:

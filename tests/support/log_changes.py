@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Refused, Transaction, Who
+from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Rejected, Transaction, Who
 
 
 def create(name: str, *, body: bytes | None = None, resource: str = "pods") -> Change:
@@ -27,7 +27,7 @@ def batch(*changes: Change, who: Who | None = None) -> Batch:
 
 async def put(log: Any, change: Change) -> Record:
     (outcome,) = (await log.append(batch(change))).outcomes
-    assert not isinstance(outcome, Refused), outcome
+    assert not isinstance(outcome, Rejected), outcome
     return outcome[0]  # type: ignore[no-any-return]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from kubechronicle.eventlog.errors import RefusedError
+from kubechronicle.eventlog.errors import RejectedError
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.testing import Stack, open_stack, put, transaction
@@ -37,7 +37,7 @@ async def test_two_replicas_agree(replicas: Callable[[], Awaitable[RevisionLog]]
                             transaction(change), deadline=trio.current_time() + LONG
                         )
                         acknowledged.append(record.revision)
-                    except RefusedError as error:
+                    except RejectedError as error:
                         current, actual = stack.views["pods"].get("a", name), error.refused.actual
                         assert current is not None
                         assert current.revision >= actual  # the view shows by now what was in the way

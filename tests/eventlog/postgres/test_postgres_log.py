@@ -17,7 +17,7 @@ from postgres_fixture import PostgresServer
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, OutcomeUnknown, SetupError
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres_log import open_postgres_log
-from kubechronicle.eventlog.records import Key, Record, Refused, Who
+from kubechronicle.eventlog.records import Key, Record, Rejected, Who
 
 Opener = Callable[[], Awaitable[Any]]
 RunSql = Callable[..., str]
@@ -103,7 +103,7 @@ async def test_writers_of_one_key_succeed_one_after_the_other(replicas: Opener) 
         current = await log.get_at(Key("pods", "ns", "a"), revision=(await log.head()).revision)
         for _ in range(10):
             (outcome,) = (await log.append(batch(update(current)))).outcomes
-            if not isinstance(outcome, Refused):
+            if not isinstance(outcome, Rejected):
                 won.append(outcome[0].version)
             current = await log.get_at(current.key, revision=(await log.head()).revision)
 

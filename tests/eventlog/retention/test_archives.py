@@ -26,6 +26,7 @@ from kubechronicle.eventlog.retention import archives
 from kubechronicle.eventlog.retention.archives import ArchiveError, read_header, rows_of, rows_of_all
 from kubechronicle.eventlog.retention.retention import RetentionPolicy
 from kubechronicle.ops import cli
+from kubechronicle.ops.exit_codes import MISTAKE
 
 Opener = Callable[[], Awaitable[Any]]
 RunSql = Callable[..., str]
@@ -122,7 +123,7 @@ async def test_who_has_no_directory_drops_nothing_that_is_to_be_archived(
     where = ("--database-url", database)
     code, said = await command("compact", "--revision", str(ROWS), *where)
     assert (code, said.count("\n")) == (2, 1)
-    assert said.endswith("(a server was given a directory for it): give one here, too, or --without-archive\n")
+    assert said.endswith("before it is dropped: give its directory here too, or --without-archive\n")
     # With a directory it is dropped, and nothing is lost; once the wish is taken back, so it is without.
     done = await log.retain(day, now=later, archive=tmp_path)
     assert "log_long_1" in done.dropped
@@ -317,4 +318,4 @@ async def test_archives_are_read_with_filters(log: Any, command: Command, run_sq
         ("read", str(tmp_path), "--since", "x"),
     ):
         code, said = await command("archive", *arguments)
-        assert (code, said.count("\n")) == (cli.MISTAKE, 1)
+        assert (code, said.count("\n")) == (MISTAKE, 1)

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable
-from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Refused, Transaction, Who
+from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Rejected, Transaction, Who
 from kubechronicle.eventlog.retention import retention
 from kubechronicle.eventlog.retention.retention import DEFAULT_POLICIES, OTHERS, RetentionPolicy, next_span
 
@@ -34,7 +34,7 @@ async def change(log: Any, state: State, key: Key, *, delete: bool = False) -> R
     asked = Change(key=key, uid="u", expected=current.revision if current else 0, operation=operation, body=body)
     batch = Batch(id=uuid4(), transactions=(Transaction(changes=(asked,), who=Who(user="alice")),))
     (outcome,) = (await log.append(batch)).outcomes
-    assert not isinstance(outcome, Refused), outcome
+    assert not isinstance(outcome, Rejected), outcome
     state.pop(key, None)
     if not delete:
         state[key] = outcome[0]
