@@ -1,15 +1,14 @@
-"""The admission chain in its order (plugins.py). A plugin changes objects (``admit``) or looks at what is about to be
-stored (``validate``); it sees the object and the views, and raises StatusError to refuse.
+"""The admission chain: mutating and validating plugins (in the order of plugins.py) and storage hooks.
 
-    decode → managed fields → every plugin's admit → claims → the kind's own rules → every plugin's validate → the log
+    decode → managed fields → admit (plugins) → begin_write (hooks) → the kind's rules → validate (plugins) → the log
 
-The order is kube-apiserver's: an object that breaks its kind's rules is told so before a validating plugin sees it.
-Claims fill in what is handed out once in the whole cluster (service addresses and ports). Whatever a claim or a plugin
-takes or charges is a change of another object; it is left in ``Attributes.companions`` and commits with the write or not at
-all (actors/companion_changes.py). Each may be called several times for one write, so
-it must be a function of its arguments.
+The order is kube-apiserver's: an object that breaks its kind's rules is rejected before a validating plugin sees it.
+Storage hooks allocate values that are unique in the cluster (service addresses and ports). If a hook or plugin changes
+another object, such as a quota, it appends the change to ``Attributes.companions``; the change is committed with the
+write or not at all (actors/companion_changes.py). Each may be called several times for one write, so it must be a
+function of its arguments.
 
-Plugins are indexed by resource and operation when first met, so that one costs nothing where it has no say.
+Plugins are indexed by resource and operation at the first such write, so a plugin costs nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ CREATE: Final = "CREATE"
 UPDATE: Final = "UPDATE"
 DELETE: Final = "DELETE"
 
-# How often, and in which distance (seconds), something is looked for again that others are about to make: the default
-# service account of a new namespace (kube-apiserver: ten times, every 100 to 200 ms).
+# Retries, and the seconds between them, for an object that is about to be created: the default service account of a
+# new namespace (kube-apiserver: ten times, every 100 to 200 ms).
 NOT_YET_RETRIES = 10
 NOT_YET_INTERVAL = 0.1
 
@@ -41,9 +40,15 @@ NOBODY: Final = Who(user="")
 
 
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be admitted. ``operation``: CREATE, UPDATE or DELETE; ``object`` is None for DELETE; it is in the
-    version of the request for ``admit`` and claims, in the stored one for ``validate``. ``warnings`` go to the client,
-    ``companions`` commits with the write. ``who`` asks for it."""
+    """The write to admit.
+
+    ``operation``: CREATE, UPDATE or DELETE.
+    ``object``: None for DELETE; in the version of the request for ``admit`` and ``begin_write``, in the stored version
+    for ``validate``.
+    ``warnings``: for the client.
+    ``companions``: changes of other objects to commit with the write.
+    ``who``: the requester.
+    """
 
     rt: ResourceType
     operation: str
@@ -58,7 +63,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     who: Who = NOBODY
 
     def with_object(self, obj: dict[str, Any]) -> Attributes:
-        """These, of what is about to be stored."""
+        """Return the same attributes with the object about to be stored."""
         return Attributes(
             rt=self.rt,
             operation=self.operation,
@@ -75,17 +80,22 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Permits(Protocol):
-    """Whether somebody may do this to an object ("": cluster-scoped), as all of the server's authorizers together see
-    it. NeedsExternalAnswer: one of them must ask somebody first."""
+    """Ask the server's authorizers if ``who`` may do this to an object (namespace "": cluster-scoped).
+
+    NeedsExternalAnswer: an authorizer needs an answer from outside.
+    """
 
     def __call__(self, who: Who, verb: str, group: str, resource: str, name: str, namespace: str = "") -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What plugins may look at, in this replica's views: ``peek(resource, namespace, name)`` and
-    ``entries(resource, namespace)``. They may lag; a refusal of a create is checked again on a consistent state.
-    ``permits`` tells what somebody may do besides this write."""
+    """The state plugins may read: this replica's views, which may lag.
+
+    ``peek(resource, namespace, name)``: one object.
+    ``entries(resource, namespace)``: all objects of a namespace.
+    ``permits``: other permissions of the requester.
+    """
 
     peek: Callable[[str, str, str], Entry | None]
     entries: Callable[[str, str], Sequence[Entry]]
@@ -93,7 +103,7 @@ class State:
 
 
 class NotYet(StatusError):
-    """A refusal for want of something that is being made: worth a little patience before it is told."""
+    """A rejection because an object is missing that is about to be created: worth a few retries."""
 
     @classmethod
     def because(cls, error: StatusError) -> NotYet:
@@ -101,18 +111,18 @@ class NotYet(StatusError):
 
 
 class MinimalPlugin(Protocol):
-    """The least a plugin is; most are AdmissionPlugins. ``name`` is as --enable-admission-plugins has it."""
+    """The least a plugin implements; most are AdmissionPlugins. ``name``: its name in --enable-admission-plugins."""
 
     @property
     def name(self) -> str: ...
 
     def admit(self, attributes: Attributes, state: State) -> None:
-        """Raise StatusError to refuse; may change ``attributes.object`` in place."""
+        """Change ``attributes.object`` in place, or raise StatusError."""
         ...
 
 
 class AdmissionPlugin:
-    """A plugin with a say on ``resources`` (storage names such as "pods"; None: all) and ``operations`` alone."""
+    """A plugin for some ``resources`` (storage names such as "pods"; None: all) and ``operations``."""
 
     name: ClassVar[str]
     resources: ClassVar[frozenset[str] | None] = None
@@ -122,26 +132,31 @@ class AdmissionPlugin:
         """Change ``attributes.object`` in place, or raise StatusError."""
 
     def validate(self, attributes: Attributes, state: State) -> None:
-        """Raise StatusError to refuse what the kind's own rules have let through; change nothing but ``companions``."""
+        """Reject an object that passed its kind's rules with StatusError. Change nothing but ``companions``."""
 
     def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
-        """The keys such a write will change beside its own; this replica's writes with a key in common take turns."""
+        """Return the keys of the companion changes to expect. Writes of this replica that share a key take turns."""
         return ()
 
 
 class StorageHook(Protocol):
-    """Hands out what there is only once. ``resources``: storage names of what it is asked for."""
+    """A step between mutating admission and the kind's rules, for the storage names ``resources``.
+
+    It stands where kube-apiserver's registries allocate values (BeginCreate, BeginUpdate) or check escalation.
+    """
 
     @property
     def resources(self) -> frozenset[str]: ...
 
     def begin_write(self, attributes: Attributes, state: State) -> None:
-        """CREATE and UPDATE of an object itself: fill in ``attributes.object``, leave what is taken and given back in
-        ``attributes.companions``. StatusError for what can't be had."""
+        """Complete or check ``attributes.object`` on CREATE and UPDATE of an object itself.
+
+        Allocations go into ``attributes.companions``. StatusError: a value cannot be allocated, or is not allowed.
+        """
         ...
 
     def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
-        """What is given back with an object that goes."""
+        """Return the changes that free what a deleted object held."""
         ...
 
 
@@ -149,74 +164,67 @@ Step = Callable[[Attributes, State], None]
 
 
 class AdmissionChain:
-    def __init__(
-        self, plugins: Sequence[MinimalPlugin], state: State, storage_hooks: Sequence[StorageHook] = ()
-    ) -> None:
+    def __init__(self, plugins: Sequence[MinimalPlugin], state: State, hooks: Sequence[StorageHook] = ()) -> None:
         self._plugins = tuple(plugins)
         self._state = state
-        self._storage_hooks = tuple(storage_hooks)
-        # (resource, operation) -> steps: as many as there are resources, at most three times.
-        self._admitting: dict[tuple[str, str], tuple[Step, ...]] = {}
-        self._validating: dict[tuple[str, str], tuple[Step, ...]] = {}
+        self._hooks = tuple(hooks)
+        # (resource, operation) → steps.
+        self._admit_steps: dict[tuple[str, str], tuple[Step, ...]] = {}
+        self._validate_steps: dict[tuple[str, str], tuple[Step, ...]] = {}
         self._hooks_of: dict[str, tuple[StorageHook, ...]] = {}
         self._locked_key_steps: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
 
     def admit(self, attributes: Attributes) -> None:
-        """Run every plugin that may change the object, in order. StatusError of the first that refuses."""
+        """Run the mutating plugins in order. StatusError of the first that rejects."""
         place = (attributes.rt.resource, attributes.operation)
-        steps = self._admitting.get(place)
+        steps = self._admit_steps.get(place)
         if steps is None:
-            steps = self._admitting[place] = tuple(self._steps("admit", *place))
+            steps = self._admit_steps[place] = tuple(self._steps("admit", *place))
         for step in steps:
             step(attributes, self._state)
 
     def validate(self, attributes: Attributes) -> None:
-        """Run every plugin that looks at what is about to be stored."""
+        """Run the validating plugins on the object about to be stored."""
         place = (attributes.rt.resource, attributes.operation)
-        steps = self._validating.get(place)
+        steps = self._validate_steps.get(place)
         if steps is None:
-            steps = self._validating[place] = tuple(self._steps("validate", *place))
+            steps = self._validate_steps[place] = tuple(self._steps("validate", *place))
         for step in steps:
             step(attributes, self._state)
 
     def begin_write(self, attributes: Attributes) -> None:
-        """Let what is handed out once be filled in; a subresource claims nothing."""
+        """Run the storage hooks, except for a subresource."""
         if attributes.subresource:
             return
         resource = attributes.rt.resource
-        storage_hooks = self._hooks_of.get(resource)
-        if storage_hooks is None:
-            storage_hooks = self._hooks_of[resource] = tuple(
-                each for each in self._storage_hooks if resource in each.resources
-            )
-        for hook in storage_hooks:
+        hooks = self._hooks_of.get(resource)
+        if hooks is None:
+            hooks = self._hooks_of[resource] = tuple(each for each in self._hooks if resource in each.resources)
+        for hook in hooks:
             hook.begin_write(attributes, self._state)
 
     def release(self, entry: Entry) -> list[CompanionChange]:
-        """What commits beside the end of this object."""
+        """Return the companion changes of the object's deletion."""
         resource = entry.key.resource
         return [
-            given_back
-            for hook in self._storage_hooks
-            if resource in hook.resources
-            for given_back in hook.release(entry, self._state)
+            change for hook in self._hooks if resource in hook.resources for change in hook.release(entry, self._state)
         ]
 
     def locked_keys(self, rt: ResourceType, operation: str, namespace: str) -> list[Key]:
-        """The keys whose other writers of this replica this write has to wait for."""
+        """Return the keys to lock during this write."""
         place = (rt.resource, operation)
-        asked = self._locked_key_steps.get(place)
-        if asked is None:
-            asked = self._locked_key_steps[place] = tuple(self._steps("locked_keys", *place))
-        return [key for lanes in asked for key in lanes(rt, operation, namespace, self._state)]
+        steps = self._locked_key_steps.get(place)
+        if steps is None:
+            steps = self._locked_key_steps[place] = tuple(self._steps("locked_keys", *place))
+        return [key for step in steps for key in step(rt, operation, namespace, self._state)]
 
     def _steps(self, name: str, resource: str, operation: str) -> list[Any]:
         steps: list[Any] = []
         for plugin in self._plugins:
             if isinstance(plugin, AdmissionPlugin):
-                concerned = plugin.resources is None or resource in plugin.resources
+                applies = plugin.resources is None or resource in plugin.resources
                 overridden = getattr(type(plugin), name) is not getattr(AdmissionPlugin, name)
-                if not (concerned and overridden and operation in plugin.operations):
+                if not (applies and overridden and operation in plugin.operations):
                     continue
             step = getattr(plugin, name, None)
             if step is not None:
@@ -225,7 +233,7 @@ class AdmissionChain:
 
 
 async def retry_while_not_yet(check: Callable[[Attributes], None], attributes: Attributes) -> None:
-    """Check, and again a few times while the refusal is NotYet. StatusError."""
+    """Run a check, and again a few times while it raises NotYet. StatusError: the last one."""
     before = len(attributes.companions)
     for _ in range(NOT_YET_RETRIES):
         try:
@@ -237,7 +245,7 @@ async def retry_while_not_yet(check: Callable[[Attributes], None], attributes: A
 
 
 def forbidden(attributes: Attributes, why: str) -> StatusError:
-    """403 as admission words it: of an object without a name its generateName is told, "Unknown" if it has neither."""
+    """Return the 403 of an admission plugin. It names the object by name or generateName, else as "Unknown"."""
     name = attributes.name
     if not name and attributes.object is not None:
         meta = attributes.object.get("metadata") or {}

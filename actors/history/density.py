@@ -1,7 +1,7 @@
-"""How many revisions there were over time: what a timeline is drawn from, counted by the log and not by its readers.
+"""RevisionDensity: counts of revisions over time, for drawing a timeline. The log counts, not its readers.
 
-Whoever may list revisions may know this: it tells no more than who changed which kind of object when. What needs a look
-at the objects, labels and changed fields, can't be selected.
+Permission to list revisions suffices: the counts reveal only who changed which kind of object when. Selectors that need
+the objects (labels, changed fields) are rejected.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from kubechronicle.actors.history.revisions import Asked, ChangeReads
+from kubechronicle.actors.history.revision_selection import RevisionSelection
+from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS, written_time
 from kubechronicle.eventlog.errors import BeforeHistory, FutureRevision, TooMany
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.queries.density import By, Count, DensityQuery
 
-# What one can count by: its name in the API, and the log's.
 BY: Final[Mapping[str, By]] = {
     "resource": "resource",
     "user": "user_name",
     "namespace": "namespace",
     "operation": "operation",
 }
+"""Columns to count by: name in the API → name in the log."""
 MAX_BUCKETS: Final = 400
-# Chosen where no width is asked for: the first that makes no more than COMFORTABLE buckets.
+# Without a requested width, the first of WIDTHS that makes no more than COMFORTABLE buckets is chosen.
 COMFORTABLE: Final = 120
 WIDTHS: Final = tuple(
     timedelta(seconds=seconds)
@@ -36,27 +37,37 @@ EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """``width`` of a bucket, None: as fits. ``by``: of BY. ``everything``: also of the objects in no namespace."""
+class DensityOptions:
+    """Options of a density request.
+
+    ``width``: of a bucket; None: chosen to fit.
+    ``by``: a key of BY.
+    ``everything``: count cluster-scoped objects too.
+    """
 
     width: timedelta | None = None
     by: str = "resource"
     everything: bool = False
 
 
-async def density(log: RevisionLog, reads: ChangeReads, asked: Asked, wanted: Wanted) -> dict[str, Any]:
-    """The RevisionDensity of what is asked. Its buckets begin at multiples of their width since 1970, and cover what
-    there is from the first revision to the last; those with none are left out. StatusError 400."""
-    if asked.looks_inside:
+async def density(
+    log: RevisionLog, reads: ChangeReads, selected: RevisionSelection, options: DensityOptions
+) -> dict[str, Any]:
+    """Return the RevisionDensity of a selection.
+
+    Buckets begin at multiples of their width since 1970 and cover the time from the first selected revision to the
+    last. Empty buckets are left out. StatusError 400.
+    """
+    if selected.needs_objects:
         raise status.bad_request("labels and changed fields can't be counted by: list the revisions instead")
     last = await reads.newest(None)
-    changes = replace(asked.query, until=min(asked.query.until, last))
-    if wanted.everything:
+    changes = replace(selected.query, until=min(selected.query.until, last))
+    if options.everything:
         changes = replace(changes, namespaced=None)
-    span = None if asked.nothing else await _span(log, changes.after + 1, changes.until)
+    span = None if selected.is_empty else await _span(log, changes.after + 1, changes.until)
     if span is None:
-        return _answer(last, wanted.width or WIDTHS[0], wanted.by, EPOCH, ())
-    width = wanted.width or _fitting(*span)
+        return _answer(last, options.width or WIDTHS[0], options.by, EPOCH, ())
+    width = options.width or _fitting(*span)
     first = (span[0] - EPOCH) // width
     buckets = (span[1] - EPOCH) // width + 1 - first
     if buckets > MAX_BUCKETS:
@@ -66,17 +77,17 @@ async def density(log: RevisionLog, reads: ChangeReads, asked: Asked, wanted: Wa
         )
     edges = tuple(EPOCH + (first + place) * width for place in range(buckets + 1))
     try:
-        counts = await log.density(DensityQuery(changes=changes, edges=edges, by=BY[wanted.by]))
+        counts = await log.density(DensityQuery(changes=changes, edges=edges, by=BY[options.by]))
     except TooMany as error:
         raise status.bad_request(
             f"there are {error.changes} revisions from {written_time(span[0])} to {written_time(span[1])}, more than "
             f"the {error.limit} that are counted at once: make the time shorter (fieldSelector=time.from=1h)"
         ) from None
-    return _answer(last, width, wanted.by, edges[0], counts)
+    return _answer(last, width, options.by, edges[0], counts)
 
 
 async def _span(log: RevisionLog, first: int, last: int) -> tuple[datetime, datetime] | None:
-    """When the first and the last revision were; None: there is none between."""
+    """Return the times of the first and the last revision between two, or None if there is none."""
     if first > last:
         return None
     try:

@@ -1,9 +1,14 @@
-"""Get, list and watch as of a moment of the past: what Reads answers of the present, as it was then.
+"""Get, list and watch as of a moment of the past, with the interface of Reads.
 
-What a resourceVersion means here: none and "0" are the moment's revision R; "N" for a get or list is R as well (which
-must not be older), and exactly N where the match says so; a watch from N replays what came after N, one without a
-resourceVersion begins with the state at R. What was answered tells revisions of then, so that a client may go on from
-there: an informer lists at R and is told, one by one, what happened since.
+A request's resourceVersion against the moment's revision R:
+
+    get, list     none, "0"         R
+                  N                 R, which must not be older than N; with match Exact: N
+    watch         none, "0"         the state at R, then the changes after R
+                  N                 the changes after N
+
+Answers carry the revisions of the past, so a client can continue from them: an informer lists at R and then receives
+the later changes one by one.
 """
 
 from __future__ import annotations
@@ -22,8 +27,11 @@ from kubechronicle.eventlog.watching.replay import Replay
 
 
 class PastReads:
-    """``until``: the last revision a watch tells, None to go on with the present. ``speed``: how many times as fast as
-    it happened a watch tells it, None for as fast as it is read."""
+    """An ObjectReads of the past.
+
+    ``until``: the last revision of a watch; None: it continues in the present.
+    ``speed``: a watch's speed relative to the history; None: as fast as it is read.
+    """
 
     def __init__(self, present: Reads, moment: Moment, *, until: int | None = None, speed: float | None = None) -> None:
         self._present = present
@@ -35,11 +43,11 @@ class PastReads:
         at = self._at(revision)
         await self._present.wait_not_older(at)
         await self._check_kept(rt, at)
-        found = await self._present.past.get(rt.resource, namespace, name, at)
-        if found is not None and found.erased:
-            what = f'{rt.group_resource} "{name}"'
-            raise status.gone(f"what {what} was at revision {at} was erased from history")
-        return found
+        entry = await self._present.past.get(rt.resource, namespace, name, at)
+        if entry is not None and entry.erased:
+            name_text = f'{rt.group_resource} "{name}"'
+            raise status.gone(f"what {name_text} was at revision {at} was erased from history")
+        return entry
 
     async def list(
         self,
@@ -62,14 +70,13 @@ class PastReads:
         return await self._present.list_past(rt, selection, at, limit=limit, after=after, paging=paging)
 
     def _at(self, revision: int | None) -> int:
-        """The moment's revision. StatusError 504: one asks for no older than a later one."""
+        """Return the moment's revision. StatusError 504: the request demands a later one."""
         if revision is not None and revision > self._moment.revision:
             raise status.too_large_resource_version(revision, self._moment.revision)
         return self._moment.revision
 
     async def _check_kept(self, rt: ResourceType, revision: int) -> None:
-        """StatusError 410 that tells since when there is history of this resource, which may be kept for a shorter time
-        than that of others."""
+        """Raise StatusError 410 if this resource's history, kept shorter perhaps than others', begins later."""
         mark = self._present.views.compacted_for(rt.resource)
         if revision < mark:
             oldest = await self._moment_of(mark)

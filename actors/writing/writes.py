@@ -322,7 +322,7 @@ class Writes:
         raise write.error
 
     async def _commit(self, caller: Caller, transaction: Transaction) -> tuple[Record, ...] | Rejected:
-        """Return the committed records, or the rejection by the log. Raises the errors of the actor and the appender."""
+        """Return the committed records, or the log's rejection. Raises the errors of the actor and the appender."""
         while True:
             commit = self._actors.begin(transaction, deadline=caller.deadline)
             outcome = await commit.wait(limited=caller.limited)

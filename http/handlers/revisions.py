@@ -18,7 +18,7 @@ from datetime import timedelta
 import orjson
 
 from kubechronicle.actors.external_answers import decide_with_answers
-from kubechronicle.actors.history.density import BY, Wanted, density
+from kubechronicle.actors.history.density import BY, DensityOptions, density
 from kubechronicle.actors.history.revisions import ChangeReads, Readable
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
@@ -65,11 +65,11 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
     if wanted.everything:
         await _check_listed(backend, context)
     changes = _changes(backend, context)
-    summary = await density(backend.store.reads.log, changes, await changes.asked(rt, selection), wanted)
+    summary = await density(backend.store.reads.log, changes, await changes.select(rt, selection), wanted)
     return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(summary))
 
 
-def _wanted(context: Context, rt: ResourceType, selection: Selection) -> Wanted:
+def _wanted(context: Context, rt: ResourceType, selection: Selection) -> DensityOptions:
     query = context.query
     summary, by, include = query.get(SUMMARY), query.get("by", "resource"), query.get("include")
     if summary != "density":
@@ -80,7 +80,7 @@ def _wanted(context: Context, rt: ResourceType, selection: Selection) -> Wanted:
         raise status.bad_request(
             f"include={include}: must be clusterrevisions, with the revisions of all namespaces, or left out"
         )
-    return Wanted(width=_width(query.get("bucket")), by=by, everything=bool(include))
+    return DensityOptions(width=_width(query.get("bucket")), by=by, everything=bool(include))
 
 
 def _width(text: str) -> timedelta | None:

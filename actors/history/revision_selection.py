@@ -1,0 +1,126 @@
+"""Selectors of a revision list: the part that is a query of the log, and the part that needs the objects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from kubechronicle.actors.allocation.ports import NODE_PORTS
+from kubechronicle.actors.reading.reads import Selection
+from kubechronicle.api.errors import status
+from kubechronicle.api.history import revisions
+from kubechronicle.api.history.moments import parse_moment
+from kubechronicle.api.registry.registry import Registry, ResourceType
+from kubechronicle.api.selectors.field_selectors import FieldTerm
+from kubechronicle.api.selectors.revision_fields import BOUNDS, KIND_FIELDS, TEXT_FIELDS
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
+from kubechronicle.eventlog.records import Operation
+
+RevisionAt = Callable[[datetime | timedelta], Awaitable[int]]
+"""Return the newest revision at a time: 0 before the history, the current revision for the future."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionSelection:
+    """A selection of revisions.
+
+    ``query``: the part of the selectors that the log evaluates.
+    ``selection``: the selectors as requested.
+    ``fields``: the ``changed`` terms: fields that the change must concern, or must not.
+    ``is_empty``: no revision can match.
+    """
+
+    query: ChangeQuery
+    selection: Selection
+    fields: tuple[FieldTerm, ...] = ()
+    is_empty: bool = False
+
+    @property
+    def needs_objects(self) -> bool:
+        """True if labels or changed fields of the objects are selected."""
+        return self.selection.labels is not None or bool(self.fields)
+
+
+async def select_revisions(
+    rt: ResourceType, selection: Selection, registry: Registry, revision_at: RevisionAt
+) -> RevisionSelection:
+    """Split a list's selectors. StatusError 400."""
+    terms = _Terms()
+    for term in selection.fields.terms if selection.fields is not None else ():
+        if term.field in BOUNDS or term.field == "metadata.name":
+            await _add_bound(terms, term, revision_at)
+        else:
+            terms.add(term, registry)
+    query = ChangeQuery(
+        after=terms.after,
+        until=terms.until,
+        namespaced=rt.namespaced,
+        namespace=selection.namespace,
+        resources=tuple(sorted(terms.resources)) if terms.resources is not None else (),
+        not_resources=tuple(sorted({NODE_PORTS, *terms.not_resources})),
+        operations=tuple(sorted(terms.operations)) if len(terms.operations) < len(Operation) else (),
+        texts=tuple(terms.texts),
+    )
+    is_empty = terms.resources == frozenset() or not terms.operations or terms.after >= terms.until
+    return RevisionSelection(query=query, selection=selection, fields=tuple(terms.fields), is_empty=is_empty)
+
+
+async def _add_bound(terms: _Terms, term: FieldTerm, revision_at: RevisionAt) -> None:
+    """Narrow the range of revisions. StatusError 400."""
+    if not term.equal:
+        raise status.bad_request(f"{term.field}!={term.value}: {term.field} takes = only")
+    name = term.field
+    if name.startswith("time."):
+        try:
+            when = parse_moment(term.value)
+        except ValueError as error:
+            raise status.bad_request(f"{name}: {error}") from None
+        revision = when if isinstance(when, int) else await revision_at(when)
+        if name == "time.from" and not isinstance(when, int):
+            revision += 1
+        terms.narrow(revision, math.inf) if name == "time.from" else terms.narrow(0, revision)
+        return
+    if not term.value.isascii() or not term.value.isdigit() or len(term.value) > 18:
+        raise status.bad_request(f"{name}={term.value}: must be a revision, such as 12345")
+    number = int(term.value)
+    terms.narrow(0 if name == "revision.to" else number, math.inf if name == "revision.from" else number)
+
+
+class _Terms:
+    """The terms of a field selector, combined."""
+
+    def __init__(self) -> None:
+        self.after = 0
+        self.until = 2**62
+        self.resources: frozenset[str] | None = None
+        self.not_resources: set[str] = set()
+        self.operations: set[Operation] = set(Operation)
+        self.texts: list[tuple[str, Text]] = []
+        self.fields: list[FieldTerm] = []
+
+    def narrow(self, first: float, last: float) -> None:
+        """Restrict the revisions to ``first`` to ``last``."""
+        self.after = max(self.after, int(first) - 1)
+        self.until = self.until if last == math.inf else min(self.until, int(last))
+
+    def add(self, term: FieldTerm, registry: Registry) -> None:
+        """Add a term that is no bound. StatusError 400."""
+        if term.field == "changed":
+            self.fields.append(term)
+        elif term.field == "operation":
+            named = {operation for operation in Operation if operation.name.lower() == term.value.lower()}
+            if not named:
+                raise status.bad_request(f"operation={term.value}: must be Create, Update or Delete")
+            self.operations &= named if term.equal else set(Operation) - named
+        elif term.field in KIND_FIELDS:
+            named_resources = revisions.resources_named(registry, term.field, term.value)
+            if not term.equal:
+                self.not_resources |= named_resources
+            else:
+                self.resources = named_resources if self.resources is None else self.resources & named_resources
+        else:
+            prefix = term.value.endswith("*")
+            text = Text(value=term.value.removesuffix("*"), equal=term.equal, prefix=prefix)
+            self.texts.append((TEXT_FIELDS[term.field], text))
