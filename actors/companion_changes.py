@@ -1,11 +1,11 @@
-"""What commits together with a write, or not at all: changes of other objects that the write rests on or uses up.
+"""Companion changes: changes of other objects that are committed in the same transaction as a write.
 
     create services/default/web           the write
-      + create ipaddresses/10.96.0.17     beside it: the address is taken in the same transaction
-      + update resourcequotas/default/q   beside it: the quota is charged in the same transaction
+      + create ipaddresses/10.96.0.17     allocates the address
+      + update resourcequotas/default/q   charges the quota
 
-If the log refuses any of the keys, because another replica was faster with the address or the quota, nothing of the
-write happens, and it is prepared again from the newest state.
+If the log rejects one of the keys, because another replica took the address or charged the quota first, nothing is
+committed, and the write is prepared again on the newest state.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kubechronicle.eventlog.records import Change, Key, Operation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanionChange:
-    """A change of another object that commits together with the write.
+    """A change of another object, committed together with the write.
 
-    ``old`` is the entry it was computed on (None: the key must be absent), ``object`` what is to be stored: the whole
-    object in its storage version, without resourceVersion; None deletes ``old``.
+    ``old``: the entry it was computed on; None: the key must be absent.
+    ``object``: the new object, in its storage version and without resourceVersion; None: delete ``old``.
     """
 
     key: Key
@@ -31,12 +31,12 @@ class CompanionChange:
     object: dict[str, Any] | None
 
     def change(self) -> Change:
-        """This as the log takes it. ValueError for a deletion of nothing."""
+        """Return the change for the log. ValueError: a deletion without an old object."""
         if self.object is not None:
             operation = Operation.CREATE if self.old is None else Operation.UPDATE
             return _change(self.key, self.old, operation, self.object)
         if self.old is None:
-            raise ValueError(f"{self.key} is neither there nor to be made")
+            raise ValueError(f"{self.key} has neither an old object nor a new one")
         last = self.old.object()
         del last["metadata"]["resourceVersion"]
         return _change(self.key, self.old, Operation.DELETE, last)

@@ -1,7 +1,7 @@
 """A bounded mailbox: the only way into an actor.
 
-It outlives the actor's incarnations: what lies in it when the actor crashes is handled by the next one. Messages are
-taken in the order they were put. One task receives; any task of the same trio run may put.
+It outlives the actor's incarnations: messages in it when the actor crashes are handled by the next one. Messages are
+received in the order of their arrival, by one task. Any task of the same trio run may send.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from kubechronicle.actors.errors import MailboxFull
 
 M = TypeVar("M")
 
-# Enough for every request --max-mutating-requests-inflight lets through on one kind, several times over; a longer
-# queue would only turn overload into time-outs.
 DEFAULT_CAPACITY = 4096
+"""Several times the requests that --max-mutating-requests-inflight admits. More would turn overload into timeouts."""
 
 
 @dataclass(frozen=True, slots=True)
 class MailboxStatistics:
-    """``waiting`` messages now; ``received`` and ``refused`` since start."""
+    """Messages ``waiting`` now; ``received`` and ``refused`` since start."""
 
     waiting: int
     received: int
@@ -40,8 +39,10 @@ class Mailbox(Generic[M]):
         self._refused = 0
 
     def put_nowait(self, message: M, *, reserved: bool = False) -> None:
-        """Leave a message. MailboxFull at the bound, unless ``reserved``: an answer to something the actor itself began
-        (their number is bounded by what it accepted)."""
+        """Put a message in the mailbox. MailboxFull: it is at its capacity.
+
+        ``reserved``: never reject the message: it answers a request of the actor, which bounds their number.
+        """
         if len(self._messages) >= self._capacity and not reserved:
             self._refused += 1
             raise MailboxFull(self._owner, self._capacity)
@@ -52,11 +53,11 @@ class Mailbox(Generic[M]):
 
     @property
     def idle(self) -> bool:
-        """Whether the reader sleeps because nothing is there: what it would do now, it would do next of all."""
+        """True while the reader sleeps on an empty mailbox: it would handle a message put now before any other."""
         return self._reader is not None
 
     async def wait_not_empty(self) -> None:
-        """Return once a message waits. One reader only."""
+        """Return once a message is in the mailbox. One reader only."""
         if self._messages:
             await trio.lowlevel.checkpoint()
             return
@@ -71,7 +72,7 @@ class Mailbox(Generic[M]):
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     def take_nowait(self) -> M | None:
-        """The oldest message, or None if there is none."""
+        """Remove and return the oldest message, or None."""
         if not self._messages:
             return None
         self._received += 1

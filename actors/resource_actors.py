@@ -1,6 +1,6 @@
-"""The resource actors as one child of the tree: made on demand, one per resource type, each restarted by itself.
+"""The resource actors as one child of the supervision tree: one per resource type, started on demand.
 
-They share nothing, so a crash of one does not concern the others (one_for_one); one that keeps crashing escalates.
+They share no state, so each is restarted alone (one_for_one). An actor that keeps crashing stops its supervisor.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from kubechronicle.eventlog.records import Transaction
 
 log = logging.getLogger(__name__)
 
-# As the tree's supervisor: more than this many crashes of one actor within the period is more than restarting mends.
+# After more than INTENSITY crashes of one actor within PERIOD seconds, restarting it is no remedy (as in Supervisor).
 INTENSITY = 8
 PERIOD = 60.0
+# Seconds before a restart, for each crash within the period.
 BACKOFF = 0.02
 
 
 class ResourceActors:
-    """``current_revision(resource, namespace, name)`` is the view's (0: absent); ``submit`` the appender's."""
+    """``current_revision(resource, namespace, name)``: the view's (0: absent). ``submit``: the appender's."""
 
     def __init__(self, *, current_revision: Callable[[str, str, str], int], submit: Submit) -> None:
         self._current_revision = current_revision
@@ -34,7 +35,7 @@ class ResourceActors:
         self.crashes_total = 0
 
     def begin(self, transaction: Transaction, *, deadline: float) -> Commit:
-        """Hand a transaction to the actor of its first change. MailboxFull: nothing happened. Await ``Commit.wait``."""
+        """Send a transaction to the actor of its first change. MailboxFull: nothing happened."""
         resource = transaction.changes[0].key.resource
         actor = self._actors.get(resource)
         if actor is None:
@@ -42,7 +43,7 @@ class ResourceActors:
         return actor.begin(transaction, deadline=deadline)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the actors there are, and those still to come, until cancelled."""
+        """Run the actors, including those started later, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:

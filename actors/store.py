@@ -1,4 +1,4 @@
-"""The store face: the one way to objects, for HTTP handlers and control loops alike."""
+"""Store: the access to objects shared by HTTP handlers and control loops."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kubechronicle.actors.writing.writes import Caller, Writes
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.records import Who
 
-# How long a control loop waits for one write of its own; then it looks at the state again and starts over.
 LOOP_TIMEOUT = 30.0
+"""Seconds a control loop waits for one write, before it reads the state again and starts over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Store:
 
 
 def system_caller(component: str, verb: str) -> Caller:
-    """The identity under which the server itself writes: in the log it is told apart from every user."""
+    """Return the identity of a write by the server itself. The log distinguishes it from every user."""
     who = Who(
         user="system:apiserver",
         groups=("system:masters", "system:authenticated"),

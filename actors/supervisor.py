@@ -1,14 +1,15 @@
-"""Supervision after OTP: an ordered list of children, started first to last, stopped last to first.
+"""A supervisor as in OTP: an ordered list of children, started first to last, stopped last to first.
 
-rest_for_one: when a child dies, those started after it (they may depend on it) are stopped in reverse order, then it
-and they are started again. More than ``intensity`` restarts within ``period`` seconds is more than a restart can
-mend: the supervisor stops everything and raises SupervisorGaveUp, for its own parent to act upon.
+rest_for_one: when a child crashes, the children started after it (they may depend on it) are stopped in reverse order,
+then it and they are started again. After more than ``intensity`` restarts within ``period`` seconds the supervisor
+stops all children and raises SupervisorGaveUp to its parent.
 
-    children: log, tail, actors, http      tail dies
+    children: log, tail, actors, http      tail crashes
     stop http, stop actors                 (reverse order)
     start tail, start actors, start http
 
-This file knows nothing of what the children do. It is, with the HTTP edge, the one place that catches Exception.
+This file does not depend on the children's work. It catches any Exception of a child. So do resource_actors.py and
+resource_actor.py for their actors, and the HTTP server for its handlers; loops catch the errors they expect.
 """
 
 from __future__ import annotations
@@ -25,24 +26,25 @@ from kubechronicle.actors.errors import SupervisorGaveUp
 
 log = logging.getLogger(__name__)
 
-# How long a child may take to come up before that counts as a failure of its own.
+# Seconds a child may take to start before it counts as crashed.
 START_TIMEOUT = 120.0
-# Restarts wait this long, doubling per restart within the period, so that a fault that lasts is not hammered.
+# Seconds before a restart, doubled for each one within the period.
 FIRST_BACKOFF = 0.05
 MAX_BACKOFF = 2.0
 
 
 class Runnable(Protocol):
-    """``run`` reports ``task_status.started()`` once the child is up, and returns only when cancelled."""
+    """Run a child: call ``task_status.started()`` once it is up, and return only when cancelled."""
 
     def __call__(self, *, task_status: trio.TaskStatus[Any]) -> Awaitable[None]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
-    """A child: its name and how to run it. A child that returns by itself has failed, as one that raises.
+    """A child of a supervisor.
 
-    ``stop``, if given, is awaited (bounded by ``stop_timeout`` seconds) before the child is cancelled.
+    ``run``: a return without cancellation counts as a crash, like an exception.
+    ``stop``: awaited, for at most ``stop_timeout`` seconds, before the child is cancelled.
     """
 
     name: str
@@ -59,7 +61,7 @@ class _Running:
 
 
 class Supervisor:
-    """One level of the tree. ``run`` is itself Runnable, so that supervisors nest."""
+    """One level of the tree. ``run`` is a Runnable, so supervisors nest."""
 
     def __init__(self, name: str, children: Sequence[ChildSpec], *, intensity: int = 8, period: float = 60.0) -> None:
         self.name = name
@@ -68,31 +70,31 @@ class Supervisor:
         self._intensity = intensity
         self._restarts: deque[float] = deque()
         self._period = period
-        self._deaths: deque[tuple[int, BaseException | None]] = deque()
-        self._death_or_stop = trio.Event()
+        self._crashes: deque[tuple[int, BaseException | None]] = deque()
+        self._crash_or_stop = trio.Event()
         self._stop_requested = False
         self.restarts_total = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Start all children, keep them running until ``request_stop``; stop them in reverse order."""
+        """Start all children and keep them running until ``request_stop``, then stop them in reverse order."""
         async with trio.open_nursery() as nursery:
             try:
                 await self._start_from(0, nursery)
                 task_status.started()
                 while not self._stop_requested:
-                    await self._death_or_stop.wait()
-                    self._death_or_stop = trio.Event()
-                    while self._deaths and not self._stop_requested:
-                        await self._handle_death(*self._deaths.popleft(), nursery)
+                    await self._crash_or_stop.wait()
+                    self._crash_or_stop = trio.Event()
+                    while self._crashes and not self._stop_requested:
+                        await self._handle_crash(*self._crashes.popleft(), nursery)
             finally:
-                # Reached by request_stop, by giving up and by cancellation alike; in the last case everything below
-                # is cancelled already and stopping only collects it.
+                # Also reached by giving up and by cancellation. The latter has cancelled the children already; then
+                # this only waits for them.
                 await self._stop_from(0)
 
     def request_stop(self) -> None:
         """Make ``run`` stop its children, last to first, and return."""
         self._stop_requested = True
-        self._death_or_stop.set()
+        self._crash_or_stop.set()
 
     async def _start_from(self, index: int, nursery: trio.Nursery) -> None:
         for position in range(index, len(self._children)):
@@ -101,10 +103,10 @@ class Supervisor:
             with trio.move_on_after(START_TIMEOUT) as patience:
                 await nursery.start(self._run_child, position, running)
             if patience.cancelled_caught:
-                self._died(position, TimeoutError(f"not up within {START_TIMEOUT:g} s"))
+                self._crashed(position, TimeoutError(f"not up within {START_TIMEOUT:g} s"))
                 return
             if running.ended.is_set():
-                return  # it died while starting; its death is queued
+                return  # it crashed while starting, and the crash is queued
 
     async def _run_child(self, position: int, running: _Running, *, task_status: trio.TaskStatus[None]) -> None:
         spec = self._children[position]
@@ -118,18 +120,18 @@ class Supervisor:
         finally:
             running.ended.set()
             if not running.stopping and not running.scope.cancel_called:
-                self._died(position, error)
-            started.once()
+                self._crashed(position, error)
+            started.started()
 
-    def _died(self, position: int, error: BaseException | None) -> None:
-        self._deaths.append((position, error))
-        self._death_or_stop.set()
+    def _crashed(self, position: int, error: BaseException | None) -> None:
+        self._crashes.append((position, error))
+        self._crash_or_stop.set()
 
-    async def _handle_death(self, position: int, error: BaseException | None, nursery: trio.Nursery) -> None:
+    async def _handle_crash(self, position: int, error: BaseException | None, nursery: trio.Nursery) -> None:
         if position >= len(self._running) or not self._running[position].ended.is_set():
             return  # already restarted together with an earlier child
         spec = self._children[position]
-        log.error("%s: %s died, restarting it and what depends on it", self.name, spec.name, exc_info=error)
+        log.error("%s: %s crashed, restarting it and the children after it", self.name, spec.name, exc_info=error)
         now = trio.current_time()
         self._restarts.append(now)
         while self._restarts and self._restarts[0] < now - self._period:
@@ -158,16 +160,13 @@ class Supervisor:
 
 
 class _Started:
-    """A task_status that may be told twice: by the child, or by us when it died before it was up."""
+    """A task_status that may be reported twice: by the child, and by the supervisor after the child has ended."""
 
     def __init__(self, inner: trio.TaskStatus[None]) -> None:
         self._inner = inner
-        self._told = False
+        self._reported = False
 
     def started(self, value: Any = None) -> None:
-        self.once()
-
-    def once(self) -> None:
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self._inner.started()

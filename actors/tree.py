@@ -3,13 +3,13 @@
     server (rest_for_one)
     ├── tail               applies the log to the views; the only writer of the views
     ├── appender           groups transactions into batches; the only caller of append
-    ├── resource actors    one per resource type, made on demand, each restarted by itself
-    ├── outside            connections to webhooks and identity providers, and who looks after the latter
+    ├── resource actors    one per resource type, started on demand, each restarted alone
+    ├── outside            connections to webhooks and identity providers, and the providers' refresh tasks
     ├── loops              bootstrap first, then the control loops chosen with --controllers
     └── http               the listener; last to start, first to stop
 
-Whoever dies takes what stands below it down and up again, in this order; who keeps dying takes the server down, with
-the reason told, because a server that cannot keep its log, or its answers, had better be replaced.
+A crashed child is restarted together with everything below it. Too many restarts stop the server, with the reason
+logged: an orchestrator should replace a server that cannot keep its log or its listener running.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from kubechronicle.actors.errors import ActorCrashed, MailboxFull
 from kubechronicle.actors.resource_actor import (
     APPEND,
     WAIT,
+    CommitOutcome,
     Conflict,
     KeyState,
-    Outcome,
     ResourceActor,
     decide,
 )
@@ -57,10 +57,10 @@ class Appender:
 
     def __init__(self) -> None:
         self.revisions: dict[str, int] = {}
-        self.pending: list[tuple[Transaction, Callable[[Outcome], None]]] = []
+        self.pending: list[tuple[Transaction, Callable[[CommitOutcome], None]]] = []
         self.full = False
 
-    def submit(self, transaction: Transaction, done: Callable[[Outcome], None], *, deadline: float) -> None:
+    def submit(self, transaction: Transaction, done: Callable[[CommitOutcome], None], *, deadline: float) -> None:
         if self.full:
             raise MailboxFull("appender", 1)
         self.pending.append((transaction, done))
