@@ -1,1 +1,1 @@
-"""Between bytes and objects: JSON, YAML, protobuf, and the choice among them."""
+"""Codecs: JSON, YAML and protobuf bodies, and content negotiation."""

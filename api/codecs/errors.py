@@ -1,7 +1,6 @@
-"""What a codec raises: plain typed errors, which the caller turns into a Status.
+"""Errors of the codecs. The caller turns them into a Status; nothing here depends on HTTP.
 
-Nothing here knows of HTTP. Invariant: whatever bytes come in, a codec of this package either returns a value or
-raises one of these; no other exception leaves it.
+Invariant: for any bytes, a codec of this package returns a value or raises one of these errors, and no other exception.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ __all__ = ["CodecError", "DecodeError", "EncodeError", "NotAcceptableError", "Un
 
 
 class CodecError(Exception):
-    """Any refusal of this package; `str(error)` is the text Kubernetes would show."""
+    """Any error of this package. `str(error)` is Kubernetes' text."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -24,14 +23,14 @@ class DecodeError(CodecError):
 
 
 class EncodeError(CodecError):
-    """The object has no form in the media type asked for: no message of its kind, or a value of the wrong type."""
+    """The object has no form in the media type: its kind has no message, or a value has the wrong type."""
 
 
 class NotAcceptableError(CodecError):
-    """No clause of the Accept header can be served (406). `accepted` lists what can.
+    """No clause of the Accept header can be served (406).
 
-    `at_route`: refused while the route was looked for, before the handler; the words differ, and the Status has empty
-    details.
+    `accepted`: the media types that can.
+    `at_route`: rejected by the router before the handler, with another text and a Status without details.
     """
 
     def __init__(self, accepted: Sequence[str], *, at_route: bool = False) -> None:
@@ -46,7 +45,7 @@ class NotAcceptableError(CodecError):
 
 
 class UnsupportedMediaTypeError(CodecError):
-    """The body's Content-Type cannot be read (415). `accepted` lists what can; `at_route` as above."""
+    """The body's Content-Type cannot be read (415). `accepted` and `at_route` as in `NotAcceptableError`."""
 
     def __init__(self, content_type: str, accepted: Sequence[str], *, at_route: bool = False) -> None:
         super().__init__(

@@ -1,11 +1,10 @@
-"""JSON bodies: orjson where it agrees with Go's decoder, and what Go does where they differ.
+"""JSON bodies: decoded by orjson where it agrees with Go's decoder, and as Go does where they differ.
 
-Go takes bytes that are not UTF-8 and lone surrogates and replaces them by U+FFFD; it takes duplicate keys, of which
-the last wins; it reads an integer beyond 64 bits as a float. Its errors have their own words (`json_syntax.py`).
-Nothing here knows what the fields mean, except that `decode` reads objects, which have an apiVersion and a kind.
+Go replaces invalid UTF-8 and lone surrogates with U+FFFD. Of duplicate keys, the last wins. An integer beyond 64 bits
+becomes a float. Go's error texts are in `json_syntax.py`. Only `decode` knows fields: apiVersion and kind of objects.
 
-Unlike Go, which allows 10,000 levels, a document may be nested 250 deep: the JSON library writes 254, and no
-Kubernetes schema comes near. The refusal has the same words.
+A document may be nested 250 levels deep; Go allows 10,000. orjson writes 254 levels, and no Kubernetes schema comes
+near. The error has Go's text.
 """
 
 from __future__ import annotations
@@ -19,26 +18,27 @@ import orjson
 from kubechronicle.api.codecs.errors import DecodeError, EncodeError
 from kubechronicle.api.codecs.json_syntax import syntax_error
 
-__all__ = ["MAX_DEPTH", "as_object", "decode", "decode_value", "encode", "nothing_twice", "summary"]
+__all__ = ["MAX_DEPTH", "as_object", "decode", "decode_value", "encode", "has_unique_keys", "summary"]
 
 MAX_DEPTH = 250
-# The validator that finds Go's words runs at Python's speed; nobody reads the words about a larger document.
+# The validator that finds Go's text is slow. The text about a larger document helps no client.
 _MAX_EXPLAINED = 512 * 1024
-# As in sigs.k8s.io/json: more than this many strict errors help nobody.
+# The most strict errors reported, as in sigs.k8s.io/json.
 _MAX_DUPLICATES = 100
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-# The type into which apimachinery's MetaFactory reads a body first, as Go prints it.
+# The type into which apimachinery's MetaFactory decodes a body first, as Go prints it.
 _VERSION_AND_KIND = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 )
 
 
 def decode(data: bytes, *, strict: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """The API object of a body, and with `strict` what a strict decoder has against it: `duplicate field "data.k"`.
+    """Return (the API object of a body, its strict errors). An error reads `duplicate field "data.k"`.
 
-    Raises DecodeError with the text of apimachinery's JSON serializer, `couldn't get version/kind; json parse error:
-    …`, also when the document is not an object, or when its apiVersion or kind is not a string.
+    Strict errors are looked for only with `strict`. Raises DecodeError with the text of apimachinery's JSON serializer,
+    `couldn't get version/kind; json parse error: …`; also if the document is no object, or its apiVersion or kind is no
+    string.
     """
     try:
         value, duplicates = decode_value(data, strict=strict)
@@ -48,7 +48,7 @@ def decode(data: bytes, *, strict: bool = False) -> tuple[dict[str, Any], list[s
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """A decoded document as an API object, in which null is an empty one; DecodeError as `decode`."""
+    """Return a decoded document as an API object; null becomes an empty one. DecodeError as in `decode`."""
     problem = ""
     if value is None:
         return {}
@@ -56,9 +56,9 @@ def as_object(value: Any) -> dict[str, Any]:
         problem = f"json: cannot unmarshal {_go_kind(value)} into Go value of type {_VERSION_AND_KIND}"
     else:
         for field in ("apiVersion", "kind"):
-            found = value.get(field)
-            if found is not None and found.__class__ is not str:
-                problem = f"json: cannot unmarshal {_go_kind(found)} into Go struct field .{field} of type string"
+            text = value.get(field)
+            if text is not None and text.__class__ is not str:
+                problem = f"json: cannot unmarshal {_go_kind(text)} into Go struct field .{field} of type string"
     if problem:
         raise DecodeError(f"couldn't get version/kind; json parse error: {problem}")
     result: dict[str, Any] = value
@@ -66,7 +66,7 @@ def as_object(value: Any) -> dict[str, Any]:
 
 
 def decode_value(data: bytes, *, strict: bool = False) -> tuple[Any, list[str]]:
-    """Any JSON document and, with `strict`, its duplicate fields. DecodeError has the text of Go's encoding/json."""
+    """Return (JSON value, duplicate fields if `strict`). DecodeError with the text of Go's encoding/json."""
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
@@ -74,29 +74,31 @@ def decode_value(data: bytes, *, strict: bool = False) -> tuple[Any, list[str]]:
         return value, duplicates if strict else []
     if data.count(b"{") + data.count(b"[") > MAX_DEPTH:
         _check_depth(data, value)
-    if not strict or nothing_twice(data, value):
+    if not strict or has_unique_keys(data, value):
         return value, []
     return value, _duplicates(data.decode())
 
 
-# Blanks between a key and its colon, and a quote or a colon that a string holds in other than the usual writing.
-_COUNTED_ELSEHOW = (b" :", b"\t:", b"\n:", b"\r:", b"\\u0022", b"\\u003a", b"\\u003A")
+# Blanks between a key and its colon, and escape sequences of a quote or colon.
+_UNUSUAL_KEY_ENDS = (b" :", b"\t:", b"\n:", b"\r:", b"\\u0022", b"\\u003a", b"\\u003A")
 
 
-def nothing_twice(data: bytes, value: Any) -> bool:
-    """Tell whether no object of a document, of which ``value`` has been read, has a key twice; False: it may have.
+def has_unique_keys(data: bytes, value: Any) -> bool:
+    """Return True if no object of a document has duplicate keys; False if one may have.
 
-    Every key ends in ``":``. Those bytes stand in strings too, but there as often in what was read as in what it prints
-    as; of a key set twice, and of all in its first value, there is less in the latter.
+    ``value``: the decoded document.
+
+    Every key ends in ``":``. The document and the re-encoded value have these bytes equally often in strings. A
+    duplicate key, and everything in its first value, is missing from the re-encoded value.
     """
     printed = orjson.dumps(value)
     if printed == data.rstrip():
         return True
-    return data.count(b'":') == printed.count(b'":') and not any(odd in data for odd in _COUNTED_ELSEHOW)
+    return data.count(b'":') == printed.count(b'":') and not any(odd in data for odd in _UNUSUAL_KEY_ENDS)
 
 
 def encode(value: Any, *, pretty: bool = False) -> bytes:
-    """Compact JSON, or indented by two blanks; no newline at the end. EncodeError for what JSON cannot hold."""
+    """Return compact or indented JSON, without a newline at the end. EncodeError for values that JSON cannot hold."""
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 if pretty else None)
     except TypeError as error:
@@ -104,7 +106,7 @@ def encode(value: Any, *, pretty: bool = False) -> bytes:
 
 
 def summary(data: bytes, length: int = 30) -> str:
-    """The beginning of a body as an apiserver shows it behind an error: text if JSON, else hexadecimal."""
+    """Return the beginning of a body as kube-apiserver shows it behind an error: text if JSON, else hexadecimal."""
     if not data:
         return "<empty>"
     shown = data[:length]
@@ -114,21 +116,21 @@ def summary(data: bytes, length: int = 30) -> str:
 
 def _check_depth(data: bytes, value: Any) -> None:
     try:
-        orjson.dumps([[[[value]]]])  # refuses at 255 levels
+        orjson.dumps([[[[value]]]])  # fails at 255 levels
     except TypeError:
         _raise_syntax(data, "exceeded max depth")
 
 
 def _as_go_reads(data: bytes, error: orjson.JSONDecodeError) -> tuple[Any, list[str]]:
-    """A document orjson refuses: Go's error, or the value if Go takes it."""
+    """Return the value of a document that orjson rejects, if Go accepts it; else raise Go's error."""
     if len(data) > _MAX_EXPLAINED:
         raise DecodeError(f"invalid JSON: {error}")
     _raise_syntax(data)
     text = data.decode("utf-8", "replace")
     try:
         value = stdlib_json.loads(text, parse_float=_float, parse_int=_int)
-    except (ValueError, RecursionError) as refused:
-        raise DecodeError(f"invalid JSON: {refused}") from None
+    except (ValueError, RecursionError) as problem:
+        raise DecodeError(f"invalid JSON: {problem}") from None
     return _without_surrogates(value), _duplicates(text)
 
 
@@ -163,7 +165,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def _duplicates(text: str) -> list[str]:
-    """`duplicate field "path"` for every key an object of the document has twice."""
+    """Return `duplicate field "path"` for every duplicate key of the document's objects."""
     twice: dict[int, list[str]] = {}
 
     def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -174,7 +176,7 @@ def _duplicates(text: str) -> list[str]:
             kept.append(result)
         return result
 
-    kept: list[dict[str, Any]] = []  # so that no id is used again
+    kept: list[dict[str, Any]] = []  # keeps their ids unique
     value = stdlib_json.loads(text, object_pairs_hook=to_dict)
     if not twice:
         return []
@@ -201,6 +203,6 @@ def _quoted(text: str) -> str:
 
 
 def _go_kind(value: Any) -> str:
-    """The JSON type of a value as encoding/json calls it."""
+    """Return the JSON type of a value in encoding/json's terms."""
     kinds = {dict: "object", list: "array", str: "string", bool: "bool"}
     return kinds.get(value.__class__, "number")

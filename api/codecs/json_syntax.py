@@ -1,8 +1,7 @@
-"""What is wrong with a JSON document, in the words of Go's encoding/json.
+"""Syntax errors of JSON documents, with the texts of Go's encoding/json.
 
-Lives here: one validator, run only on documents another decoder has refused, to find the text clients expect. Not
-here: values. The states and their texts are those of encoding/json's scanner.go; a document is refused at the first
-byte which that scanner refuses, for example
+Lives here: a validator for documents that another decoder has rejected, which finds the text clients expect. Not here:
+values. The states and texts are those of encoding/json's scanner.go; the error is at the same byte, for example
 
     nonsense      invalid character 'o' in literal null (expecting 'u')
     {"a":1,}      invalid character '}' looking for beginning of object key string
@@ -24,30 +23,30 @@ _HEX = frozenset(b"0123456789abcdefABCDEF")
 _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 
 
-class _Found(Exception):
-    """The scanner stops here."""
+class _SyntaxFound(Exception):
+    """Stops the scanner at the first error."""
 
 
 def syntax_error(data: bytes, *, max_depth: int) -> str | None:
-    """Go's text for the first syntax error of a document, None when there is none."""
+    """Return Go's text for the first syntax error of a document, None if there is none."""
     try:
         _document(data, max_depth)
-    except _Found as found:
-        return str(found)
+    except _SyntaxFound as problem:
+        return str(problem)
     return None
 
 
 def _document(data: bytes, max_depth: int) -> None:
-    """One value with blanks around it. `stack` holds the closing byte of each open object or array."""
+    """Read one value with blanks around it. `stack` holds the closing byte of each open object or array."""
     at = _blanks(data, 0)
     stack: list[int] = []
     while True:
         at = _begin_value(data, at, stack, max_depth)
-        while True:  # behind a value: what may follow depends on where it stands
+        while True:  # behind a value: the continuation depends on the innermost container
             at = _blanks(data, at)
             if not stack:
                 if at < len(data):
-                    _refuse(data, at, "after top-level value")
+                    _reject(data, at, "after top-level value")
                 return
             if _byte(data, at) == stack[-1]:
                 stack.pop()
@@ -55,7 +54,7 @@ def _document(data: bytes, max_depth: int) -> None:
                 continue
             inside_object = stack[-1] == 0x7D
             if data[at] != 0x2C:
-                _refuse(data, at, "after object key:value pair" if inside_object else "after array element")
+                _reject(data, at, "after object key:value pair" if inside_object else "after array element")
             at = _blanks(data, at + 1)
             if inside_object:
                 at = _key(data, at)
@@ -63,14 +62,14 @@ def _document(data: bytes, max_depth: int) -> None:
 
 
 def _begin_value(data: bytes, at: int, stack: list[int], max_depth: int) -> int:
-    """Past a scalar or an empty object or array; into any other, up to its first scalar."""
+    """Skip a scalar or an empty object or array. Enter any other one, up to its first scalar."""
     while True:
         at = _blanks(data, at)
         first = _byte(data, at)
         if first not in (0x7B, 0x5B):
             return _scalar(data, at, first)
         if len(stack) >= max_depth:
-            _refuse(data, at, "exceeded max depth")
+            _reject(data, at, "exceeded max depth")
         closing = first + 2
         start, at = at, _blanks(data, at + 1)
         if _byte(data, at) == closing:
@@ -84,10 +83,10 @@ def _begin_value(data: bytes, at: int, stack: list[int], max_depth: int) -> int:
 
 def _key(data: bytes, at: int) -> int:
     if _byte(data, at) != 0x22:
-        _refuse(data, at, "looking for beginning of object key string")
+        _reject(data, at, "looking for beginning of object key string")
     at = _blanks(data, _string(data, at + 1))
     if _byte(data, at) != 0x3A:
-        _refuse(data, at, "after object key")
+        _reject(data, at, "after object key")
     return _blanks(data, at + 1)
 
 
@@ -98,7 +97,7 @@ def _scalar(data: bytes, at: int, first: int) -> int:
         return _literal(data, at, _LITERALS[first])
     if first == 0x2D or 0x30 <= first <= 0x39:
         return _number(data, at)
-    return _refuse(data, at, "looking for beginning of value")
+    return _reject(data, at, "looking for beginning of value")
 
 
 def _string(data: bytes, at: int) -> int:
@@ -108,22 +107,22 @@ def _string(data: bytes, at: int) -> int:
         if byte == 0x22:
             return at + 1
         if byte != 0x5C:
-            _refuse(data, at, "in string literal")
+            _reject(data, at, "in string literal")
         escape = _byte(data, at + 1)
         at += 2
         if escape == 0x75:
             for place in range(at, at + 4):
                 if _byte(data, place) not in _HEX:
-                    _refuse(data, place, "in \\u hexadecimal character escape")
+                    _reject(data, place, "in \\u hexadecimal character escape")
             at += 4
         elif escape not in _ESCAPES:
-            _refuse(data, at - 1, "in string escape code")
+            _reject(data, at - 1, "in string escape code")
 
 
 def _literal(data: bytes, at: int, word: bytes) -> int:
     for place in range(1, len(word)):
         if _byte(data, at + place) != word[place]:
-            _refuse(data, at + place, f"in literal {word.decode()} (expecting '{chr(word[place])}')")
+            _reject(data, at + place, f"in literal {word.decode()} (expecting '{chr(word[place])}')")
     return at + len(word)
 
 
@@ -146,7 +145,7 @@ def _number(data: bytes, at: int) -> int:
 
 def _digits(data: bytes, at: int, context: str) -> int:
     if not 0x30 <= _byte(data, at) <= 0x39:
-        _refuse(data, at, context)
+        _reject(data, at, context)
     return _skip(_DIGITS, data, at)
 
 
@@ -161,16 +160,16 @@ def _skip(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
 
 def _byte(data: bytes, at: int) -> int:
     if at >= len(data):
-        raise _Found(_END)
+        raise _SyntaxFound(_END)
     return data[at]
 
 
-def _refuse(data: bytes, at: int, context: str) -> int:
-    raise _Found(f"invalid character {_quoted(data[at])} {context}")
+def _reject(data: bytes, at: int, context: str) -> int:
+    raise _SyntaxFound(f"invalid character {_quoted(data[at])} {context}")
 
 
 def _quoted(byte: int) -> str:
-    """encoding/json's quoteChar: one byte as a Go character literal."""
+    """Return one byte as a Go character literal (encoding/json's quoteChar)."""
     special = {0x27: "\\'", 0x5C: "\\\\", 7: "\\a", 8: "\\b", 12: "\\f", 10: "\\n", 13: "\\r", 9: "\\t", 11: "\\v"}
     character = chr(byte)
     if byte in special:

@@ -1,13 +1,13 @@
-"""Which representation answers a request, and which codec reads its body: Accept and Content-Type.
+"""Content negotiation: the representation of an answer from Accept, and the codec of a body from Content-Type.
 
-Everything here is a pure function of header values. The clauses of an Accept header are taken in the order Kubernetes
-takes them (by q, then concrete before wildcard, else as written), and the first that the endpoint can serve wins:
+Everything here is a pure function of header values. The clauses of an Accept header are tried in Kubernetes' order (by
+q, then concrete before wildcard, else as written). The first that the endpoint can serve wins:
 
     application/json;as=Table;v=v1;g=meta.k8s.io,application/json   on a resource    -> a Table in JSON
                                                                     on /apis/apps    -> plain JSON
 
-Resource routes are looked at twice, as in an apiserver: first by the router (`check_route`), which knows `*/*` but not
-`application/*`, then by the negotiation proper. Sources: apiserver pkg/endpoints/handlers/negotiation and
+Accept of a resource route is checked twice, as in kube-apiserver: by the router (`check_route`), which knows `*/*` but
+not `application/*`, then by the negotiation itself. Sources: apiserver pkg/endpoints/handlers/negotiation and
 pkg/endpoints/discovery/aggregated, go-restful's Route, goautoneg.
 """
 
@@ -43,7 +43,7 @@ JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
-# In the order in which a wildcard is answered.
+# In the order of preference for a wildcard.
 MEDIA_TYPES = (JSON, YAML, PROTOBUF)
 STREAM_MEDIA_TYPES = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
 
@@ -53,7 +53,7 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 
-# Clients send a handful of different headers; a longer one than this is not remembered.
+# Clients send a handful of different headers. Longer ones are not cached.
 _REMEMBERED = 512
 _REMEMBERED_LENGTH = 2048
 
@@ -63,9 +63,9 @@ _DISCOVERY_GROUP, _DISCOVERY_KIND = "apidiscovery.k8s.io", "APIGroupDiscoveryLis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Representation:
-    """What to answer in: a media type and, unless the object itself is asked for, the kind to turn it into.
+    """The form of an answer: a media type, and the kind to convert the object to.
 
-    `kind`, `group`, `version` are the parameters as, g and v, all "" for the object itself.
+    `kind`, `group`, `version`: the parameters as, g and v; all "" for the object itself.
     """
 
     media_type: str
@@ -88,22 +88,22 @@ class Representation:
         return JSON if self.media_type == JSON else f"{self.media_type};stream=watch"
 
 
-# (media type, kind, group, version) -> whether the endpoint can answer so; kind is "" for no conversion.
+# (media type, kind, group, version) -> the endpoint can answer in this form; kind is "" for no conversion.
 _Allows = Callable[[str, str, str, str], bool]
 
 
 def plain(accept: str | None) -> Representation:
-    """For documents which are only ever themselves. NotAcceptableError when no clause can be served."""
-    return _found(_negotiate(accept or "", _allows_plain))
+    """Negotiate for documents without conversions. NotAcceptableError if no clause can be served."""
+    return _acceptable(_negotiate(accept or "", _allows_plain))
 
 
 def resource(accept: str | None, *, protobuf: bool = True) -> Representation:
-    """For an object or list of a resource; `protobuf` is False for custom resources. NotAcceptableError."""
-    return _found(_negotiate(accept or "", _allows_resource if protobuf else _allows_custom_resource))
+    """Negotiate for an object or list. `protobuf` is False for custom resources. Raises NotAcceptableError."""
+    return _acceptable(_negotiate(accept or "", _allows_resource if protobuf else _allows_custom_resource))
 
 
 def watch(accept: str | None, *, protobuf: bool = True) -> Representation:
-    """For a watch, which cannot be YAML. NotAcceptableError."""
+    """Negotiate for a watch, which cannot be YAML. Raises NotAcceptableError."""
     found = _negotiate(accept or "", _allows_resource if protobuf else _allows_custom_resource)
     if found is None or found.media_type == YAML:
         raise NotAcceptableError(STREAM_MEDIA_TYPES)
@@ -111,14 +111,13 @@ def watch(accept: str | None, *, protobuf: bool = True) -> Representation:
 
 
 def discovery(accept: str | None) -> Representation:
-    """For /api and /apis: aggregated if any clause asks for that, otherwise plain. NotAcceptableError."""
+    """Negotiate for /api and /apis: aggregated if any clause requests it, else plain. Raises NotAcceptableError."""
     aggregated = _negotiate(accept, _allows_aggregated) if accept else None
     return aggregated or plain(accept)
 
 
 def one_of(accept: str | None, offered: Sequence[str]) -> str:
-    """For answers in types of their own: the type to answer in, whatever its parameters; "" when no clause is for
-    any."""
+    """Return the first offered type that a clause accepts, with any parameters; "" if none does."""
     for clause in _clauses(accept or "*/*"):
         for media_type in offered:
             if clause.matches(media_type):
@@ -127,9 +126,9 @@ def one_of(accept: str | None, offered: Sequence[str]) -> str:
 
 
 def check_route(accept: str | None, *, lists: bool) -> None:
-    """The router's own look at Accept on a resource; `lists` says that the route can also be watched.
+    """Check Accept of a resource route as the router does. `lists`: the route can also be watched.
 
-    NotAcceptableError with `at_route` unless a clause names, parameters aside, one of the route's types or `*/*`.
+    NotAcceptableError with `at_route` unless a clause has, apart from parameters, one of the route's types or `*/*`.
     """
     if not accept or accept == JSON:
         return
@@ -141,14 +140,14 @@ def check_route(accept: str | None, *, lists: bool) -> None:
 
 
 def wants_pretty(query: str | None, user_agent: str | None) -> bool:
-    """Whether to indent when Accept does not say: by the query parameter, else for people's own tools."""
+    """Return whether to indent, if Accept does not decide: by the query parameter, else for browsers and curl."""
     if query:
         return query in {"1", "t", "T", "true", "TRUE", "True"}
     return bool(user_agent) and str(user_agent).startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
 def body_type(content_type: str | None) -> str:
-    """The media type of a body: JSON, YAML or PROTOBUF; JSON when not said. UnsupportedMediaTypeError."""
+    """Return the media type of a body: JSON, YAML or PROTOBUF; JSON by default. Raises UnsupportedMediaTypeError."""
     if not content_type:
         return JSON
     media_type = _media_type(content_type)
@@ -158,7 +157,7 @@ def body_type(content_type: str | None) -> str:
 
 
 def patch_type(content_type: str | None, *, custom: bool = False) -> str:
-    """The patch type of a PATCH body. Custom resources have no strategic merge. UnsupportedMediaTypeError."""
+    """Return the patch type of a PATCH body. Custom resources have no strategic merge. UnsupportedMediaTypeError."""
     media_type = (content_type or "").partition(";")[0].strip(" ")
     accepted = tuple(t for t in PATCH_TYPES if not custom or t != STRATEGIC_MERGE_PATCH)
     if media_type not in accepted:
@@ -166,7 +165,7 @@ def patch_type(content_type: str | None, *, custom: bool = False) -> str:
     return media_type
 
 
-# -- what endpoints allow --------------------------------------------------------------------------------------------
+# -- forms of endpoints ----------------------------------------------------------------------------------------------
 
 
 def _allows_plain(media_type: str, kind: str, group: str, version: str) -> bool:
@@ -182,7 +181,7 @@ def _allows_resource(media_type: str, kind: str, group: str, version: str) -> bo
 
 
 def _allows_custom_resource(media_type: str, kind: str, group: str, version: str) -> bool:
-    """Custom objects have no protobuf form, but their metadata alone does."""
+    """Reject protobuf for custom objects themselves; their metadata alone has a protobuf form."""
     if media_type == PROTOBUF and not (kind or group or version):
         return False
     return _allows_resource(media_type, kind, group, version)
@@ -209,7 +208,7 @@ class _Clause:
         return self.type == "*" and self.subtype == "*"
 
 
-def _found(representation: Representation | None) -> Representation:
+def _acceptable(representation: Representation | None) -> Representation:
     if representation is None:
         raise NotAcceptableError(MEDIA_TYPES)
     return representation
@@ -239,7 +238,7 @@ def _representation(media_type: str, parameters: dict[str, str], allows: _Allows
     if stream and (stream != "watch" or media_type == YAML):
         return None
     if parameters.get("sv"):
-        return None  # the version of a server group; there is no other
+        return None  # the version of a server group: only one exists
     kind, group, version = parameters.get("as", ""), parameters.get("g", ""), parameters.get("v", "")
     if not allows(media_type, kind, group, version):
         return None
@@ -254,7 +253,7 @@ def _representation(media_type: str, parameters: dict[str, str], allows: _Allows
 
 
 def _clauses(accept: str) -> Sequence[_Clause]:
-    """goautoneg's ParseAccept. Its order is not a total one, so the sort has to be its own: by insertion."""
+    """Parse and sort an Accept header as goautoneg does: by insertion, because its order is not total."""
     clauses: list[_Clause] = []
     for part in accept.split(","):
         clause = _clause(part.strip(" "))
@@ -311,6 +310,6 @@ _CONTENT_TYPE = re.compile(
 
 @lru_cache(maxsize=_REMEMBERED)
 def _media_type(content_type: str) -> str:
-    """The type without its parameters, in lower case; "" when malformed."""
+    """Return the type without its parameters, in lower case; "" if malformed."""
     match = _CONTENT_TYPE.fullmatch(content_type[:_REMEMBERED_LENGTH])
     return match[1].lower() if match else ""

@@ -1,9 +1,9 @@
 """Protobuf bodies: the envelope, single objects, lists from ready-made parts, watch events.
 
 A body is the four bytes `k8s\\0` followed by runtime.Unknown {1: typeMeta {1: apiVersion, 2: kind}, 2: raw,
-3: contentEncoding, 4: contentType}, whose raw is the message of that apiVersion and kind. Messages themselves are
-compiled from a table, in `wire/`. Everything here is pure; bytes in and out are identical with what Go's client and
-server write of the same object. Objects are in their JSON form: plain dicts, as `json.decode` gives them.
+3: contentEncoding, 4: contentType}. Its raw is the message of that apiVersion and kind. The codecs of messages are
+compiled from a table, in `wire/`. Everything here is pure. The bytes are identical to those of Go's client and server
+for the same object. Objects are in their JSON form: plain dicts, as `json.decode` returns them.
 
 Source: apimachinery pkg/runtime/serializer/protobuf and pkg/runtime/generated.proto.
 """
@@ -44,17 +44,17 @@ PREFIX = b"k8s\0"
 # contentEncoding and contentType, always written and always empty.
 _TAIL = b"\x1a\0\x22\0"
 
-# What goes wrong inside a compiled codec when a value has the wrong type, for example a number in a string's place.
+# Errors inside a compiled codec for a value of the wrong type, for example a number instead of a string.
 _WRONG_TYPE = (AttributeError, TypeError, ValueError, KeyError, IndexError, OverflowError, RecursionError)
 
 
 def supports(api_version: str, kind: str) -> bool:
-    """True if objects of this apiVersion and kind have a protobuf form; custom resources and Tables have none."""
+    """Return True if this apiVersion and kind have a protobuf form. Custom resources and Tables have none."""
     return message_for(api_version, kind) is not None
 
 
 def decode_message(name: str, raw: bytes) -> dict[str, Any]:
-    """The JSON form of a bare message, named as in the table ("meta/v1.WatchEvent"); DecodeError as `decode`."""
+    """Return the JSON form of a bare message named as in the table (meta/v1.WatchEvent). DecodeError as in `decode`."""
     try:
         body: dict[str, Any] = decoder_of(name)(raw, raw.decode("latin-1"), 0, len(raw), 0)
     except (IndexError, RecursionError):
@@ -63,7 +63,7 @@ def decode_message(name: str, raw: bytes) -> dict[str, Any]:
 
 
 def encode_message(name: str, body: Mapping[str, Any]) -> bytes:
-    """The bytes of a message from its JSON form; EncodeError when a value has the wrong type."""
+    """Return the bytes of a message from its JSON form. EncodeError if a value has the wrong type."""
     try:
         return encoder_of(name)(body).encode("latin-1")
     except CodecError:
@@ -73,9 +73,9 @@ def encode_message(name: str, body: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes, *, default_api_version: str = "", default_kind: str = "") -> dict[str, Any]:
-    """The object in an enveloped body, with apiVersion and kind first; the defaults stand in for an unset typeMeta.
+    """Return the object in an enveloped body, with apiVersion and kind first. The defaults replace an unset typeMeta.
 
-    Raises DecodeError for anything that is not a well-formed body of a known kind.
+    DecodeError unless it is a well-formed body of a known kind.
     """
     try:
         return _decode(data, default_api_version, default_kind)
@@ -99,7 +99,7 @@ def _decode(data: bytes, default_api_version: str, default_kind: str) -> dict[st
 
 
 def _open_envelope(data: bytes) -> tuple[str, str, int, int]:
-    """(apiVersion, kind, start and end of the raw message) of an enveloped body."""
+    """Return (apiVersion, kind, start and end of the raw message) of an enveloped body."""
     if not data:
         raise DecodeError("empty data")
     if not data.startswith(PREFIX):
@@ -125,7 +125,7 @@ def _open_envelope(data: bytes) -> tuple[str, str, int, int]:
 
 
 def _usual_raw(data: bytes) -> tuple[int, int]:
-    """Where raw is in an envelope as everybody writes it: {1: short, 2: raw, 3: "", 4: ""}; (0, 0) in any other."""
+    """Return the extent of raw in the usual envelope {1: short, 2: raw, 3: "", 4: ""}; (0, 0) in any other."""
     if len(data) < 10 or data[4] != 10 or data[5] > 0x7F:
         return 0, 0
     at = 6 + data[5]
@@ -140,31 +140,31 @@ def _usual_raw(data: bytes) -> tuple[int, int]:
 
 @cached(1024)  # a client sends the same few kinds again and again
 def _type_meta(data: bytes) -> tuple[str, str]:
-    """(apiVersion, kind) of the message TypeMeta."""
-    found = {1: "", 2: ""}
+    """Return (apiVersion, kind) of the message TypeMeta."""
+    texts = {1: "", 2: ""}
     for number, wire, start, stop in fields_of(data, 0, len(data)):
-        if number in found and wire == 2:
-            found[number] = data[start:stop].decode("utf-8", "replace")
-    return found[1], found[2]
+        if number in texts and wire == 2:
+            texts[number] = data[start:stop].decode("utf-8", "replace")
+    return texts[1], texts[2]
 
 
 def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
-    """A raw message in the envelope."""
+    """Return a raw message in its envelope."""
     return b"%b\n%b\x12%b%b%b" % (PREFIX, _sized_type_meta(api_version, kind), _size(raw), raw, _TAIL)
 
 
-@cached(1024)  # what is answered is of a few kinds
+@cached(1024)  # answers are of a few kinds
 def _sized_type_meta(api_version: str, kind: str) -> bytes:
-    """The message TypeMeta, with its length before it."""
+    """Return the message TypeMeta behind its length."""
     version, name = api_version.encode(), kind.encode()
     meta = b"\n%b%b\x12%b%b" % (_size(version), version, _size(name), name)
     return _size(meta) + meta
 
 
 def encode_raw(obj: Mapping[str, Any]) -> bytes:
-    """An object's message without the envelope, as `encode_list` takes it.
+    """Return an object's message without the envelope, as `encode_list` takes it.
 
-    Raises EncodeError when the kind has no message or a field has a value of the wrong type.
+    EncodeError if the kind has no message or a value has the wrong type.
     """
     api_version, kind = obj.get("apiVersion") or "", obj.get("kind") or ""
     name = message_for(api_version, kind)
@@ -177,14 +177,14 @@ def encode_raw(obj: Mapping[str, Any]) -> bytes:
 
 
 def encode(obj: Mapping[str, Any]) -> bytes:
-    """An object in the envelope; errors as `encode_raw`."""
+    """Return an object in its envelope. Errors as in `encode_raw`."""
     return envelope(obj["apiVersion"], obj["kind"], encode_raw(obj))
 
 
 def encode_list(api_version: str, kind: str, metadata: Mapping[str, Any], items: Iterable[bytes]) -> bytes:
-    """A list body (`kind` is for example "PodList") of items encoded before with `encode_raw`.
+    """Return a list body from items encoded with `encode_raw`. `kind` is for example "PodList".
 
-    Every Kubernetes list is the message {1: ListMeta, 2: repeated item}, so the items need not be looked into.
+    Every Kubernetes list is the message {1: ListMeta, 2: repeated item}, so the items need no decoding.
     """
     made = b"".join(map(list_item, items))
     opening, closing = list_frame(api_version, kind, metadata, len(made))
@@ -192,12 +192,12 @@ def encode_list(api_version: str, kind: str, metadata: Mapping[str, Any], items:
 
 
 def list_item(raw: bytes) -> bytes:
-    """An object's message as one of the items of a list."""
+    """Return an object's message as an item of a list."""
     return b"\x12%b%b" % (_size(raw), raw)
 
 
 def raw_of_item(item: bytes) -> bytes:
-    """The message in what `list_item` made of it."""
+    """Return the message in a `list_item`."""
     at = 1
     while item[at] > 0x7F:
         at += 1
@@ -205,7 +205,7 @@ def raw_of_item(item: bytes) -> bytes:
 
 
 def list_frame(api_version: str, kind: str, metadata: Mapping[str, Any], size: int) -> tuple[bytes, bytes]:
-    """What stands before and after the items of a list body, which are `list_item`s of so many bytes together."""
+    """Return the bytes before and after the items of a list body. ``size``: the bytes of all its `list_item`s."""
     meta = encode_message("meta/v1.ListMeta", metadata)
     begin = b"\n%b%b" % (_size(meta), meta)
     whole = varint(len(begin) + size).encode("latin-1")
@@ -213,9 +213,9 @@ def list_frame(api_version: str, kind: str, metadata: Mapping[str, Any], size: i
 
 
 def encode_watch_event(kind: str, enveloped: bytes) -> bytes:
-    """One frame of a watch: a 4-byte big-endian length, then WatchEvent {1: type, 2: RawExtension {1: object}}.
+    """Return one frame of a watch: a 4-byte big-endian length, then WatchEvent {1: type, 2: RawExtension {1: object}}.
 
-    `kind` is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR; the object is in its envelope, the event itself is not.
+    `kind` is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR. The object is in its envelope, the event is not.
     """
     name = kind.encode()
     extension = b"\n%b%b" % (_size(enveloped), enveloped)

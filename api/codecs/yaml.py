@@ -1,10 +1,10 @@
-"""YAML bodies, as sigs.k8s.io/yaml reads and writes them: YAML to the value of the JSON it stands for, and back.
+"""YAML bodies, as in sigs.k8s.io/yaml: from YAML to the values of equivalent JSON, and back.
 
-Parsing is libyaml's, event by event with a stack of our own, so that no document can exhaust Python's or C's stack;
-what a scalar means is decided in `yaml_scalars.py`, not by PyYAML's rules. Of a body only the first document is read.
-Anchors may be used again and again, but not to blow a small document up: `_MAX_ALIASED` bounds what aliases add.
+libyaml parses events; an explicit stack builds the values, so that no document can exhaust Python's or C's stack.
+`yaml_scalars.py` decides the values of scalars, not PyYAML. Only the first document of a body is read. `_MAX_ALIASED`
+limits the values that aliases add, so that a small document cannot expand without limit.
 
-Errors carry go-yaml's words, which are libyaml's: `yaml: line 3: mapping values are not allowed in this context`.
+Errors have go-yaml's texts, which are libyaml's: `yaml: line 3: mapping values are not allowed in this context`.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
 
 from kubechronicle.api.codecs.errors import DecodeError
-from kubechronicle.api.codecs.json import MAX_DEPTH, as_object, nothing_twice
+from kubechronicle.api.codecs.json import MAX_DEPTH, as_object, has_unique_keys
 from kubechronicle.api.codecs.yaml_scalars import go_float, resolve, resolve_tagged
 from kubechronicle.api.codecs.yaml_writer import write
 
 __all__ = ["decode", "decode_all", "decode_plain", "decode_value", "encode"]
 
-# Values that aliases may add to a document. Go allows more, in proportion; no manifest needs even these.
+# The most values that aliases may add to a document. Go's limit is higher and grows with the document.
 _MAX_ALIASED = 100_000
 _MAX_DUPLICATES = 100
 _MERGE = object()  # the key <<
 
 
 def decode(data: bytes, *, strict: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """The API object of a YAML body, and with `strict` at most one error, which lists all keys set twice.
+    """Return (the API object of a YAML body, its strict errors). Raises DecodeError.
 
-    Its text is apimachinery's: `yaml: unmarshal errors:\\n  line 7: key "k" already set in map`. Raises DecodeError.
+    With `strict`, one error lists all duplicate keys, in apimachinery's words: `yaml: unmarshal errors:\\n  line 7:
+    key "k" already set in map`.
     """
     value, duplicates = decode_value(data)
     if duplicates and strict:
@@ -52,26 +53,29 @@ def decode(data: bytes, *, strict: bool = False) -> tuple[dict[str, Any], list[s
 
 
 def decode_value(data: bytes) -> tuple[Any, list[str]]:
-    """Any YAML document as JSON values, and its duplicate keys: `line 7: key "k" already set in map`.
+    """Return (the JSON value of a YAML document, its duplicate keys: `line 7: key "k" already set in map`).
 
-    Of a key set twice the last value counts. DecodeError for what is not YAML, or has no JSON form.
+    Of a duplicate key the last value counts. DecodeError for malformed YAML, or YAML without a JSON form.
     """
     with _explaining():
         builder = _Builder(CParser(data))
         return builder.document(), builder.duplicates
 
 
-# In a JSON text on one line, what libyaml reads otherwise than a JSON parser does, or refuses: an escaped surrogate, a
-# null, a slash, DEL; and a line's end within the text.
+# Parts of a JSON text on one line that libyaml rejects or reads differently from a JSON parser: an escaped surrogate,
+# null or slash, DEL, and blanks other than spaces.
 _READ_OTHERWISE = (b"\\ud", b"\\uD", b"\\u0000", b"\\/", b"\x7f", b"\n", b"\r", b"\t")
 _MAX_PLAIN_DEPTH = 100
-# Keys in flow style end with the 1,024th byte; written as \\u003c, a character is six.
+# libyaml limits a key in flow style to 1,024 bytes; written as \\u003c, a character is six.
 _MAX_PLAIN_KEY = 160
 
 
 def decode_plain(data: bytes) -> Any:
-    """What ``decode_value`` reads, in a small part of its time, of what nearly all bodies in YAML are that programs
-    send: a JSON object on one line, with no key twice and no number but integers of 64 bits; None for anything else."""
+    """Return the value of a YAML body that is a JSON object on one line, None for any other. A fast `decode_value`.
+
+    Nearly all YAML bodies of programs have this form. The object must have no duplicate keys, and no numbers other than
+    64-bit integers.
+    """
     text = data.strip(b" \n")
     if not text.startswith(b"{") or not text.isascii() or any(odd in text for odd in _READ_OTHERWISE):
         return None
@@ -79,7 +83,7 @@ def decode_plain(data: bytes) -> Any:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return value if _is_plain(value, 0) and nothing_twice(text, value) else None
+    return value if _is_plain(value, 0) and has_unique_keys(text, value) else None
 
 
 def _is_plain(value: Any, depth: int) -> bool:
@@ -107,14 +111,14 @@ def _is_plain(value: Any, depth: int) -> bool:
 
 
 def decode_all(data: bytes) -> list[Any]:
-    """The documents of a YAML stream as JSON values, None for an empty one. DecodeError as `decode_value`."""
+    """Return the documents of a YAML stream as JSON values, None for an empty one. DecodeError as in `decode_value`."""
     with _explaining():
         return _Builder(CParser(data)).documents()
 
 
 @contextmanager
 def _explaining() -> Iterator[None]:
-    """Whatever PyYAML raises, as DecodeError."""
+    """Turn every exception of PyYAML into DecodeError."""
     try:
         yield
     except ReaderError as error:
@@ -126,12 +130,12 @@ def _explaining() -> Iterator[None]:
 
 
 def encode(value: Any) -> bytes:
-    """YAML text, keys sorted, a newline at the end."""
+    """Return YAML text with sorted keys and a newline at the end."""
     return write(value).encode("utf-8", "replace")
 
 
 def _explained(error: pyyaml.MarkedYAMLError) -> str:
-    """libyaml's problem with the line as go-yaml counts it: from one when the scanner found it, else from zero."""
+    """Return libyaml's message with go-yaml's line number: from one for errors of the scanner, else from zero."""
     line = 0
     if error.problem_mark is not None and error.problem_mark.line:
         line = error.problem_mark.line + isinstance(error, ScannerError)
@@ -142,7 +146,7 @@ def _explained(error: pyyaml.MarkedYAMLError) -> str:
 
 
 class _Builder:
-    """Events to values. One open container per frame: the value, its anchor, and for a mapping the key in hand."""
+    """Builds values from events. Each frame of its stack is an open container."""
 
     def __init__(self, parser: Any) -> None:
         self._next = parser.get_event
@@ -151,26 +155,26 @@ class _Builder:
         self._aliased = 0
 
     def document(self) -> Any:
-        """The first document's value, None when there is none."""
+        """Return the first document's value, None if there is none."""
         while True:
             event = self._next()
             if event is None or isinstance(event, pyyaml.StreamEndEvent):
                 return None
             if isinstance(event, pyyaml.DocumentStartEvent):
                 value = self._value()
-                self._next()  # so that an error right behind the document is found
+                self._next()  # reports an error right behind the document
                 return value
 
     def documents(self) -> list[Any]:
-        """All documents' values. An anchor is known in its own document only."""
-        found: list[Any] = []
+        """Return the values of all documents. An anchor is valid in its own document only."""
+        values: list[Any] = []
         while True:
             event = self._next()
             if event is None or isinstance(event, pyyaml.StreamEndEvent):
-                return found
+                return values
             if isinstance(event, pyyaml.DocumentStartEvent):
                 self._anchors.clear()
-                found.append(self._value())
+                values.append(self._value())
 
     def _value(self) -> Any:
         stack: list[_Frame] = []
@@ -225,7 +229,7 @@ class _Builder:
         return self._copy(self._anchors[event.anchor], len(stack))
 
     def _copy(self, value: Any, depth: int) -> Any:
-        """An aliased value once more: values must not be shared, because objects are changed in place."""
+        """Copy an aliased value. Values must not be shared, because objects are changed in place."""
         self._aliased += 1
         if self._aliased > _MAX_ALIASED:
             raise DecodeError("yaml: document contains excessive aliasing")
@@ -242,7 +246,7 @@ _NO_KEY: Any = object()
 
 
 class _Frame:
-    """A container being filled, which began on `line`."""
+    """An open container: its value, anchor and first line, and the pending key of a mapping."""
 
     __slots__ = ("anchor", "key", "line", "value", "wants_key")
 
@@ -254,7 +258,7 @@ class _Frame:
         self.wants_key = value.__class__ is dict
 
     def take(self, value: Any) -> str | None:
-        """Put in the next key, value or item; returns the key, as Go prints it, when it was there already."""
+        """Add the next key, value or item. Return a duplicate key as Go prints it, else None."""
         if self.value.__class__ is list:
             self.value.append(value)
             return None
@@ -273,7 +277,7 @@ class _Frame:
         return _go_quoted(name) if key.__class__ is str else name
 
     def _merge(self, value: Any) -> None:
-        """The key <<: of a list of mappings, the earlier ones count more."""
+        """Apply the key <<. In a list of mappings, earlier ones take precedence."""
         sources = reversed(value) if value.__class__ is list else (value,)
         for source in sources:
             if source.__class__ is not dict:
@@ -282,7 +286,7 @@ class _Frame:
 
 
 def _key_text(key: Any, value: Any) -> str:
-    """A mapping's key as a JSON key."""
+    """Return a mapping's key as a JSON key."""
     if key.__class__ is str:
         return str(key)
     if key.__class__ is bool:

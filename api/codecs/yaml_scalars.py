@@ -1,8 +1,8 @@
-"""What a plain YAML scalar means: the rules of go-yaml v2, through which Kubernetes reads YAML.
+"""Values of plain YAML scalars, by the rules of go-yaml v2, which Kubernetes uses.
 
-They are YAML 1.1's booleans and numbers without its surprises: dates and base 60 numbers stay strings. An integer may
-be decimal, 0x, 0o, 0b or, with a leading 0, octal, and may hold underscores. A table of words, then the hint of the
-first character, as in go-yaml's resolve.go.
+Booleans and numbers are those of YAML 1.1, but dates and base 60 numbers stay strings. An integer may be decimal, 0x,
+0o, 0b or, with a leading 0, octal, and may have underscores. As in go-yaml's resolve.go, a table of words comes first,
+then the hint of the first character.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RESOLVED_TAGS = frozenset(_PREFIX + name for name in ("bool", "int", "float", "
 
 
 def resolve(text: str) -> Any:
-    """The value of a plain scalar without a tag: str, bool, int, float or None."""
+    """Return the value of a plain scalar without a tag: str, bool, int, float or None."""
     if text in _WORDS:
         return _WORDS[text]
     first = text[0]
@@ -52,7 +52,7 @@ def resolve(text: str) -> Any:
 
 
 def resolve_tagged(tag: str, text: str) -> Any:
-    """The value of a scalar with an explicit tag. An unknown tag leaves the text; DecodeError when it does not fit."""
+    """Return the value of a scalar with an explicit tag, the text for an unknown tag. DecodeError if it misfits."""
     if tag == _PREFIX + "binary":
         try:
             return b64decode("".join(text.split()), validate=True).decode("utf-8", "replace")
@@ -71,7 +71,7 @@ def resolve_tagged(tag: str, text: str) -> Any:
 
 
 def go_float(value: float) -> int | float:
-    """A float as it comes back from the JSON which Kubernetes makes of YAML: whole numbers are integers there.
+    """Return a float as in the JSON that Kubernetes makes of YAML: whole numbers become integers.
 
     DecodeError for NaN and infinities, which JSON cannot hold.
     """

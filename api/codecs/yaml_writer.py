@@ -1,7 +1,7 @@
-"""JSON values as block-style YAML, laid out like Kubernetes' own: keys sorted, two blanks a level, lists not indented.
+"""A writer of block-style YAML with Kubernetes' layout: keys sorted, two blanks a level, lists not indented.
 
-A string is plain when go-yaml would read it back as that string, "double quoted" when plain it would mean something
-else (`"true"`, `"1"`), 'single quoted' when YAML's punctuation gets in the way, and a | block when it has lines.
+A string is plain if go-yaml reads it back as that string. It is "double quoted" if it would read as another value
+(`"true"`, `"1"`), 'single quoted' if it conflicts with YAML's punctuation, and a | block if it has several lines.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from kubechronicle.api.codecs.yaml_scalars import resolve
 
 __all__ = ["write"]
 
-# Strings whose every character and neighbourhood is harmless in a plain scalar; all others are looked at closely.
+# Strings that are certainly valid plain scalars; all others are checked further.
 _PLAIN = re.compile(r"[A-Za-z0-9_/.$+\-][A-Za-z0-9_/.$+\-@=()<>;,^%]*(?: [A-Za-z0-9_/.$+\-@=()<>;,^%]+)*", re.ASCII)
-# What go-yaml's timestamp resolver takes: unquoted it would come back as a time, not as a string.
+# Timestamps of go-yaml: unquoted, they would read back as times, not as strings.
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
     r"(?:[Tt ][0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:\.[0-9]+)?(?:[Zz]|[-+][0-9]{2}:[0-9]{2})?)?",
     re.ASCII,
 )
 _BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII)
-# Characters YAML does not allow as they are, and the line breaks of Unicode, which a reader might take for one.
+# Characters that YAML requires to be escaped, and Unicode's line breaks, which a reader might take for a newline.
 _UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-_LITERAL_REFUSED = re.compile(r"[ \t]\n|[ \t]$|\t")
+_NO_LITERAL = re.compile(r"[ \t]\n|[ \t]$|\t")
 
 
 def write(value: Any) -> str:
-    """The document, with a newline at its end. EncodeError for what JSON cannot hold."""
+    """Return the document, with a newline at its end. EncodeError for values that JSON cannot hold."""
     out: list[str] = []
     if value.__class__ is dict and value:
         _mapping(out, value, 0, first="")
@@ -44,7 +44,7 @@ def write(value: Any) -> str:
 
 
 def _mapping(out: list[str], value: dict[str, Any], indent: int, *, first: str) -> None:
-    """`first` stands before the first key in place of the indentation: behind a list's dash."""
+    """Write a mapping. `first`: the text before the first key instead of indentation, such as a list's dash."""
     if indent > 4 * MAX_DEPTH:
         raise EncodeError("yaml: exceeded max depth")
     blanks = " " * indent
@@ -83,7 +83,7 @@ def _key(key: str) -> str:
 
 
 def _scalar(value: Any, indent: int) -> str:
-    """A scalar or an empty container; a block's lines are indented below `indent`."""
+    """Return a scalar or an empty container. A block's lines are indented deeper than `indent`."""
     if value.__class__ is str:
         return _string(value, indent)
     if value is None:
@@ -111,18 +111,18 @@ def _string(value: str, indent: int) -> str:
     if _UNPRINTABLE.search(value):
         return _double(value)
     if "\n" in value:
-        return _double(value) if _LITERAL_REFUSED.search(value) or not value.strip("\n") else _literal(value, indent)
+        return _double(value) if _NO_LITERAL.search(value) or not value.strip("\n") else _literal(value, indent)
     if resolve(value).__class__ is not str or value == "<<" or _BASE_60.fullmatch(value) or _TIMESTAMP.fullmatch(value):
         return _double(value)
     if _PLAIN.fullmatch(value) and value not in ("-", "---", "...") and not value.startswith(("- ", "--- ", "... ")):
         return value
-    if _plain_refused(value):
+    if _needs_quotes(value):
         return _double(value) if "\t" in value else "'" + value.replace("'", "''") + "'"
     return value
 
 
-def _plain_refused(value: str) -> bool:
-    """Whether a string of one line cannot stand without quotes, by YAML's indicators."""
+def _needs_quotes(value: str) -> bool:
+    """Return whether YAML's indicators force quotes on a string of one line."""
     return (
         value[0] in "#,[]{}&*!|>'\"%@`"
         or (value[0] in "-?:" and (len(value) == 1 or value[1] in " \t"))
@@ -153,7 +153,7 @@ def _double(value: str) -> str:
         text = orjson.dumps(value).decode()
     except TypeError:
         text = orjson.dumps(value.encode("utf-8", "replace").decode()).decode()
-    return _UNPRINTABLE.sub(lambda found: _escaped(found[0]), text)
+    return _UNPRINTABLE.sub(lambda match: _escaped(match[0]), text)
 
 
 def _escaped(character: str) -> str:

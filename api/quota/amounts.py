@@ -1,6 +1,6 @@
-"""Amounts of resources as quotas add them up: numbers that remember how they were written.
+"""Amounts of resources for quotas: numbers with the family of their spelling (decimal, binary…).
 
-A sum is spelled in the family of its first part that is not zero, as Kubernetes' Quantity.Add has it:
+A sum takes the family of its first summand that is not zero, like Kubernetes' Quantity.Add:
 
     {"requests.memory": "0"} + {"requests.memory": "1Gi"}  ->  {"requests.memory": "1Gi"}
 """
@@ -14,22 +14,22 @@ from typing import Final
 from kubechronicle.api.values.quantity import parse, spelled
 
 Amount = tuple[Decimal, str]
-"""(value, family) as quantity.parse gives them."""
+"""(value, family) as returned by quantity.parse."""
 
 Usage = dict[str, Amount]
-"""Amounts by name of the resource."""
+"""Resource name -> amount."""
 
 ZERO: Final[Amount] = (Decimal(0), "decimal")
 ONE: Final[Amount] = (Decimal(1), "decimal")
 
 
 def number(value: int) -> Amount:
-    """Return an amount of something that is counted."""
+    """Return the amount of a count."""
     return Decimal(value), "decimal"
 
 
 def parsed(texts: Mapping[str, str] | None) -> Usage:
-    """Return the amounts of a map of quantities, which must be valid."""
+    """Return the amounts of a map of valid quantities."""
     return {name: parse(str(text)) for name, text in (texts or {}).items()}
 
 
@@ -46,32 +46,32 @@ def add(sums: Usage, more: Mapping[str, Amount]) -> None:
 
 
 def raise_to(peaks: Usage, other: Mapping[str, Amount]) -> None:
-    """Let each of ``peaks`` be the greater of the two, in place."""
+    """Raise each of ``peaks`` to the other amount if that is greater, in place."""
     for name, amount in other.items():
         if name not in peaks or amount[0] > peaks[name][0]:
             peaks[name] = amount
 
 
 def risen(new: Mapping[str, Amount], old: Mapping[str, Amount]) -> Usage:
-    """Return by how much what has grown has grown."""
-    found: Usage = {}
+    """Return the increases from ``old`` to ``new``, without amounts that did not grow."""
+    increases: Usage = {}
     for name, (value, family) in new.items():
         more = value - old.get(name, ZERO)[0]
         if more > 0:
-            found[name] = more, family
-    return found
+            increases[name] = more, family
+    return increases
 
 
 def only(usage: Mapping[str, Amount], names: Collection[str]) -> Usage:
-    """Return the amounts of these names."""
+    """Return only the amounts with these names."""
     return {name: amount for name, amount in usage.items() if name in names}
 
 
 def texts(usage: Mapping[str, Amount]) -> dict[str, str]:
-    """Return the amounts as they are stored, by name."""
+    """Return the amounts in their stored form, sorted by name."""
     return {name: spelled(*usage[name]) for name in sorted(usage)}
 
 
 def listed(usage: Mapping[str, Amount], names: Iterable[str]) -> str:
-    """Return the amounts of these names as refusals show them. Example: ``cpu=1,pods=2``."""
+    """Return the amounts with these names for messages, such as ``cpu=1,pods=2``."""
     return ",".join(f"{name}={spelled(*usage[name])}" for name in sorted(names) if name in usage)

@@ -1,10 +1,10 @@
-"""A write against the quotas of its namespace: what it would add to each, and whether it still fits.
+"""Charges a write to the quotas of its namespace, and rejects a write that exceeds one.
 
     quota a: status hard pods 2, used pods 1; hard requests.cpu 1, used 600m
     pod of 300m  ->  charge a: pods 2, requests.cpu 900m
     pod of 500m  ->  Exceeded: exceeded quota: a, requested: requests.cpu=500m, used: requests.cpu=600m, limited: …
 
-Quotas count as their status has them: what spec demands holds from when a controller has taken it over.
+The limits are those of a quota's status. A change of its spec takes effect when a controller has copied it there.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kubechronicle.api.values.objects import Object
 
 
 class Exceeded(Exception):
-    """The write does not fit. Its text is kube-apiserver's."""
+    """The write exceeds a quota. The text is kube-apiserver's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """What is to be charged. ``operation``: CREATE or UPDATE; ``old`` is the stored object of an UPDATE."""
+    """A write to charge. ``operation``: CREATE or UPDATE. ``old``: the stored object of an UPDATE."""
 
     operation: str
     subresource: str
@@ -36,26 +36,26 @@ class Write:
 def charges(
     quotas: Sequence[Object], evaluator: Evaluator, write: Write, facts: Facts
 ) -> list[tuple[int, dict[str, str]]]:
-    """Return (index of the quota, its new status.used) for every quota the write is charged to. Exceeded."""
+    """Return (index of the quota, its new status.used) for every quota charged with the write. Raises Exceeded."""
     if not evaluator.handles(write.operation, write.subresource, write.new, write.old):
         return []
-    concerned = [index for index, quota in enumerate(quotas) if (quota.get("status") or {}).get("hard")]
-    if not concerned:
+    limiting = [index for index, quota in enumerate(quotas) if (quota.get("status") or {}).get("hard")]
+    if not limiting:
         return []
     measure = evaluator.measure(write.new, facts)
-    matching = [index for index in concerned if _matches(quotas[index], evaluator, measure, facts)]
+    matching = [index for index in limiting if _matches(quotas[index], evaluator, measure, facts)]
     for index in matching:
         _check_countable(quotas[index], evaluator, write.new, facts)
     negative = sorted(name for name, amount in measure.usage.items() if amount[0] < 0)
     if negative:
         raise Exceeded(f"quota usage is negative for resource(s): {','.join(negative)}")
     before = evaluator.measure(write.old, facts) if write.operation == UPDATE and write.old is not None else None
-    found = []
+    charged = []
     for index in matching:
         used = _charge(quotas[index], evaluator, measure, before, facts, limited=write.subresource != "status")
         if used is not None:
-            found.append((index, used))
-    return found
+            charged.append((index, used))
+    return charged
 
 
 def _matches(quota: Object, evaluator: Evaluator, measure: Measure, facts: Facts) -> bool:
@@ -64,7 +64,7 @@ def _matches(quota: Object, evaluator: Evaluator, measure: Measure, facts: Facts
 
 
 def _check_countable(quota: Object, evaluator: Evaluator, obj: Object, facts: Facts) -> None:
-    """Whether the object says what the quota needs to know, and the quota what is used so far."""
+    """Raise Exceeded if the object leaves out fields that the quota limits, or the quota's status has no usage yet."""
     name, status = quota["metadata"]["name"], quota["status"]
     covered = evaluator.covered(status["hard"], facts)
     missing = evaluator.missing(obj, covered)

@@ -1,9 +1,9 @@
-"""What claims use: PersistentVolumeClaims of storage, ResourceClaims of devices.
+"""Usage of claims: storage of PersistentVolumeClaims, devices of ResourceClaims.
 
-A volume's size counts for its storage class too, and what a resize was given counts as long as it is more than what is
-asked for. Devices count per class, the worst case where it depends; since a device class may also be asked for as an
-extended resource of a pod, its devices count against quotas by that name as well, unless the pod for which the claim
-was made has been charged already (KEP-5004).
+A volume's size also counts for its storage class. A size allocated by a resize counts while it is greater than the
+requested size. Devices count per class; of alternatives, the worst case counts. A pod can also request a device class
+as an extended resource. So its devices count against quotas by that name as well, unless the pod of the claim has been
+charged already (KEP-5004).
 
     claim of 10Gi, class gold  ->  requests.storage 10Gi, gold.storageclass.storage.k8s.io/requests.storage 10Gi
     request of 2 devices of class gpu  ->  gpu.deviceclass.resource.k8s.io/devices 2
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING
 from typing import Final
 
-from kubechronicle.api.builtin.validation_resources import is_native
+from kubechronicle.api.builtin.common.resource_amounts import is_native
 from kubechronicle.api.quota import amounts, pods
 from kubechronicle.api.quota.amounts import ONE, Amount, Usage
 from kubechronicle.api.quota.facts import Facts
@@ -31,13 +31,13 @@ DEVICE_CLAIMS: Final = "resourceclaims.resource.k8s.io"
 DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 MOST_DEVICES: Final = 32
-"""Results an allocation can have at most (resource.k8s.io: AllocationResultsMaxSize)."""
+"""The most results of an allocation (resource.k8s.io: AllocationResultsMaxSize)."""
 
 # -- volumes ----------------------------------------------------------------------------------------------------------
 
 
 def volume_usage(claim: Object) -> Usage:
-    """Return what a PersistentVolumeClaim uses."""
+    """Return the usage of a PersistentVolumeClaim."""
     found: Usage = {VOLUME_CLAIMS: ONE, f"count/{VOLUME_CLAIMS}": ONE}
     annotated = (claim["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
     name = annotated if annotated is not None else (claim.get("spec") or {}).get("storageClassName") or ""
@@ -52,18 +52,18 @@ def volume_usage(claim: Object) -> Usage:
 
 
 def _size(claim: Object) -> Amount | None:
-    asked = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
-    given = (claim.get("status") or {}).get("allocatedResources") or {}
-    if "storage" not in asked:
+    requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
+    allocated = (claim.get("status") or {}).get("allocatedResources") or {}
+    if "storage" not in requests:
         return None
-    size = amounts.parsed({"storage": asked["storage"]})["storage"]
-    if "storage" in given:
-        size = max(size, amounts.parsed(given)["storage"], key=lambda amount: amount[0])
+    size = amounts.parsed({"storage": requests["storage"]})["storage"]
+    if "storage" in allocated:
+        size = max(size, amounts.parsed(allocated)["storage"], key=lambda amount: amount[0])
     return size[0].to_integral_value(rounding=ROUND_CEILING), size[1]
 
 
 def volume_traits(claim: Object) -> Traits:
-    """Return the attributes classes a PersistentVolumeClaim has, had or is about to have."""
+    """Return the attributes classes of a PersistentVolumeClaim: requested, current and target."""
     status = claim.get("status") or {}
     names = (
         (claim.get("spec") or {}).get("volumeAttributesClassName"),
@@ -74,7 +74,7 @@ def volume_traits(claim: Object) -> Traits:
 
 
 def covers_volumes(name: str) -> bool:
-    """Tell whether a quota by this name is about PersistentVolumeClaims."""
+    """Return whether this name of a quota covers PersistentVolumeClaims."""
     if name in (VOLUME_CLAIMS, STORAGE, f"count/{VOLUME_CLAIMS}"):
         return True
     return name.endswith((f"{STORAGE_CLASS}{VOLUME_CLAIMS}", f"{STORAGE_CLASS}{STORAGE}"))
@@ -84,7 +84,7 @@ def covers_volumes(name: str) -> bool:
 
 
 def device_usage(claim: Object, facts: Facts) -> Usage:
-    """Return what a ResourceClaim uses."""
+    """Return the usage of a ResourceClaim."""
     devices: Usage = {}
     for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
         alternatives = request.get("firstAvailable") or ()
@@ -104,26 +104,27 @@ def device_usage(claim: Object, facts: Facts) -> Usage:
 
 
 def _count(request: Object) -> int:
-    """Devices at most; none for a mode this version does not know."""
+    """Return the most devices of a request; none for an unknown mode."""
     mode = request.get("allocationMode")
     return int(request.get("count") or 0) if mode == "ExactCount" else MOST_DEVICES if mode == "All" else 0
 
 
 def _as_extended_resources(devices: Usage, charged: Mapping[str, Amount], facts: Facts) -> Usage:
-    asked: Usage = {}
+    requested: Usage = {}
     for name, amount in devices.items():
         if not name:
             continue
-        asked[f"requests.{pods.DEVICE_CLASS}{name}"] = amount
+        requested[f"requests.{pods.DEVICE_CLASS}{name}"] = amount
         extended = facts.extended_resource(name)
         if extended:
-            asked[f"requests.{extended}"] = amount
-    return amounts.risen(asked, charged)
+            requested[f"requests.{extended}"] = amount
+    return amounts.risen(requested, charged)
 
 
 def _charged_already(claim: Object, facts: Facts) -> Usage:
-    """What the pod has been charged for whose extended resources this claim was made for; nothing if it is no such
-    claim, or not the only or first one that says so."""
+    """Return the charged usage of the pod for whose extended resources this claim was made.
+
+    Empty if it is no such claim, or if another claim of the pod is noted in its status or was created earlier."""
     meta = claim["metadata"]
     if (meta.get("annotations") or {}).get(EXTENDED_CLAIM) != "true":
         return {}
@@ -132,21 +133,21 @@ def _charged_already(claim: Object, facts: Facts) -> Usage:
     pod = facts.pod(namespace, owner.get("name", "")) if owner else None
     if pod is None or pod["metadata"].get("uid") != owner.get("uid"):
         return {}
-    noted = (pod.get("status") or {}).get("extendedResourceClaimStatus")
-    if noted is not None:
-        return pods.usage(pod, facts.now) if noted.get("resourceClaimName") == name else {}
+    recorded = (pod.get("status") or {}).get("extendedResourceClaimStatus")
+    if recorded is not None:
+        return pods.usage(pod, facts.now) if recorded.get("resourceClaimName") == name else {}
     mine = meta.get("creationTimestamp", ""), name
     for other in facts.claims(namespace):
-        held = other["metadata"]
-        marked = (held.get("annotations") or {}).get(EXTENDED_CLAIM) == "true"
-        earlier = (held.get("creationTimestamp", ""), held["name"]) < mine
+        other_meta = other["metadata"]
+        marked = (other_meta.get("annotations") or {}).get(EXTENDED_CLAIM) == "true"
+        earlier = (other_meta.get("creationTimestamp", ""), other_meta["name"]) < mine
         if marked and earlier and _owning_pod(other).get("uid") == owner.get("uid"):
             return {}
     return pods.usage(pod, facts.now)
 
 
 def _owning_pod(claim: Object) -> Object:
-    """The controller's reference, if it is a pod."""
+    """Return the controller's owner reference if it is a pod, else {}."""
     for owner in claim["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             is_pod = (owner.get("kind"), owner.get("apiVersion")) == ("Pod", "v1")
@@ -155,7 +156,7 @@ def _owning_pod(claim: Object) -> Object:
 
 
 def covers_devices(name: str, facts: Facts) -> bool:
-    """Tell whether a quota by this name is about ResourceClaims."""
+    """Return whether this name of a quota covers ResourceClaims."""
     if name == f"count/{DEVICE_CLAIMS}" or name.endswith(DEVICES):
         return True
     _, requests, resource = name.partition("requests.")

@@ -1,6 +1,6 @@
-"""One evaluator per resource: which writes of it are charged, which names of a quota are about it, what an object uses.
+"""Evaluators, one per resource: the writes to charge, the names in quotas that cover it, and the usage of objects.
 
-Kinds without rules of their own are counted, under count/RESOURCE.GROUP; some have an older, shorter name besides.
+Kinds without rules of their own are counted, as count/RESOURCE.GROUP. Some have an older, shorter name, too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import functools
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
-from kubechronicle.api.builtin.validation_resources import HUGE_PAGES, is_native
+from kubechronicle.api.builtin.common.resource_amounts import HUGE_PAGES, is_native
 from kubechronicle.api.quota import amounts, claims, pods
 from kubechronicle.api.quota.amounts import ONE, ZERO, Usage
 from kubechronicle.api.quota.facts import Facts
@@ -22,26 +22,26 @@ UPDATE: Final = "UPDATE"
 IGNORED: Final = frozenset(
     ("bindings", "componentstatuses", "events", "localsubjectaccessreviews.authorization.k8s.io")
 )
-"""Resources of a namespace that no quota is about."""
+"""Namespaced resources that no quota covers."""
 
 SHORT_NAMES: Final = frozenset(("configmaps", "replicationcontrollers", "resourcequotas", "secrets"))
-"""What quotas count by the plain name, too."""
+"""Resources that quotas also count by the plain name."""
 
 
 class Measure(NamedTuple):
-    """What an object uses, and the scopes it is in."""
+    """The usage of an object, and its traits for scopes."""
 
     usage: Usage
     traits: Traits
 
 
 class Evaluator:
-    """Counts the objects of a resource ("deployments.apps"); the base of those that do more."""
+    """Counts the objects of a resource ("deployments.apps"). Base of the evaluators with more rules."""
 
     constant: Measure | None
-    """What every object uses, where it is the same for all."""
+    """The usage of every object, if it is the same for all."""
     keeps = True
-    """Whether an object uses the same as long as it is not changed."""
+    """True if the usage of an unchanged object never changes."""
 
     def __init__(self, resource: str) -> None:
         self.resource = resource
@@ -49,25 +49,25 @@ class Evaluator:
         self.constant = Measure(dict.fromkeys(self._names, ONE), {})
 
     def handles(self, operation: str, subresource: str, new: Object, old: Object | None) -> bool:
-        """Tell whether such a write is charged."""
+        """Return whether such a write is charged."""
         return operation == CREATE and not subresource
 
     def covers(self, name: str, facts: Facts) -> bool:
-        """Tell whether a quota by this name is about this resource."""
+        """Return whether this name of a quota covers this resource."""
         return name in self._names
 
     def measure(self, obj: Object, facts: Facts) -> Measure:
-        """Return what an object uses."""
+        """Return the usage and traits of an object."""
         if self.constant is None:
             raise NotImplementedError
         return self.constant
 
     def missing(self, obj: Object, required: Collection[str]) -> str:
-        """Return what an object leaves out that quotas by these names demand, "" if nothing."""
+        """Return the message about values missing from the object that these names of a quota demand, "" if none."""
         return ""
 
     def covered(self, names: Mapping[str, Any], facts: Facts) -> list[str]:
-        """Return those of the names that are about this resource, sorted."""
+        """Return the names that cover this resource, sorted."""
         return sorted(name for name in names if self.covers(name, facts))
 
 
@@ -81,7 +81,7 @@ class _Pods(Evaluator):
         self._names = frozenset((pods.COUNT, "pods", *compute))
 
     def handles(self, operation: str, subresource: str, new: Object, old: Object | None) -> bool:
-        """Pods are charged when they are made, resized, or get or lose a deadline, which is a matter of scopes."""
+        """Charge pods when they are created, resized, or get or lose a deadline, which changes their scopes."""
         if subresource:
             return subresource == "resize" and operation == UPDATE
         if operation == CREATE:
@@ -111,7 +111,7 @@ class _Services(Evaluator):
         self._names = frozenset(("count/services", "services", "services.nodeports", "services.loadbalancers"))
 
     def handles(self, operation: str, subresource: str, new: Object, old: Object | None) -> bool:
-        """Updates too, since a service can change its type."""
+        """Charge updates, too, because a service can change its type."""
         return not subresource
 
     def measure(self, obj: Object, facts: Facts) -> Measure:
@@ -137,7 +137,7 @@ class _VolumeClaims(Evaluator):
         self.resource = claims.VOLUME_CLAIMS
 
     def handles(self, operation: str, subresource: str, new: Object, old: Object | None) -> bool:
-        """Updates too, since claims grow; their status says what was given and by which attributes class."""
+        """Charge updates, too, because claims grow; their status has the allocated size and the attributes class."""
         return not subresource or (subresource == "status" and operation == UPDATE)
 
     def covers(self, name: str, facts: Facts) -> bool:
@@ -149,7 +149,7 @@ class _VolumeClaims(Evaluator):
 
 class _DeviceClaims(Evaluator):
     constant = None
-    keeps = False  # device classes and pods come into it
+    keeps = False  # depends on device classes and pods
 
     def __init__(self) -> None:
         self.resource = claims.DEVICE_CLAIMS
@@ -171,7 +171,7 @@ _SPECIAL: Final[Mapping[str, Evaluator]] = {
 
 @functools.lru_cache(maxsize=1024)
 def evaluator_of(resource: str) -> Evaluator | None:
-    """Return the evaluator of a storage resource, None where no quota is about it."""
+    """Return the evaluator of a storage resource, None if no quota covers it."""
     if resource in IGNORED:
         return None
     return _SPECIAL.get(resource) or Evaluator(resource)

@@ -1,8 +1,8 @@
-"""What a pod uses: the requests and limits of all its containers as they run together, and the pod itself.
+"""Usage of a pod: the combined requests and limits of its containers, and the pod itself.
 
-A container counts with what it asks for, what it was given and what it has, whichever is most, while a resize is under
-way (KEP-1287); sidecars run beside what is started after them (KEP-753); pod-level resources stand in for the sums of
-the containers (KEP-2837); the overhead of a runtime class comes on top. After component-helpers/resource.
+During a resize, a container counts with the greatest of its requested, allocated and actual resources (KEP-1287).
+Sidecars run beside the containers started after them (KEP-753). Pod-level resources replace the sums of the containers
+(KEP-2837). The overhead of a runtime class is added. Source: component-helpers/resource.
 
     containers a 1 cpu, b 1 cpu; sidecar s 1 cpu, then init container i 3 cpu  ->  max(1 + 1 + 1, 1 + 3) = 4 cpu
 """
@@ -13,27 +13,27 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from kubechronicle.api.builtin.hooks_pods import qos_class
-from kubechronicle.api.builtin.validation_resources import HUGE_PAGES, is_extended
+from kubechronicle.api.builtin.common.resource_amounts import HUGE_PAGES, is_extended
+from kubechronicle.api.builtin.core.pod.qos import qos_class
 from kubechronicle.api.quota import amounts
 from kubechronicle.api.quota.amounts import ONE, Usage
 from kubechronicle.api.quota.scopes import Traits
 from kubechronicle.api.values.objects import Object
 
 Source = Callable[[Object, Object, str, bool], Mapping[str, str]]
-"""(container, its status, "requests" or "limits", whether a resize can't be) -> the amounts that count."""
+"""(container, its status, "requests" or "limits", a resize is infeasible) -> the amounts that count."""
 
 COUNT: Final = "count/pods"
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
-"""Before the name of a device class: the extended resource every device class is, without saying so (KEP-5004)."""
+"""Prefix of a device class's name: every device class is implicitly this extended resource (KEP-5004)."""
 
 COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
 MUST_SPECIFY: Final = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"))
-"""What every container has to name where a quota limits it."""
+"""Resources that every container must specify if a quota limits them."""
 
 
 def usage(pod: Object, now: datetime) -> Usage:
-    """Return what a pod uses. One that has ended, or should have been gone by ``now``, counts only as an object."""
+    """Return the usage of a pod. One that ended, or is past its grace period, counts only as an object."""
     found: Usage = {COUNT: ONE}
     if is_charged(pod, now):
         amounts.add(found, _charged(_total(pod, "requests"), _total(pod, "limits")))
@@ -41,7 +41,7 @@ def usage(pod: Object, now: datetime) -> Usage:
 
 
 def is_charged(pod: Object, now: datetime) -> bool:
-    """Tell whether a pod uses anything: it is neither finished nor stuck after its time to end was over."""
+    """Return whether a pod uses resources: it is neither finished nor past the end of its grace period."""
     if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
         return False
     meta = pod["metadata"]
@@ -52,17 +52,17 @@ def is_charged(pod: Object, now: datetime) -> bool:
 
 
 def missing(pod: Object, required: Collection[str]) -> str:
-    """Return what is wrong with a pod whose containers leave out what a quota limits, "" if nothing is."""
+    """Return the message about containers that leave out resources a quota limits, "" if none do."""
     wanted = sorted(MUST_SPECIFY.intersection(required))
     spec = pod.get("spec") or {}
     if not wanted or _has_own_resources(spec):
         return ""
     lacking: dict[str, set[str]] = {}
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        given = container.get("resources") or {}
-        named = _charged(amounts.parsed(given.get("requests")), amounts.parsed(given.get("limits")))
+        resources = container.get("resources") or {}
+        specified = _charged(amounts.parsed(resources.get("requests")), amounts.parsed(resources.get("limits")))
         for name in wanted:
-            if name not in named:
+            if name not in specified:
                 lacking.setdefault(name, set()).add(container.get("name", ""))
     if not lacking:
         return ""
@@ -70,7 +70,7 @@ def missing(pod: Object, required: Collection[str]) -> str:
 
 
 def traits(pod: Object) -> Traits:
-    """Return the scopes a pod is in."""
+    """Return the traits of a pod for scopes."""
     spec = pod.get("spec") or {}
     terminating = spec.get("activeDeadlineSeconds") is not None
     best_effort = ((pod.get("status") or {}).get("qosClass") or qos_class(spec)) == "BestEffort"
@@ -96,11 +96,11 @@ def _looks_into_other_namespaces(spec: Object) -> bool:
     return False
 
 
-# -- what is charged --------------------------------------------------------------------------------------------------
+# -- charged names ---------------------------------------------------------------------------------------------------
 
 
 def _charged(requests: Usage, limits: Usage) -> Usage:
-    """The amounts by the names quotas have for them."""
+    """Return the amounts by their names in quotas."""
     found: Usage = {"pods": ONE}
     for name in COMPUTE:
         if name in requests:
@@ -115,7 +115,7 @@ def _charged(requests: Usage, limits: Usage) -> Usage:
     return found
 
 
-# -- effective resources ----------------------------------------------------------------------------------------------
+# -- effective resources ---------------------------------------------------------------------------------------------
 
 
 def _is_pod_level(name: str) -> bool:
@@ -123,47 +123,47 @@ def _is_pod_level(name: str) -> bool:
 
 
 def _has_own_resources(spec: Object) -> bool:
-    given = spec.get("resources") or {}
-    return any(_is_pod_level(name) for side in ("requests", "limits") for name in given.get(side) or ())
+    own = spec.get("resources") or {}
+    return any(_is_pod_level(name) for side in ("requests", "limits") for name in own.get(side) or ())
 
 
 def _total(pod: Object, side: str) -> Usage:
-    """What the whole pod asks for, ``side`` being "requests" or "limits"."""
+    """Return the total requests or limits of a pod. ``side``: "requests" or "limits"."""
     spec = pod.get("spec") or {}
     found = _of_containers(pod, side)
     own = amounts.parsed((spec.get("resources") or {}).get(side))
     found.update({name: amount for name, amount in own.items() if _is_pod_level(name)})
     overhead = amounts.parsed(spec.get("overhead"))
     if side == "limits":
-        # Where there is no limit, none comes from the overhead.
+        # The overhead adds to limits only where one exists.
         overhead = {name: amount for name, amount in overhead.items() if found.get(name, amounts.ZERO)[0]}
     amounts.add(found, overhead)
     return found
 
 
-def _asked(container: Object, status: Object, side: str, impossible: bool) -> Mapping[str, str]:
+def _requested(container: Object, status: Object, side: str, infeasible: bool) -> Mapping[str, str]:
     return (container.get("resources") or {}).get(side) or {}
 
 
-def _allocated(container: Object, status: Object, side: str, impossible: bool) -> Mapping[str, str]:
+def _allocated(container: Object, status: Object, side: str, infeasible: bool) -> Mapping[str, str]:
     found: Mapping[str, str] | None = status.get("allocatedResources")
     if found is not None:
         return found
-    return {} if impossible else _asked(container, status, side, impossible)
+    return {} if infeasible else _requested(container, status, side, infeasible)
 
 
-def _actuated(container: Object, status: Object, side: str, impossible: bool) -> Mapping[str, str]:
+def _actuated(container: Object, status: Object, side: str, infeasible: bool) -> Mapping[str, str]:
     found: Mapping[str, str] | None = (status.get("resources") or {}).get(side)
     if found is not None:
         return found
     if side == "requests":
-        return _allocated(container, status, side, impossible)
-    return {} if impossible else _asked(container, status, side, impossible)
+        return _allocated(container, status, side, infeasible)
+    return {} if infeasible else _requested(container, status, side, infeasible)
 
 
 _SOURCES: Final[Mapping[str, tuple[Source, ...]]] = {
-    "requests": (_asked, _actuated, _allocated),
-    "limits": (_asked, _actuated),
+    "requests": (_requested, _actuated, _allocated),
+    "limits": (_requested, _actuated),
 }
 
 
@@ -174,34 +174,34 @@ def _of_containers(pod: Object, side: str) -> Usage:
         for each in status.get(field) or ():
             statuses[each.get("name", "")] = each
     pending = [each for each in status.get("conditions") or () if each.get("type") == "PodResizePending"]
-    impossible = bool(pending) and pending[0].get("reason") == "Infeasible"
-    if not statuses and not impossible:
-        return _running(pod, side, _asked, statuses, impossible)
+    infeasible = bool(pending) and pending[0].get("reason") == "Infeasible"
+    if not statuses and not infeasible:
+        return _running(pod, side, _requested, statuses, infeasible)
     peaks: Usage = {}
     for source in _SOURCES[side]:
-        if not (impossible and source is _asked):  # a resize that can't be is not waited for
-            amounts.raise_to(peaks, _running(pod, side, source, statuses, impossible))
+        if not (infeasible and source is _requested):  # requests of an infeasible resize do not count
+            amounts.raise_to(peaks, _running(pod, side, source, statuses, infeasible))
     return peaks
 
 
-def _running(pod: Object, side: str, source: Source, statuses: Mapping[str, Object], impossible: bool) -> Usage:
-    """What the containers need at most at a time."""
+def _running(pod: Object, side: str, source: Source, statuses: Mapping[str, Object], infeasible: bool) -> Usage:
+    """Return the most that the containers need at one time."""
     spec = pod.get("spec") or {}
     sums: Usage = {}
     for container in spec.get("containers") or ():
         status = statuses.get(container.get("name", ""), {})
-        amounts.add(sums, amounts.parsed(source(container, status, side, impossible)))
-    beside: Usage = {}
+        amounts.add(sums, amounts.parsed(source(container, status, side, infeasible)))
+    sidecars: Usage = {}
     peaks: Usage = {}
     for container in spec.get("initContainers") or ():
         status = statuses.get(container.get("name", ""), {})
-        own = amounts.parsed(source(container, status, side, impossible))
+        own = amounts.parsed(source(container, status, side, infeasible))
         if container.get("restartPolicy") == "Always":
             amounts.add(sums, own)
-            amounts.add(beside, own)
-            amounts.raise_to(peaks, beside)
+            amounts.add(sidecars, own)
+            amounts.raise_to(peaks, sidecars)
         else:
-            amounts.add(own, beside)
+            amounts.add(own, sidecars)
             amounts.raise_to(peaks, own)
     amounts.raise_to(sums, peaks)
     return sums

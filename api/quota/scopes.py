@@ -1,12 +1,12 @@
-"""Which objects a quota is about: its scopes and its scope selector, all of which an object has to match.
+"""Scopes of a quota: an object counts if it matches all scopes and the whole scope selector.
 
-An evaluator tells of an object, by name of the scope, whether it is in it (Terminating) or which values it has
-(PriorityClass, VolumeAttributesClass): its *traits*. Without a word on a scope, the kind knows none, and a quota with
-that scope is not about it.
+An evaluator returns the *traits* of an object, by name of the scope: True or False (Terminating), or the object's
+values (PriorityClass, VolumeAttributesClass). A scope that is absent from the traits is unknown to the kind: a quota with that
+scope does not cover its objects.
 
     PriorityClass In [high]        pod of class high: yes; of class low or without: no
     PriorityClass NotIn [high]     pod of class low or without: yes
-    VolumeAttributesClass NotIn [gold]     claim that goes from gold to silver: yes, one of its classes is not gold
+    VolumeAttributesClass NotIn [gold]     claim that changes from gold to silver: yes, one of its classes is not gold
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Traits = Mapping[str, bool | frozenset[str]]
 
 
 class Selector(NamedTuple):
-    """One demand. ``operator``: In, NotIn, Exists or DoesNotExist."""
+    """One requirement. ``operator``: In, NotIn, Exists or DoesNotExist."""
 
     scope: str
     operator: str
     values: tuple[str, ...] = ()
 
     def matches(self, traits: Traits) -> bool:
-        """Tell whether an object of these traits meets it."""
+        """Return whether an object with these traits meets the requirement."""
         held = traits.get(self.scope, False)
         if isinstance(held, bool):
             return held
@@ -41,7 +41,7 @@ class Selector(NamedTuple):
 
 
 def selectors_of(quota: Mapping[str, Any]) -> list[Selector]:
-    """Return what a ResourceQuota demands of the objects it is about."""
+    """Return the requirements of a ResourceQuota for its objects."""
     spec = quota.get("spec") or {}
     found = [Selector(scope, "Exists") for scope in spec.get("scopes") or ()]
     for each in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
@@ -51,5 +51,5 @@ def selectors_of(quota: Mapping[str, Any]) -> list[Selector]:
 
 
 def match(selectors: list[Selector], traits: Traits) -> bool:
-    """Tell whether an object of these traits meets all of them."""
+    """Return whether an object with these traits meets all selectors."""
     return all(selector.matches(traits) for selector in selectors)

@@ -1,4 +1,4 @@
-"""What a namespace uses of a quota, added up from all its objects: what a controller writes into status.used."""
+"""The total usage of a namespace, which a controller writes to a quota's status.used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubechronicle.api.quota.scopes import Selector
 
 
 def total(names: Collection[str], selectors: list[Selector], measures: Iterable[Measure]) -> Usage:
-    """Return the sum over the objects that meet the selectors; every name is in it."""
+    """Return the sum over the objects that meet the selectors, with every name."""
     sums: Usage = dict.fromkeys(names, ZERO)
     for measure in measures:
         if scopes.match(selectors, measure.traits):
@@ -20,7 +20,7 @@ def total(names: Collection[str], selectors: list[Selector], measures: Iterable[
 
 
 def times(names: Collection[str], selectors: list[Selector], measure: Measure, count: int) -> Usage:
-    """Return what ``count`` objects use that all use the same."""
+    """Return the usage of ``count`` objects with the same usage."""
     counted = count if scopes.match(selectors, measure.traits) else 0
     sums: Usage = dict.fromkeys(names, ZERO)
     amounts.add(sums, {name: (each * counted, family) for name, (each, family) in measure.usage.items()})

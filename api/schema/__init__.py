@@ -1,1 +1,1 @@
-"""Structural types of the built-in kinds, and the one walk that checks a decoded object against them."""
+"""Structural types of the built-in kinds, and the check of decoded objects against them."""

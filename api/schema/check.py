@@ -1,15 +1,15 @@
-"""One walk over a decoded JSON object against its structural type: what Go's typed decoding does to it.
+"""The check of a decoded JSON object against its structural type, with the effects of Go's typed decoding.
 
-Afterwards the object holds what Kubernetes would write: unknown fields are gone (and reported), nulls and zero values
-that Go leaves out are gone, structs Go always writes are there, times, bytes and quantities have their canonical form.
-The object is changed in place: it was decoded for this request alone.
+Afterwards the object is as Kubernetes writes it. Unknown fields are removed and reported. Nulls and zero values that Go
+omits are removed. Structs that Go always writes are added. Times, bytes and quantities are in canonical form. The
+object is changed in place, because it was decoded for one request alone.
 
     check({"metadata": {"label": {}}, "data": {}}, ConfigMap) -> ['metadata.label'], object now {"metadata": {}}
 
-Invariant: checking a checked object changes nothing (what is stored needs no second walk).
+Invariant: checking a checked object changes nothing, so stored objects need no second check.
 
-This is on the path of every write, so the common leaves (strings, booleans) are judged inline by their class and
-everything else by one call per value; paths are put together only when there is something to report.
+Every write runs this code. So common leaves (strings, booleans) are checked inline by their class, any other value with
+one call, and paths are built only for reports.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from kubechronicle.api.schema.types import AnyType, Field, ListType, MapType, Ob
 from kubechronicle.api.schema.values import DecodeError, json_word
 
 MAX_DEPTH: Final = 200
-"""Deeper objects are refused instead of exhausting the stack; Kubernetes' own limit in Go is 10,000."""
+"""The deepest nesting of objects, which protects the stack; Kubernetes' own limit in Go is 10,000."""
 
 
 class TypeMismatch(ValueError):
-    """A value of a type its field cannot hold. Its text is Go's: ``json: cannot unmarshal number into …``."""
+    """A value of a wrong type for its field. The text is Go's: ``json: cannot unmarshal number into …``."""
 
 
 class _Mismatch(Exception):
-    """A mismatch on its way up: the names of the fields it stands below are gathered, innermost first."""
+    """A mismatch on its way up. ``names`` collects the names of the enclosing fields, innermost first."""
 
     def __init__(self, word: str, go_type: str) -> None:
         super().__init__(word)
@@ -55,9 +55,9 @@ _SCALARS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def check(value: dict[str, Any], kind: ObjectType) -> list[str]:
-    """Bring ``value`` into the form Kubernetes writes; return the paths of unknown fields in document order.
+    """Convert ``value`` to the form Kubernetes writes, in place. Return the paths of unknown fields in document order.
 
-    Raises TypeMismatch at the first value of a wrong type (a value Go cannot decode either).
+    TypeMismatch for the first value of a wrong type, which Go cannot decode either.
     """
     unknown: list[str] = []
     try:
@@ -110,13 +110,14 @@ def _object(value: dict[str, Any], kind: ObjectType, unknown: list[str]) -> None
 
 
 def _dropped(result: Any, field: Field) -> bool:
-    """Tell whether Go leaves this empty value out: empty lists and maps, zero scalars; never an empty struct, nor a
-    list that defaults tell from none."""
+    """Return whether Go omits this empty value: an empty list or map, or a zero scalar.
+
+    Never an empty struct, nor a list that defaulting distinguishes from none."""
     kind, keep_zero = field.type, field.keep_zero
     if isinstance(kind, ObjectType | AnyType):
         return False
     if isinstance(kind, ListType | MapType):
-        return field.null_stays or not keep_zero  # written again as null where the field is always written
+        return field.null_stays or not keep_zero  # written as null if the field is always written
     if result is None:
         return True
     return not keep_zero and not (isinstance(kind, Scalar) and kind.kind in ("intorstring", "quantity"))
@@ -186,7 +187,7 @@ def _prefix(unknown: list[str], start: int, head: str) -> None:
 
 
 def _null_item(kind: Type) -> Any:
-    """What a null inside a list or map becomes: Go leaves the zero value of its type there."""
+    """Return the replacement of a null in a list or map: the zero value of its type, as in Go."""
     if isinstance(kind, ObjectType):
         return kind.zero()
     if isinstance(kind, Scalar):

@@ -1,16 +1,15 @@
-"""Types of versions that are no longer published, told by how they differ from the published ones.
+"""Types of former versions, which are no longer published, as differences from the published ones.
 
-A version of the past is the present version's definitions under another name, plus a table of differences: fields that
-did not exist yet, had another name, or were written where they are left out today. What the table does not name is as
-it is today.
+A former version has the present version's definitions under another name, with a table of differences: fields that
+did not exist yet, had another name, or were written although they are omitted today.
 
     autoscaling/v2beta2   no tolerance; conditions and currentReplicas always written, conditions owned as a whole
     autoscaling/v2beta1   as v2beta2, no behavior, and metrics in a form of their own (``_METRICS``)
     batch/v1beta1         the same fields
     policy/v1beta1        the same fields; its empty selector means something else (builtin/policy)
-    discovery.k8s.io/v1beta1  a topology map, where there are zone and deprecatedTopology today
+    discovery.k8s.io/v1beta1  a topology map instead of zone and deprecatedTopology
 
-Source: the types of k8s.io/api 0.20 to 0.25. Definitions and presence codes have the form types.py describes.
+Source: the types of k8s.io/api 0.20 to 0.25. For the form of definitions and presence codes see types.py.
 """
 
 from __future__ import annotations
@@ -35,8 +34,13 @@ _MARKS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """How one definition differs. ``fields`` are added or replaced, ``unmarked`` ones lose what says how they are
-    merged, ``presence`` is added to the codes of the present version."""
+    """The differences of one definition.
+
+    ``without``: fields to remove.
+    ``fields``: fields to add or replace.
+    ``unmarked``: fields that lose their merge markers (`_MARKS`).
+    ``presence``: codes added to those of the present version.
+    """
 
     without: tuple[str, ...] = ()
     fields: Mapping[str, Definition] = field(default_factory=dict)
@@ -47,8 +51,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A version as the present one of its group with changes. ``kinds``: the definitions that belong to it, of which
-    ``own`` have nothing in common with their namesakes today."""
+    """A former version, as changes of the present one of its group.
+
+    ``kinds``: the definitions derived from those of the present version.
+    ``own``: definitions that are unlike those of the same name today.
+    """
 
     package: str
     present: str
@@ -59,7 +66,7 @@ class Version:
 
 # -- the metrics of autoscaling/v2beta1 -------------------------------------------------------------------------------
 
-# Source of a metric -> its fields: "!" is required, "*" a pointer whose zero is kept. Types are table words below.
+# Source of a metric -> its fields: "!" is required, "*" a pointer with a kept zero. The words for types are below.
 _METRICS: Final[Mapping[str, str]] = {
     "ObjectMetricSource": "target! ref; metricName! string; targetValue! quantity; selector labels; "
     "averageValue quantity",
@@ -87,24 +94,24 @@ _WORDS: Final[Mapping[str, Definition]] = {
     "ref": {"$ref": f"#/$defs/{API}autoscaling.v2beta1.CrossVersionObjectReference"},
 }
 _DESCRIPTIONS: Final[Mapping[str, str]] = {
-    "averageValue": "The value averaged over all pods; taken instead of the total if it is given.",
-    "container": "The name of the container in the pods of what is scaled.",
-    "currentAverageUtilization": "Used by the pods on average, in percent of what they request.",
+    "averageValue": "The value averaged over all pods; replaces the total if set.",
+    "container": "The name of the container in the scaled pods.",
+    "currentAverageUtilization": "Average use of the pods, in percent of their requests.",
     "currentAverageValue": "The value averaged over all pods.",
     "currentValue": "The value of the metric.",
     "metricName": "The name of the metric.",
     "metricSelector": "Selects a series of the metric by its labels.",
     "name": "The name of the resource, cpu or memory.",
     "selector": "Selects a series of the metric by its labels.",
-    "target": "The object the metric is about.",
-    "targetAverageUtilization": "What the pods shall use on average, in percent of what they request.",
+    "target": "The object that the metric describes.",
+    "targetAverageUtilization": "Target for the average use of the pods, in percent of their requests.",
     "targetAverageValue": "The value to reach, averaged over all pods.",
     "targetValue": "The value to reach.",
 }
 
 
 def _metric(text: str) -> tuple[Definition, dict[str, str]]:
-    """The definition of a metric's source, and its presence codes."""
+    """Return (the definition of a metric's source, its presence codes)."""
     properties: Definition = {}
     required: list[str] = []
     presence: dict[str, str] = {}
@@ -181,8 +188,8 @@ VERSIONS: Final[tuple[Version, ...]] = (
             "PodDisruptionBudgetSpec": Change(
                 fields={
                     "selector": {
-                        "description": "Selects the pods the budget is about. Neither a selector that is null nor an "
-                        "empty one ({}) selects any; in policy/v1 an empty one selects all pods of the namespace.",
+                        "description": "Selects the pods of the budget. Neither a null nor an empty selector ({}) "
+                        "selects any pods; in policy/v1 an empty one selects all pods of the namespace.",
                         "$ref": f"#/$defs/{_LABEL_SELECTOR}",
                     }
                 },
@@ -207,7 +214,7 @@ VERSIONS: Final[tuple[Version, ...]] = (
                 without=("deprecatedTopology", "zone"),
                 fields={
                     "topology": {
-                        "description": "Where the endpoint is: kubernetes.io/hostname names its node, "
+                        "description": "Location of the endpoint: kubernetes.io/hostname names its node, "
                         "topology.kubernetes.io/zone its zone, topology.kubernetes.io/region its region.",
                         "type": ["object", "null"],
                         "additionalProperties": {"type": ["string", "null"]},
@@ -253,7 +260,7 @@ def _derived(source: Definition, version: Version, change: Change) -> Definition
 
 
 def _moved(schema: Definition, version: Version, *, unmarked: bool = False) -> Definition:
-    """A property whose references lead to the version's own definitions."""
+    """Return a property with references to the version's own definitions."""
     made = {key: value for key, value in schema.items() if not (unmarked and key in _MARKS)}
     reference = made.get("$ref")
     if reference is not None:
@@ -263,13 +270,13 @@ def _moved(schema: Definition, version: Version, *, unmarked: bool = False) -> D
     for key in ("items", "additionalProperties"):
         if isinstance(made.get(key), dict):
             made[key] = _moved(made[key], version)
-    # The carrying package names the one apiVersion there; ours is another, and nothing reads it.
+    # The package lists the present apiVersion there. The former version has another, and nothing reads it.
     made.pop("enum", None)
     return made
 
 
 def presence(published: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """Return the presence codes of all versions of the past, by the definition's short name."""
+    """Return the presence codes of all former versions, by the definition's short name."""
     found: dict[str, dict[str, str]] = {}
     for version in VERSIONS:
         for kind in version.kinds:
@@ -289,7 +296,7 @@ _CORE_TYPES: Final = frozenset(("v1.ConditionStatus", "v1.Protocol", "v1.Resourc
 
 
 def _own_go_type(code: str, version: Version) -> str:
-    """A presence code whose Go type, unless it is the core group's, is of the version's own package."""
+    """Return a presence code with its Go type in the version's own package; types of the core group stay."""
     letters, colon, go_type = code.partition(":")
     if not colon or go_type in _CORE_TYPES:
         return code

@@ -1,18 +1,18 @@
-"""Structural types of the built-in kinds: which fields there are, of which type, and how lists and maps are merged.
+"""Structural types of the built-in kinds: their fields with types, and the merging of lists and maps.
 
-The types come from the published v1.36 definitions (the kubernetes-validate package), whose rewrites are undone here:
-optional types are given as ``[T, null]``, Quantity and IntOrString as ``oneOf``. What definitions do not say, and Go's
-JSON encoder does, stands in ``presence.json``: which zero values are written and which are left out. Its codes:
+The types come from the published v1.36 definitions (the kubernetes-validate package). The package's rewrites are undone
+here: optional types are ``[T, null]``, Quantity and IntOrString are ``oneOf`` there. The definitions do not say which
+zero values Go's JSON encoder writes and which it omits; the codes in ``presence.json`` do:
 
     p  a pointer to a scalar: a zero value is kept           s  a struct that is always written, at least as {}
     P  a required pointer or list: written as null           t  a time that is written as null when it is not set
     a  written although it is optional                       o  left out when empty although it is required
     q  a quantity that is always written ("0")               i  an IntOrString that is always written (0)
     r  arbitrary JSON that is always written (null)
-    and, behind a colon, the name of the Go type where it is not the plain one: it stands in decoding errors
+    and, behind a colon, the name of the Go type if it is not the plain one, for decoding errors
 
-Invariant: a type is compiled when it is first asked for, once; compiled types never change. Reading the definitions
-takes about 10 ms, a kind's types well under one; nothing is read at import.
+Invariant: a type is compiled once, at its first use; compiled types never change. Reading the definitions takes about
+10 ms, compiling a kind's types well under 1 ms. Nothing is read at import.
 """
 
 from __future__ import annotations
@@ -45,8 +45,11 @@ MAP: Final = "map"
 
 
 class Type:
-    """One structural type. ``go_type`` is how Go's reflect prints it in decoding errors; ``collector`` is kept here for
-    field_sets.py, which makes one for each type it meets."""
+    """One structural type.
+
+    ``go_type``: the type's name in decoding errors, as Go's reflect prints it.
+    ``collector``: a cache of field_sets.py, which makes one for each type in use.
+    """
 
     __slots__ = ("collector", "go_type")
 
@@ -66,7 +69,7 @@ class Scalar(Type):
 
 
 class AnyType(Type):
-    """Arbitrary JSON. ``deduced``: fields below it are owned one by one; otherwise it is owned as a whole."""
+    """Arbitrary JSON. ``deduced``: field managers own its fields one by one; otherwise they own it as a whole."""
 
     __slots__ = ("deduced",)
 
@@ -87,9 +90,11 @@ class MapType(Type):
 
 
 class ListType(Type):
-    """A list. ``list_type`` is atomic, set or map; ``keys`` are the key fields of a map's items, sorted.
+    """A list.
 
-    ``merge_key`` and ``strategies`` are what strategic merge patch goes by; they may differ from ``keys``.
+    ``list_type``: atomic, set or map.
+    ``keys``: the key fields of a map's items, sorted.
+    ``merge_key``, ``strategies``: for strategic merge patch; the merge key may differ from ``keys``.
     """
 
     __slots__ = ("item", "keys", "list_type", "merge_key", "strategies")
@@ -106,8 +111,10 @@ class ListType(Type):
 class Field:
     """A named field of an object.
 
-    ``leaf`` is the Python class of its value if nothing else has to be checked; ``keep_zero`` says that a zero value
-    stays; ``strategies`` are the patch strategies of the field itself.
+    ``leaf``: the Python class of its values if no more needs checking, else None.
+    ``keep_zero``: a zero value is kept.
+    ``null_stays``: the field is always written, an empty list or map as null.
+    ``strategies``: the patch strategies of the field itself.
     """
 
     __slots__ = ("keep_zero", "leaf", "name", "null_stays", "strategies", "type")
@@ -126,7 +133,7 @@ class Field:
 class ObjectType(Type):
     """An object with named fields, compiled from its definition when ``fields`` or ``always`` is first read.
 
-    ``always`` lists (name, maker of the value) of fields that are written even when they are not set.
+    ``always``: (name, maker of the value) of the fields that are written even if unset.
     """
 
     __slots__ = ("always", "atomic", "definition", "fields", "go_name")
@@ -142,7 +149,7 @@ class ObjectType(Type):
         self.atomic = atomic
 
     def __getattr__(self, name: str) -> Any:
-        # Slots that were never set: the first reader compiles the definition.
+        # The slots are unset until the first access compiles the definition.
         if name not in ("fields", "always"):
             raise AttributeError(name)
         fields, always = _compile_fields(self.definition)
@@ -151,7 +158,7 @@ class ObjectType(Type):
         return fields if name == "fields" else always
 
     def zero(self) -> dict[str, Any]:
-        """Return the object Go writes for a struct of which nothing is set."""
+        """Return the object that Go writes for a zero struct."""
         return {name: make() for name, make in self.always}
 
 
@@ -169,7 +176,7 @@ SCALAR_ZERO: Final[dict[str, Any]] = {
     "quantity": "0",
     "intorstring": 0,
 }
-"""What Go writes for the zero value of each kind of scalar."""
+"""The zero value of each kind of scalar as Go writes it."""
 
 _SPECIAL: Final[dict[str, Callable[[], Type]]] = {
     META + "Time": lambda: Scalar("time", "v1.Time"),
@@ -183,10 +190,8 @@ _SPECIAL: Final[dict[str, Callable[[], Type]]] = {
 
 @functools.cache
 def definitions() -> dict[str, Any]:
-    """Return the published definitions by name, as they stand in the file, and those of versions of the past.
-
-    About 10 ms the first time."""
-    # Located without importing the package: its validator would cost 130 ms of start-up and is not used.
+    """Return the published definitions by name, unchanged, and those of former versions. The first call takes 10 ms."""
+    # Located without importing the package, whose unused validator takes 130 ms at start.
     found = importlib.util.find_spec(DEFINITIONS_PACKAGE)
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(f"{DEFINITIONS_PACKAGE} is not installed")
@@ -203,7 +208,7 @@ def _presence() -> dict[str, dict[str, str]]:
 
 
 def presence(definition: str) -> dict[str, str]:
-    """Return the codes of a definition's fields, as the top of this file explains them; none for plain ones."""
+    """Return the presence codes of a definition's fields (see the head of this file), without plain fields."""
     return _presence().get(short_name(definition), {})
 
 
@@ -222,7 +227,7 @@ def definition_type(definition: str) -> Type:
         return Scalar("string", go_type)
     if _type_word(schema) == "object" and definition != META + "Patch":
         return ObjectType(definition)  # a struct without fields
-    # Definitions without structure: JSON, JSONSchemaPropsOrBool and their like.
+    # Definitions without structure: JSON, JSONSchemaPropsOrBool and so on.
     return AnyType(go_type, deduced=False)
 
 
@@ -235,7 +240,7 @@ def object_type(definition: str) -> ObjectType:
 
 
 def short_name(definition: str) -> str:
-    """Return the name a definition has in tables: ``io.k8s.api.core.v1.Pod`` is ``core.v1.Pod``."""
+    """Return a definition's name in tables: ``core.v1.Pod`` for ``io.k8s.api.core.v1.Pod``."""
     for prefix in _PREFIXES:
         if definition.startswith(prefix):
             return definition[len(prefix) :]

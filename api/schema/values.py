@@ -1,7 +1,7 @@
-"""Scalars with a syntax of their own: times, bytes, quantities, integers, and Go's words for what is wrong with them.
+"""Scalars with a syntax of their own (times, bytes, quantities, integers), and Go's errors about them.
 
-Each function takes a decoded JSON value and returns its canonical form, or raises DecodeError with the text Go's
-decoder would give. Which field a value stands in is the business of check.py.
+Each function takes a decoded JSON value and returns its canonical form, or raises DecodeError with the text of Go's
+decoder. Not here: the fields of the values (check.py).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _INT_RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 
 
 
 class DecodeError(ValueError):
-    """A value its field cannot hold.
+    """A value that its field cannot hold.
 
-    ``wrong_type`` is the JSON word for what was found when Go would speak of the struct field ("number",
-    "number 1.5", …), empty when the text stands for itself.
+    ``wrong_type``: Go's word for the value ("number", "number 1.5", …) if Go's message names the struct field, else
+    empty: then ``text`` is the whole message.
     """
 
     def __init__(self, text: str = "", *, wrong_type: str = "") -> None:
@@ -47,26 +47,26 @@ def json_word(value: Any) -> str:
 
 
 def string(value: Any) -> str:
-    """A plain string."""
+    """Return a plain string."""
     if isinstance(value, str):
         return value
     raise DecodeError(wrong_type=json_word(value))
 
 
 def boolean(value: Any) -> bool:
-    """A boolean."""
+    """Return a boolean."""
     if isinstance(value, bool):
         return value
     raise DecodeError(wrong_type=json_word(value))
 
 
 def int32(value: Any) -> int:
-    """An integer of 32 bits."""
+    """Return a 32-bit integer."""
     return _integer(value, "int32")
 
 
 def int64(value: Any) -> int:
-    """An integer of 64 bits."""
+    """Return a 64-bit integer."""
     return _integer(value, "int64")
 
 
@@ -83,7 +83,7 @@ def _integer(value: Any, kind: str) -> int:
 
 
 def number(value: Any) -> int | float:
-    """A floating-point number; whole ones are written as integers, as Go writes them."""
+    """Return a floating-point number; whole ones as integers, as Go writes them."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DecodeError(wrong_type=json_word(value))
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
@@ -92,14 +92,14 @@ def number(value: Any) -> int | float:
 
 
 def data_bytes(value: Any) -> str:
-    """Base64 text, checked and brought into its standard form."""
+    """Return base64 text in its standard form."""
     if not isinstance(value, str):
         raise DecodeError(wrong_type=json_word(value))
     text = value.replace("\n", "").replace("\r", "")
     try:
-        # Validation by decoding: base64.b64decode alone would skip foreign characters silently.
+        # Decoded only to validate: base64.b64decode alone would silently skip foreign characters.
         binascii.a2b_base64(text, strict_mode=True)
-    except ValueError:  # binascii.Error, or a plain one for what is not ASCII
+    except ValueError:  # binascii.Error, or a plain ValueError for characters beyond ASCII
         raise DecodeError(f"illegal base64 data at input byte {_first_illegal_byte(value)}") from None
     return text
 
@@ -108,7 +108,7 @@ _ALPHABET: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvw
 
 
 def _first_illegal_byte(text: str) -> int:
-    """Return the offset Go's encoding/base64 reports: the first byte that cannot stand where it does."""
+    """Return the offset in the error of Go's encoding/base64: of the first byte that is invalid at its place."""
     data = text.encode()
     quantum = 0
     position = 0
@@ -141,7 +141,7 @@ def encode_bytes(text: str) -> str:
 
 
 def time(value: Any) -> str | None:
-    """A time of whole seconds in UTC: ``2026-11-21T02:30:00Z``. The zero time is no time."""
+    """Return a time of whole seconds in UTC: ``2026-11-21T02:30:00Z``; None for the zero time."""
     if value.__class__ is str and len(value) == 20 and value[-1] == "Z" and value[10] == "T":
         try:
             datetime.fromisoformat(value)
@@ -159,7 +159,7 @@ def time(value: Any) -> str | None:
 
 
 def microtime(value: Any) -> str | None:
-    """A time with six digits of a second in UTC: ``2026-11-21T02:30:00.123456Z``."""
+    """Return a time with microseconds in UTC: ``2026-11-21T02:30:00.123456Z``."""
     if not isinstance(value, str):
         raise DecodeError(f"parsing time {go_quote(json_text(value))} as {go_quote(RFC3339_MICRO)}")
     moment = _parse_time(value, RFC3339_MICRO)
@@ -167,7 +167,7 @@ def microtime(value: Any) -> str | None:
 
 
 def json_text(value: Any) -> str:
-    """Return a scalar as it stood in JSON, for messages."""
+    """Return a scalar's JSON text, for messages."""
     return "true" if value is True else "false" if value is False else str(value)
 
 
@@ -232,7 +232,7 @@ def _out_of_range(found: re.Match[str]) -> str:
 
 
 def quantity_text(value: Any) -> str:
-    """A quantity in its canonical spelling. Numbers are taken as they are written."""
+    """Return a quantity in its canonical spelling. A number counts as its text."""
     if not isinstance(value, str):
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise DecodeError(quantity.SYNTAX_ERROR)
@@ -244,7 +244,7 @@ def quantity_text(value: Any) -> str:
 
 
 def int_or_string(value: Any) -> int | str:
-    """A string or an integer of 32 bits."""
+    """Return a string or a 32-bit integer."""
     if isinstance(value, str):
         return value
     if value.__class__ is int and -(2**31) <= value < 2**31:

@@ -1,4 +1,4 @@
-"""How custom resources are shown: by the additional printer columns of their version, or by name and age.
+"""Printers of custom resources: by the additional printer columns of their version, or by name and age.
 
 Source: apiextensions-apiserver ``pkg/registry/customresource/tableconvertor``.
 """
@@ -64,7 +64,7 @@ def _finder(path: str) -> Finder:
     try:
         return compile_path(path)
     except JsonPathError:
-        # A path that passed validation and is still not understood shows nothing rather than failing every list.
+        # A path that validation accepted, but this module does not understand, shows nothing instead of failing lists.
         return lambda _: iter(())
 
 

@@ -1,8 +1,8 @@
 """Simple JSON paths, as additional printer columns of custom resources use them.
 
-Understood: ``.name``, ``.a\\.b``, ``['name']``, ``[0]``, ``[-1]``, ``[1:3]``, ``[*]``, ``.*``, ``..name`` and filters
-such as ``[?(@.type=="Ready")]``. Source: client-go ``util/jsonpath``; a path may stand in braces. Evaluation never
-fails on data that is not there: it finds nothing.
+Supported: ``.name``, ``.a\\.b``, ``['name']``, ``[0]``, ``[-1]``, ``[1:3]``, ``[*]``, ``.*``, ``..name`` and filters
+such as ``[?(@.type=="Ready")]``. A path may be in braces. Missing data is no error: the path finds nothing.
+Source: client-go ``util/jsonpath``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Final
 Finder = Callable[[Any], Iterator[Any]]
 
 PATHS_KEPT: Final = 1024
-"""Compiled paths kept: far more than the columns of all custom resources of a large cluster."""
+"""The most cached paths: far more than the columns of all custom resources of a large cluster."""
 
 
 class JsonPathError(ValueError):
-    """A path that cannot be understood."""
+    """An unsupported path."""
 
 
 _STEP: Final = re.compile(
@@ -49,7 +49,7 @@ _ESCAPE: Final = re.compile(r"\\(.)")
 
 @lru_cache(maxsize=PATHS_KEPT)
 def compile_path(text: str) -> Finder:
-    """Return a function that yields what the path finds in a document. JsonPathError where it makes no sense."""
+    """Return a function that yields the values at the path in a document. JsonPathError for an unsupported path."""
     path = text.strip()
     if path.startswith("{") and path.endswith("}"):
         path = path[1:-1].strip()

@@ -1,11 +1,11 @@
-"""Rows as encoded JSON that stays true: with gaps where ages stand, to be filled in when the row is shown.
+"""Cacheable rows: encoded JSON with gaps for ages, which are filled in for each answer.
 
-A row of a table depends on nothing but the object, its printer and what the time is; and on the time only by what the
-function ``since`` says, which a printer is given. So it is given one that says which timestamp it was asked for:
+A row depends only on the object, its printer and the time; and on the time only through the function ``since`` that the
+printer calls. So rows are made with a ``since`` that marks the timestamp itself:
 
     [b'{"cells":["web-1","1/1","Running","3 (', b"2026-01-02T03:04:05Z", b' ago)","', b"2026-…", b'"],"object":…}']
 
-JSON and timestamps take turns, beginning and ending with JSON.
+JSON and timestamps alternate, from JSON to JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kubechronicle.api.tables.table import INCLUDE_METADATA, META_V1, table_row
 Row: TypeAlias = tuple[bytes, ...]
 
 MARK: Final = "\ud800"
-"""Stands on both sides of a timestamp in a cell. Half of a surrogate pair is in no object: it has no UTF-8."""
+"""Mark on both sides of a timestamp in a cell. No object contains half of a surrogate pair: it has no UTF-8."""
 
 
 def _marked(text: str | None) -> str:
@@ -39,7 +39,7 @@ def encoded_row(
     served: Object | None = None,
     printer: Printer | None = None,
 ) -> Row:
-    """The row ``table_row`` makes of an object, with gaps for ages."""
+    """Return the row of an object (see ``table_row``), with gaps for ages."""
     made = table_row(
         rt, obj, since=_marked, include_object=include_object, version=version, served=served, printer=printer
     )
@@ -59,7 +59,7 @@ def encoded_row(
 
 
 def _with_gaps(row: list[bytes], text: bytes, cell: str) -> bytes:
-    """Put the parts of a cell behind the text that stands before it; what is not followed by a gap is left over."""
+    """Append the parts of a cell to the row, behind ``text``. Return the JSON behind its last gap."""
     for index, part in enumerate(cell.split(MARK)):
         if index % 2:
             row += (text, part.encode())
@@ -70,12 +70,12 @@ def _with_gaps(row: list[bytes], text: bytes, cell: str) -> bytes:
 
 
 def row_size(row: Row) -> int:
-    """Bytes of a row as it is kept, about."""
+    """Return the approximate size of a cached row in bytes."""
     return sum(map(len, row)) + 50 * len(row)
 
 
 def filler(now: datetime) -> Callable[[Row], bytes]:
-    """Return the function that makes the JSON of a row as of now."""
+    """Return a function that fills in the ages of rows for the time ``now``."""
     since = ages_at(now)
     known: dict[bytes, bytes] = {}
 

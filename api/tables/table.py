@@ -1,13 +1,13 @@
-"""Tables: how ``kubectl get`` is shown objects, and the metadata-only forms of objects.
+"""Tables for ``kubectl get``, and the metadata-only forms of objects.
 
-Lives here: which printer a kind has, rows, whole tables, PartialObjectMetadata. Not here: the kinds' columns
+Lives here: printers of kinds, rows, whole tables, PartialObjectMetadata. Not here: the kinds' columns
 (columns.py of builtin/'s groups), and when a client wants a table (content negotiation).
 
-A table is rows plus column definitions; both can be had singly, so that a watch may send definitions once and a server
-may keep rows. Cells with ages are true only at the moment they were made for.
+A table is rows and column definitions. Each is available alone, so that a watch can send definitions once and a
+server can cache rows. Cells with ages are valid only for their time.
 
-Objects are given in the form they are stored in, which the printers of built-in kinds know. Where the request's version
-is another, ``served`` goes along: the same objects as the client will see them.
+Printers of built-in kinds take objects in their stored form. If the request has another version, ``served`` has the same
+objects in that version.
 
     table_row(pods, pod, since=ages_at(now))
     -> {"cells": ["web-1", "1/1", "Running", "0", "5m", …], "object": {…metadata…}}
@@ -37,11 +37,11 @@ META_V1BETA1: Final = "meta.k8s.io/v1beta1"
 
 _ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 CUSTOM_PRINTERS_KEPT: Final = 1024
-"""Printers of custom resource versions kept; one that was pushed out is only made again."""
+"""The most cached printers of custom resource versions."""
 
 
 def include_object_policy(text: str) -> str:
-    """Return what rows shall carry, from the ``includeObject`` parameter. StatusError 400 for anything unknown."""
+    """Return the ``includeObject`` policy of rows from the query parameter. StatusError 400 for an unknown value."""
     if text in (INCLUDE_NONE, INCLUDE_METADATA, INCLUDE_OBJECT):
         return text
     if not text:
@@ -69,7 +69,7 @@ def _custom(rt: ResourceType) -> Printer:
 
 
 def printer_of(rt: ResourceType) -> Printer:
-    """Return how a kind is shown."""
+    """Return the printer of a kind."""
     if rt.custom is not None or rt.printer_columns:
         return _custom(rt)
     return PRINTERS.get(rt.resource, DEFAULT)
@@ -89,14 +89,14 @@ def column_definitions(rt: ResourceType, *, printer: Printer | None = None) -> l
 
 
 def partial_object_metadata(obj: Object, version: str = META_V1) -> dict[str, Any]:
-    """Return the PartialObjectMetadata of an object; its metadata is shared, not copied."""
+    """Return the PartialObjectMetadata of an object, which shares its metadata."""
     return {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": obj["metadata"]}
 
 
 def partial_object_metadata_list(
     objects: Iterable[Object], *, list_metadata: Mapping[str, Any], version: str = META_V1
 ) -> dict[str, Any]:
-    """Return the PartialObjectMetadataList of objects; its items are null where there are none, as in Kubernetes."""
+    """Return the PartialObjectMetadataList of objects. As in Kubernetes, its items are null if there are none."""
     items = [partial_object_metadata(obj, version) for obj in objects]
     return {
         "kind": "PartialObjectMetadataList",
@@ -118,8 +118,8 @@ def table_row(
 ) -> dict[str, Any]:
     """Return one row.
 
-    ``include_object`` is what it carries beside the cells: INCLUDE_NONE, _METADATA or _OBJECT. ``served`` is the object
-    in the request's version, if that is another; custom resources' columns are paths into it.
+    ``include_object``: the part of the object beside the cells: INCLUDE_NONE, _METADATA or _OBJECT.
+    ``served``: the object in the request's version, if that is another. Columns of custom resources are paths into it.
     """
     printer = printer or printer_of(rt)
     served = obj if served is None else served
@@ -145,7 +145,7 @@ def table_rows(
     served: Iterable[Object] | None = None,
     printer: Printer | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the rows of objects, in the order the kind is listed in. ``served`` has one for each of ``objects``."""
+    """Return the rows of objects in the kind's list order. ``served`` has one for each of ``objects``."""
     printer = printer or printer_of(rt)
     since = ages_at(now)
     pairs = [(obj, None) for obj in objects] if served is None else list(zip(objects, served, strict=True))
@@ -167,7 +167,7 @@ def table_of_rows(
     no_headers: bool = False,
     printer: Printer | None = None,
 ) -> dict[str, Any]:
-    """Return a Table of rows that are made already. Without headers the column definitions are null."""
+    """Return a Table of ready-made rows. ``no_headers``: the column definitions are null."""
     printer = printer or printer_of(rt)
     return {
         "kind": "Table",
@@ -192,8 +192,8 @@ def table(
 ) -> dict[str, Any]:
     """Return the Table of objects.
 
-    ``list_metadata`` is the list's (resourceVersion, continue, remainingItemCount), for one object
-    ``{"resourceVersion": …}``. ``printer`` is given for what is no resource of its own, such as SCALE.
+    ``list_metadata``: the list's resourceVersion, continue and remainingItemCount; for one object its resourceVersion.
+    ``printer``: for kinds that are no resources, such as Scale.
     """
     made = table_rows(
         rt, objects, now=now, include_object=include_object, version=version, served=served, printer=printer

@@ -1,1 +1,1 @@
-"""Kubernetes' protobuf messages: the field table, and the functions compiled from it on first use."""
+"""Kubernetes' protobuf messages: the table of fields, and encoders and decoders compiled from it on first use."""

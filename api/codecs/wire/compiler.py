@@ -20,7 +20,7 @@ SCHEMA = "apiextensions/v1.JSONSchemaProps"
 
 
 def schema_unions(schema_or_bool: Coder, schema_or_list: Coder, schema_or_strings: Coder) -> dict[str, Coder]:
-    """Return the functions of the unions that JSON tells apart by the shape of the value, by their types' names."""
+    """Return the functions of unions by the names of their types. In JSON, a union is known by its value's shape."""
     return {
         f"apiextensions/{version}.JSONSchemaPropsOr{name}": function
         for version in ("v1", "v1beta1")

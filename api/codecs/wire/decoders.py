@@ -1,13 +1,13 @@
 """Compiles a message of the table into a function from its bytes to its JSON form.
 
-Writers emit fields in ascending number, so the function is one pass of `if tag == ...` over the fields; when a tag
-does not match any more the pass starts again, and a tag unknown to the message is skipped. The result is what Go's
-JSON encoder prints of the decoded struct: a zero value is left out where the field is omitempty, null stands for an
-unset list without omitempty, a struct that is not a pointer is always there. A field met twice counts as in Go: the
-last scalar wins, messages are merged, lists joined.
+Writers emit fields in ascending number, so the function is one pass of `if tag == ...` over the fields. When a tag
+does not match any more, the pass starts again; an unknown tag is skipped. The result is the JSON that Go prints of the
+decoded struct: a zero value is left out if the field is omitempty, an unset list without omitempty is null, a struct
+that is no pointer is always present. A repeated field counts as in Go: the last scalar wins, messages are merged, lists
+joined.
 
-A decoder is called as (data, text, start, end, depth, into=None): `text` is `data` as latin-1, of which strings are
-cut without copying bytes first. It is compiled when first called. Truncated data raises DecodeError or IndexError.
+A decoder is called as (data, text, start, end, depth, into=None). `text` is `data` as latin-1: strings are sliced from
+it without copying bytes first. It is compiled at its first call. Truncated data raises DecodeError or IndexError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["decoder_of"]
 
 Decoder = Callable[..., Any]
 
-# Types which are one value in JSON -> (decoder, source of the zero value, "" when the field is then left unset).
+# Types that are one value in JSON -> (decoder, source of the zero value, "" if the field is then left unset).
 _VALUES: dict[str, tuple[Decoder, str]] = {
     "time": (values.read_time, "None"),
     "microtime": (values.read_microtime, "None"),
@@ -39,7 +39,7 @@ _ZEROS = {"string": "''", "bool": "False", "double": "0", "int32": "0", "int64":
 
 
 def _union(zero: Any, list_of_strings: bool) -> Decoder:
-    """A union of a schema (field 1, or 2 where 1 is a bool) and a list (field 2), as its JSON form."""
+    """Return the decoder of a union of a schema (field 1, or 2 if 1 is a bool) and a list (field 2)."""
 
     def decode(data: bytes, text: str, at: int, end: int, depth: int) -> Any:
         if depth > values.MAX_DEPTH:
@@ -64,7 +64,7 @@ _UNIONS = schema_unions(_union(False, False), _union(None, False), _union(None, 
 
 
 def _entry(data: bytes, text: str, at: int, end: int, depth: int, read: Decoder, zero: Any) -> tuple[str, Any]:
-    """One entry of a map, the message {1: key, 2: value}."""
+    """Decode one entry of a map, the message {1: key, 2: value}."""
     key, value = "", zero
     for number, wire, start, stop in values.fields_of(data, at, end):
         if wire != 2 or number > 2:
@@ -77,7 +77,7 @@ def _entry(data: bytes, text: str, at: int, end: int, depth: int, read: Decoder,
 
 
 def _string_entry(data: bytes, text: str, at: int, end: int) -> tuple[str, str]:
-    """`_entry` of a string to a string, quick when both are short and plain."""
+    """Decode an `_entry` of a string to a string, fast if both are short and ASCII."""
     middle = at + 2 + data[at + 1]
     if data[at] == 10 and middle + 2 <= end and data[middle] == 18 and middle + 2 + data[middle + 1] == end:
         key, value = text[at + 2 : middle], text[middle + 2 : end]
@@ -87,7 +87,7 @@ def _string_entry(data: bytes, text: str, at: int, end: int) -> tuple[str, str]:
 
 
 def _quantity_entry(data: bytes, text: str, at: int, end: int) -> tuple[str, str]:
-    """`_entry` of a string to a Quantity, quick when both are short and plain."""
+    """Decode an `_entry` of a string to a Quantity, fast if both are short and ASCII."""
     middle = at + 2 + data[at + 1]
     if (
         data[at] == 10
@@ -112,10 +112,10 @@ def _read_bytes(data: bytes, text: str, at: int, end: int, depth: int) -> str:
 
 
 def _unexpected(data: bytes, at: int, end: int, fields: dict[int, Field]) -> tuple[int, bytes]:
-    """A tag the pass did not take: (index after the field, the field in its usual form or b"").
+    """Read a field that the pass did not take. Return (index after the field, the field in its usual form or b"").
 
-    Three cases are left to it: a field we don't have (skipped), a packed list of numbers, and a tag or wire type
-    that is written unusually.
+    Three cases remain for it: an unknown field (skipped), a packed list of numbers, and an unusual encoding of a tag or
+    wire type.
     """
     for number, wire, start, stop in values.fields_of(data, at, end):
         field = fields.get(number)
@@ -204,7 +204,7 @@ def _source(message: Message, name: str) -> str:
 
 
 def _scalar_zero(field: Field) -> str:
-    """Source of what JSON shows of an unset field, "" when nothing or when it is a struct."""
+    """Return the source of an unset field's JSON value, "" for none and for a struct."""
     if field.omitempty or not field.name:
         return ""
     if field.repeated or field.map or field.pointer:
@@ -215,7 +215,7 @@ def _scalar_zero(field: Field) -> str:
 
 
 def _struct_zero(field: Field) -> list[str]:
-    """Source that adds a struct the data left out; Go prints it although omitempty."""
+    """Return the source that adds a missing struct; Go prints it in spite of omitempty."""
     if field.repeated or field.map or field.pointer or field.omitzero or field.type in _ZEROS:
         return []
     if field.type in _VALUES:
@@ -234,7 +234,7 @@ def _has_zeros(name: str) -> bool:
 
 
 def _step(field: Field, advance: list[str]) -> list[str]:
-    """The source for one field: take it if the tag `k` is its own, then read the next tag."""
+    """Return the source for one field: read it if the tag `k` is its own, then read the next tag."""
     tag = field.tag
     if field.repeated or field.map:
         first = f"x = o.get({field.name!r})"
@@ -254,7 +254,7 @@ def _is_message(field: Field) -> bool:
 
 
 def _keep(field: Field) -> list[str]:
-    """The source that puts the value `v` into the object, or not when Go would omit it."""
+    """Return the source that stores the value `v` in the object, unless Go omits it."""
     put = f"o[{field.name!r}] = v"
     if field.pointer or (not field.omitempty and not field.omitzero):
         return [put]
@@ -263,7 +263,7 @@ def _keep(field: Field) -> list[str]:
     return [f"if v: {put}", f"else: o.pop({field.name!r}, None)"]
 
 
-# A length beyond the message is not looked at here: it leaves `i` behind the end, which is checked after the pass.
+# A length beyond the message is not checked here: it moves `i` behind the end, which is checked after the pass.
 _SIZE = [
     "n = d[i]; i += 1",
     "if n > 127:",
@@ -274,7 +274,7 @@ _SIZE = [
 
 
 def _take(field: Field) -> list[str]:
-    """The source that reads one value into `v` and moves `i` behind it."""
+    """Return the source that reads one value into `v` and moves `i` behind it."""
     match field.type:
         case "string":
             return [*_SIZE, "v = t[i:j]", "if not v.isascii(): v = U(v)", "i = j"]
@@ -293,7 +293,7 @@ def _take(field: Field) -> list[str]:
 
 
 def _merge(field: Field) -> list[str]:
-    """The source that reads a message into the object, into what is there already if it comes a second time."""
+    """Return the source that reads a message into the object. A repeated message is merged into the first."""
     call = f"{_compiler.reference(field.type)}(d, t, i, j, z + 1"
     if not field.name:
         return [*_SIZE, f"{call}, o)", "i = j"]

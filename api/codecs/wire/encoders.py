@@ -1,8 +1,8 @@
 """Compiles a message of the table into a function from its JSON form to its bytes.
 
-The function is straight-line Python source, one step per field in ascending number, as Go's generated marshallers
-write them: a scalar or struct that is not a pointer is always written, even when zero; a pointer, list, map or []byte
-only when there is something. Map keys are sorted by their bytes. For `name 1 string; port 2 *int32?` it is
+The function is straight-line Python source, one step per field in ascending number, like Go's generated marshallers: a
+scalar or struct that is no pointer is always written, even if zero; a pointer, list, map or []byte only if set. Keys of
+maps are sorted by their bytes. For `name 1 string; port 2 *int32?` it is
 
     def encode(o):
         g = o.get
@@ -15,8 +15,7 @@ only when there is something. Map keys are sorted by their bytes. For `name 1 st
         if v is not None: p(f"\\x10{S[v] if 0 <= v < 2048 else I(v)}")
         return "".join(a)
 
-It is compiled when first called: a message costs nothing until one of its kind is met.
-Bytes are latin-1 text (see values.py). Keys the message does not have are left out.
+It is compiled at its first call. Bytes are latin-1 text (see values.py). Keys without a field are skipped.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["encoder_of"]
 # A message's JSON form -> its bytes as latin-1 text.
 Encoder = Callable[[Any], str]
 
-# Types which are one value in JSON -> (function, written although the Go field is unset).
+# Types that are one value in JSON -> (function, written even if the Go field is unset).
 _VALUES: dict[str, tuple[Encoder, bool]] = {
     "time": (values.write_time, True),
     "microtime": (values.write_microtime, True),
@@ -94,7 +93,7 @@ def _source(message: Message, name: str) -> str:
 
 
 def _step(field: Field) -> list[str]:
-    """The source for one field."""
+    """Return the source for one field."""
     tag = _tag(field)
     if not field.name:
         return [f"s = {_compiler.reference(field.type)}(o)", *_put_sized(tag, "s")]
@@ -120,7 +119,7 @@ def _always(field: Field) -> bool:
 
 
 def _put(field: Field, tag: str) -> list[str]:
-    """The source that writes the value `v`, which is set."""
+    """Return the source that writes the value `v`, which is set."""
     match field.type:
         case "string":
             return ["if not v.isascii(): v = U(v)", *_put_sized(tag, "v")]
@@ -143,7 +142,7 @@ def _put_sized(tag: str, name: str) -> list[str]:
 
 
 def _map_entry(field: Field, tag: str) -> list[str]:
-    """The source that writes the entry of key `k` and value `v_`: the message {1: key, 2: value}."""
+    """Return the source that writes the entry of key `k` and value `v_`: the message {1: key, 2: value}."""
     match field.type:
         case "string":
             value = ["if not v_.isascii(): v_ = U(v_)"]
@@ -164,7 +163,7 @@ def _tag(field: Field) -> str:
 
 
 def _literal(text: str) -> str:
-    """Latin-1 text as the inside of a double-quoted f-string."""
+    """Return latin-1 text escaped for a double-quoted f-string."""
     return "".join(f"\\x{ord(character):02x}" for character in text)
 
 

@@ -1,12 +1,13 @@
-"""The table of protobuf messages: which fields a message has, and which message an apiVersion and kind name.
+"""The table of protobuf messages: the fields of each message, and the message of each apiVersion and kind.
 
-Lives here: reading `messages.json` into frozen records, once, on first use. Not here: any byte of the wire.
-A field of the table reads like its Go struct, `"livenessProbe 10 *Probe?"`: JSON name, number, type, where
-`[]` is a list, `{}` a map with string keys, `*` a pointer, `?` omitempty, `~` omitzero; the name `.` marks an
-inlined struct, whose fields appear in JSON beside those of the outer one. The types `time`, `quantity` and so on
-(`values.py`) are messages on the wire but single values in JSON.
+Lives here: reading `messages.json` into frozen records, once, on first use. Not here: bytes of the wire.
 
-Invariant: the fields of a message are in ascending order of number, the order in which Go writes them.
+A field reads like its Go struct, `"livenessProbe 10 *Probe?"`: JSON name, number, type. `[]` is a list, `{}` a map with
+string keys, `*` a pointer, `?` omitempty, `~` omitzero. The name `.` marks an inlined struct: JSON has its fields among
+those of the outer one. Types such as `time` and `quantity` (`values.py`) are messages on the wire, and single values in
+JSON.
+
+Invariant: the fields of a message are in ascending order of number, as Go writes them.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ import orjson
 
 __all__ = ["SCALARS", "Field", "Message", "message_for", "message_named", "messages"]
 
-# Wire type of each scalar; everything else is length-delimited (2).
+# Wire types of scalars; every other type is length-delimited (2).
 SCALARS = {"int32": 0, "int64": 0, "bool": 0, "double": 1}
 
-# Kinds which Kubernetes registers in every group version (apimachinery meta/v1 AddToGroupVersion)...
+# Kinds in every group version (apimachinery meta/v1 AddToGroupVersion).
 _IN_EVERY_GROUP = frozenset(
     {"WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions"}
 )
-# ... and those without a version of their own, which are always called v1.
+# Kinds without a version of their own, which are always v1.
 _UNVERSIONED = frozenset({"Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"})
 # meta.k8s.io/v1beta1 shares this type with v1.
 _SHARED_WITH_V1BETA1 = frozenset({"PartialObjectMetadata"})
@@ -34,7 +35,7 @@ _SHARED_WITH_V1BETA1 = frozenset({"PartialObjectMetadata"})
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: `name` in JSON ("" when inlined), its number, and its type as the Go struct has it."""
+    """One field: its JSON `name` ("" if inlined), its number, and its type in the Go struct."""
 
     name: str
     number: int
@@ -81,20 +82,20 @@ def _table() -> _Table:
 
 
 def messages() -> list[str]:
-    """The names of all messages."""
+    """Return the names of all messages."""
     return list(_table().specs)
 
 
 @cache  # bounded by the table
 def message_named(name: str) -> Message:
-    """The message called for example "core/v1.Pod"; KeyError when there is none."""
+    """Return the message of a name such as "core/v1.Pod". KeyError if there is none."""
     package = name.rpartition(".")[0]
     spec = _table().specs[name]
     return Message(name, tuple(_field(package, text) for text in spec.split("; ")) if spec else ())
 
 
 def message_for(api_version: str, kind: str) -> str | None:
-    """The name of the message of an apiVersion and kind, None when the kind has no protobuf form."""
+    """Return the name of the message of an apiVersion and kind, None if the kind has no protobuf form."""
     table = _table()
     package = table.packages.get(api_version)
     if package is not None and (name := f"{package}.{kind}") in table.specs:

@@ -1,11 +1,11 @@
-"""Varints, and the messages which are a single value in JSON: Time, Quantity, IntOrString, raw JSON.
+"""Varints, and the messages that are a single value in JSON: Time, Quantity, IntOrString, raw JSON.
 
-Text below is latin-1 text: one character per byte of the wire. Python joins and slices text faster than bytes,
-and an ASCII string is then already its own encoding; the one real conversion happens at the outermost message.
+Text below is latin-1 text: one character per byte of the wire. Python joins and slices text faster than bytes, and
+an ASCII string is its own encoding. Only the outermost message is converted to or from bytes.
 
 Every `read_*` has the signature (data, text, start, end, depth) of a compiled decoder, so that the compiler treats
-these types like any other message. They raise DecodeError, or IndexError where the data ends too early, which
-`protobuf.decode` turns into a DecodeError; `write_*` raise EncodeError or let a TypeError pass to `protobuf.encode`.
+these types like any other message. They raise DecodeError, or IndexError if the data ends too early; `protobuf.decode`
+turns that into a DecodeError. `write_*` raise EncodeError, or a TypeError that `protobuf.encode` turns into one.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ __all__ = [
     "varint",
 ]
 
-# No Kubernetes type nests deeper than a few tens of messages except JSONSchemaProps; a chain of 100 of those is far
-# beyond any schema, and keeps the decoder well inside Python's own recursion limit.
+# Kubernetes' types nest a few tens of messages deep, except JSONSchemaProps. This limit allows a chain of 100 of those,
+# beyond any real schema, and keeps the decoder well within Python's recursion limit.
 MAX_DEPTH = 200
-# Times repeat all through an object and a list; both directions remember this many.
+# Times repeat within objects and lists; each direction caches this many.
 _TIMES = 8192
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ZERO_TIME = -62135596800  # 0001-01-01T00:00:00Z, what Go's time.Time is before it is set
+_ZERO_TIME = -62135596800  # 0001-01-01T00:00:00Z, Go's zero time.Time
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _DOUBLE = struct.Struct("<d")
 _UINT64 = 1 << 64
@@ -62,22 +62,22 @@ def _varint(value: int) -> str:
     return "".join(out)
 
 
-# Nearly every length and number in an object is below this.
+# Encodings of nearly all lengths and numbers in objects.
 SMALL = tuple(_varint(value) for value in range(2048))
 
 
 def varint(value: int) -> str:
-    """A length or tag as latin-1 text."""
+    """Return a length or tag as latin-1 text."""
     return SMALL[value] if value < 2048 else _varint(value)
 
 
 def integer(value: int) -> str:
-    """An int32, int64 or bool: negative numbers are ten bytes long, as 64-bit two's complement."""
+    """Return an int32, int64 or bool. Negative numbers are ten bytes long, as 64-bit two's complement."""
     return _varint(value if value >= 0 else value + _UINT64)
 
 
 def utf8(value: str) -> str:
-    """A string with characters beyond ASCII, as latin-1 text of its UTF-8 bytes."""
+    """Return a string with characters beyond ASCII as latin-1 text of its UTF-8 bytes."""
     return value.encode().decode("latin-1")
 
 
@@ -86,7 +86,7 @@ def double_text(value: float) -> str:
 
 
 def bytes_text(value: str) -> str:
-    """Go's []byte: base64 in JSON, line breaks allowed."""
+    """Return Go's []byte from its base64 text in JSON, which may have line breaks."""
     try:
         return a2b_base64(value.replace("\n", "").replace("\r", ""), strict_mode=True).decode("latin-1")
     except ValueError as error:
@@ -101,7 +101,7 @@ def truncated() -> DecodeError:
 
 
 def length(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte was read and has its high bit set: (value below 2**64, next index)."""
+    """Read a varint after its first byte, which has its high bit set. Return (value below 2**64, next index)."""
     value, shift = first & 0x7F, 7
     while True:
         byte = data[at]
@@ -126,7 +126,7 @@ def int32(data: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 def double_at(data: bytes, at: int) -> float | int:
-    """A float64; whole numbers come back as int, because Go prints 1 and not 1.0."""
+    """Read a float64. A whole number becomes an int, because Go prints 1 and not 1.0."""
     try:
         value: float = _DOUBLE.unpack_from(data, at)[0]
     except struct.error:
@@ -137,7 +137,7 @@ def double_at(data: bytes, at: int) -> float | int:
 
 
 def utf8_text(text: str) -> str:
-    """Latin-1 text of UTF-8 bytes as the string; like Go's JSON encoder, a broken byte becomes U+FFFD."""
+    """Return the string of latin-1 text of UTF-8 bytes. An invalid byte becomes U+FFFD, as in Go's JSON encoder."""
     return text.encode("latin-1").decode("utf-8", "replace")
 
 
@@ -146,7 +146,7 @@ def base64_text(data: bytes) -> str:
 
 
 def fields_of(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of any message: (number, wire type, start, end); a varint's value is read again by its taker."""
+    """Yield the fields of any message: (number, wire type, start, end). The caller reads a varint's value again."""
     while at < end:
         start = at
         tag, at = _read(data, at)
@@ -197,7 +197,7 @@ def _group_end(data: bytes, at: int) -> int:
 
 
 def _sub(data: bytes, at: int, end: int) -> dict[int, tuple[int, int, int]]:
-    """The fields of a small message: number -> (wire type, start, end), the last one winning."""
+    """Return the fields of a small message: number -> (wire type, start, end). The last field of a number wins."""
     return {number: (wire, start, stop) for number, wire, start, stop in fields_of(data, at, end)}
 
 
@@ -234,7 +234,7 @@ def _seconds_and_nanos(value: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=_TIMES)
 def write_time(value: str | None) -> str:
-    """metav1.Time: whole seconds; an unset time is the empty message."""
+    """Encode metav1.Time: whole seconds. An unset time is the empty message."""
     if not value:
         return ""
     seconds = _seconds_and_nanos(value)[0]
@@ -251,7 +251,7 @@ def write_microtime(value: str | None) -> str:
 
 @cached(_TIMES, longest=64)
 def time(payload: bytes, micro: bool, /) -> str | None:
-    """RFC 3339 text of a Time or MicroTime message, None when it is empty: positional for the cache's sake."""
+    """Return RFC 3339 text of a Time or MicroTime message, None if it is empty. Positional for the cache."""
     if not payload:
         return None
     fields = _sub(payload, 0, len(payload))
@@ -278,7 +278,7 @@ def read_microtime(data: bytes, text: str, at: int, end: int, depth: int) -> str
 
 
 def write_quantity(value: Any) -> str:
-    """resource.Quantity, a string in the message `{1: string}`; JSON also allows a plain number."""
+    """Encode resource.Quantity, the message `{1: string}`. JSON also allows a plain number."""
     if value.__class__ is not str:
         value = "0" if value is None else orjson.dumps(value).decode()
     if not value.isascii():
@@ -293,7 +293,7 @@ def read_quantity(data: bytes, text: str, at: int, end: int, depth: int) -> str:
 
 
 def write_intorstring(value: Any) -> str:
-    """intstr.IntOrString: `{1: type, 2: int, 3: string}`, always all three."""
+    """Encode intstr.IntOrString: `{1: type, 2: int, 3: string}`, always with all three fields."""
     if value.__class__ is str:
         if not value.isascii():
             value = utf8(value)
@@ -303,7 +303,7 @@ def write_intorstring(value: Any) -> str:
 
 def read_intorstring(data: bytes, text: str, at: int, end: int, depth: int) -> int | str:
     if end - at == 6 and text[at : at + 3] == "\x08\0\x10" and data[at + 3] < 0x80 and text[end - 2 : end] == "\x1a\0":
-        return data[at + 3]  # a small number as Go writes it
+        return data[at + 3]  # a small number in Go's encoding
     fields = _sub(data, at, end)
     if _number(data, fields.get(1)) == 0:
         value = _number(data, fields.get(2)) & 0xFFFFFFFF
@@ -315,7 +315,7 @@ def read_intorstring(data: bytes, text: str, at: int, end: int, depth: int) -> i
 
 
 def write_raw(value: Any) -> str:
-    """RawExtension, FieldsV1 and apiextensions' JSON: `{1: bytes of JSON}`; null is the empty message."""
+    """Encode RawExtension, FieldsV1 or apiextensions' JSON: `{1: bytes of JSON}`. Null is the empty message."""
     if value is None:
         return ""
     raw = orjson.dumps(value).decode("latin-1")
@@ -323,7 +323,7 @@ def write_raw(value: Any) -> str:
 
 
 def raw_bytes(data: bytes, at: int, end: int) -> bytes:
-    """The one field of such a message; read directly when it is just that, as Go writes it."""
+    """Return the only field of such a message; fast if there is no other, as Go writes it."""
     if end - at > 2 and data[at] == 10:
         size, start = data[at + 1], at + 2
         if size > 0x7F:
@@ -349,7 +349,7 @@ def read_raw(data: bytes, text: str, at: int, end: int, depth: int) -> Any:
 
 
 def write_strings(value: list[str]) -> str:
-    """A named slice type of its own message (ExtraValue, Verbs): `{1: repeated string}`, a plain list in JSON."""
+    """Encode a slice type with a message of its own (ExtraValue, Verbs): `{1: repeated string}`, a list in JSON."""
     out = []
     for item in value or ():
         item = item if item.isascii() else utf8(item)
