@@ -1,1 +1,1 @@
-"""Composition root, command line, settings, certificates, embedded Postgres, logs. Nobody imports this folder."""
+"""The command line, settings, certificates, embedded Postgres and server assembly. No other folder imports this one."""

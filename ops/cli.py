@@ -1,49 +1,47 @@
-"""The command line: `kubechronicle serve | migrate | verify | compact | kubeconfig | convert | version`, and the
-questions of ops/chronicle (`log`, `who`, `restore`, …), which kubectl knows as `kubectl chronicle …`.
+"""The command line: `kubechronicle serve | migrate | verify | …`, and the history commands of `kubectl chronicle`.
 
-Exit codes: 0 done (or stopped by a signal as asked), 1 it failed or verify found edited history, 2 the operator can
-mend it, with one line on stderr that says how. Flags come from the table in settings.py.
-
-Each command imports what it needs when it runs: a quick one is not to wait for what another needs.
+exit_codes.py explains the exit codes. Flags of settings come from the tables in settings/flags. Each command imports
+its modules when it runs, so that a quick command does not wait for the imports of others.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import logging
 import re
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kubechronicle.actors.errors import SupervisorGaveUp
-from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
-from kubechronicle.ops import logging as klog
 from kubechronicle.ops.client.command_table import QUESTIONS, program
-from kubechronicle.ops.errors import OperatorError, WorkerFailed
-from kubechronicle.ops.settings import settings, types
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.exit_codes import FAILED, OK, REPORTED_ERRORS, report_error
+from kubechronicle.ops.maintenance import flags
+from kubechronicle.ops.settings.command_line import ALL, add_settings, load_settings
+from kubechronicle.ops.settings.settings import Settings, suggestion
 
-log = logging.getLogger(__name__)
 
-OK, FAILED, MISTAKE = 0, 1, 2
-MAINTENANCE_FLAGS = ("database-url", "data-dir", "v")
-# What the operator can mend, or has to wait for; told in one line.
-EXPECTED = (OperatorError, SetupError, LogUnavailable)
+@dataclass(frozen=True, slots=True)
+class Command:
+    summary: str
+    add_flags: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+    """Returns the exit code."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises instead of printing its usage and exiting."""
+    """A parser that raises OperatorError; argparse would print its usage and exit."""
 
     def error(self, message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (\S+)", message)
         if unknown and unknown[1].startswith("-"):
             flag = unknown[1].partition("=")[0]
-            raise OperatorError(f"unknown flag {flag}{settings.suggestion(flag)}")
+            raise OperatorError(f"unknown flag {flag}{suggestion(flag)}")
         if "invalid choice" in message or "required: COMMAND" in message:
             names = ", ".join((*COMMANDS, *QUESTIONS))
-            raise OperatorError(f"name a command: {names}; `kubechronicle --help` tells what they do")
+            raise OperatorError(f"name a command: {names}; `kubechronicle --help` explains them")
         raise OperatorError(message)
 
 
@@ -53,324 +51,149 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         description="A Kubernetes API server on an append-only Postgres revision log.",
     )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, (summary, add_flags, _) in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-        add_flags(command)
+    parsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        command.add_flags(
+            parsers.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
+        )
     for name, summary in QUESTIONS.items():
-        commands.add_parser(name, help=summary, add_help=False)  # main leaves these to ops/chronicle
+        parsers.add_parser(name, help=summary, add_help=False)  # ops/client parses the rest
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; never raises but for a bug."""
+    """Run one command and return its exit code. Only a bug raises."""
     try:
         argv = sys.argv[1:] if argv is None else argv
         if argv and argv[0] in QUESTIONS:
-            from kubechronicle.ops.client import dispatch as commands
+            from kubechronicle.ops.client import dispatch
 
-            return commands.run(argv[0], argv[1:])
-        given = make_parser().parse_args(_with_dashed_values(argv))
-        _, _, run = COMMANDS[given.command]
-        return run(given)
-    except (*EXPECTED, SupervisorGaveUp, LogError, BaseExceptionGroup) as error:
-        return told(error)
+            return dispatch.run(argv[0], argv[1:])
+        arguments = make_parser().parse_args(_join_dashed_values(argv))
+        return COMMANDS[arguments.command].run(arguments)
+    except REPORTED_ERRORS as error:
+        return report_error(error)
     except KeyboardInterrupt:
         return FAILED
 
 
-def _with_dashed_values(argv: Sequence[str]) -> list[str]:
-    """With ``--controllers -NAME`` as ``--controllers=-NAME``, which is the only way argparse takes such a value; and
-    ``--at -2h`` likewise."""
-    found: list[str] = []
+def _join_dashed_values(argv: Sequence[str]) -> list[str]:
+    """Turn ``--controllers -NAME`` into ``--controllers=-NAME``, and ``--at -2h`` likewise.
+
+    argparse takes a value that begins with a dash only in this form.
+    """
+    joined: list[str] = []
     for argument in argv:
-        if found and found[-1] in ("--controllers", "--at") and re.match(r"-[^-]", argument):
-            found[-1] += f"={argument}"
+        if joined and joined[-1] in ("--controllers", "--at") and re.match(r"-[^-]", argument):
+            joined[-1] += f"={argument}"
         else:
-            found.append(argument)
-    return found
-
-
-def told(error: BaseException) -> int:
-    """Tell an expected error in one line; anything else is a bug and keeps its traceback."""
-    leaves = _leaves(error)
-    for leaf in leaves:
-        if isinstance(leaf, EXPECTED):
-            print(f"kubechronicle: {_one_line(leaf)}", file=sys.stderr)
-            return MISTAKE
-    for leaf in leaves:
-        if isinstance(leaf, WorkerFailed) and leaf.status in (FAILED, MISTAKE):
-            return leaf.status  # it has told
-        if isinstance(leaf, SupervisorGaveUp | LogError | WorkerFailed):
-            log.critical("The server cannot go on", exc_info=error, extra={"err": _one_line(leaf)})
-            return FAILED
-    raise error
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for part in error.exceptions for leaf in _leaves(part)]
-    return [error]
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
-def _add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
-    for name in names:
-        flag = settings.BY_NAME[name]
-        spellings = ["--v", "-v"] if name == "v" else [f"--{name}"]
-        default = f" (default {flag.default})" if flag.default else ""
-        alone: dict[str, Any] = {"nargs": "?", "const": "true"} if flag.switch else {}
-        parser.add_argument(
-            *spellings,
-            metavar=flag.placeholder,
-            dest=flag.name,
-            default=None,
-            **alone,
-            action="append" if flag.repeatable else "store",
-            help=(flag.help + default).replace("%", "%%"),
-        )
-    parser.add_argument("--config", metavar="FILE", help="a YAML file with any of these settings, without the dashes")
-
-
-def _load(given: argparse.Namespace) -> settings.Settings:
-    values = vars(given)
-    flags = {name: values[name] for name in settings.BY_NAME if values.get(name) is not None}
-    for name, value in flags.items():
-        if isinstance(value, list) and not settings.BY_NAME[name].whole:
-            flags[name] = ",".join(value)
-    loaded = settings.load(flags, config_file=Path(given.config) if given.config else None)
-    klog.set_up(verbosity=loaded.v)
-    return loaded
+            joined.append(argument)
+    return joined
 
 
 def _serve_flags(parser: argparse.ArgumentParser) -> None:
-    _add_settings(parser, list(settings.BY_NAME))
+    add_settings(parser, ALL)
 
 
-def _serve(given: argparse.Namespace) -> int:
-    gc.disable()  # until the server runs (replica.py): a start makes much that stays, to look through it takes 0.1 s
-    loaded = _load(given)
+def _serve(arguments: argparse.Namespace) -> int:
+    # Off until the server runs (replica.py): a start makes many objects that stay, and each pass over them takes 0.1 s.
+    gc.disable()
+    settings = load_settings(arguments)
     import trio
 
     from kubechronicle.ops.server.serve import serve
 
-    trio.run(serve, loaded)
+    trio.run(serve, settings)
     return OK
 
 
-def _maintenance_flags(parser: argparse.ArgumentParser) -> None:
-    _add_settings(parser, MAINTENANCE_FLAGS)
-
-
-def _verify_flags(parser: argparse.ArgumentParser) -> None:
-    _maintenance_flags(parser)
-    parser.add_argument(
-        "--anchor",
-        metavar="REVISION:HASH",
-        action="append",
-        default=[],
-        help="what an earlier verify printed: proves that nothing up to it was rewritten since; may be repeated",
-    )
-    parser.add_argument(
-        "--checkpoint",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="what an earlier `kubechronicle checkpoint` signed: proves the same; may be repeated",
-    )
-    parser.add_argument(
-        "--archive",
-        metavar="DIR",
-        help="the directory of --history-archive: proves that what is archived is what was appended",
-    )
-    parser.add_argument(
-        "--key",
-        metavar="FILE",
-        help="the key of the checkpoints, public or private; by default DATA_DIR/pki/checkpoint.key",
-    )
-
-
-def _checkpoint_flags(parser: argparse.ArgumentParser) -> None:
-    _maintenance_flags(parser)
-    parser.add_argument(
-        "--key",
-        metavar="FILE",
-        help="a private Ed25519 key (PEM) to sign with; by default DATA_DIR/pki/checkpoint.key, made if missing",
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="where to write it; by default standard output")
-
-
-def _compact_flags(parser: argparse.ArgumentParser) -> None:
-    _add_settings(parser, (*MAINTENANCE_FLAGS, "history-archive"))
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--revision", metavar="N", help="forget history below this revision")
-    which.add_argument("--keep", metavar="DURATION", help="forget history older than this, e.g. 720h")
-    parser.add_argument(
-        "--without-archive",
-        action="store_true",
-        help="drop without archiving, though servers were told to archive; from now on those without a directory do so",
-    )
-
-
-def _kubeconfig_flags(parser: argparse.ArgumentParser) -> None:
-    _add_settings(parser, ("data-dir",))
-    parser.add_argument("--user", metavar="NAME", default="", help="the user's name; needed unless --at is given")
-    parser.add_argument("--group", metavar="NAME", action="append", default=[], help="a group; may be repeated")
-    parser.add_argument(
-        "--at",
-        metavar="MOMENT",
-        default="",
-        help="add a context that shows the cluster as it was: a revision, a time, or how long ago (2h)",
-    )
-    parser.add_argument("--context-name", metavar="NAME", default="", help="its name, by default at-MOMENT")
-    parser.add_argument(
-        "--moving", action="store_true", help="let `--at 2h` always mean two hours before each request, not before now"
-    )
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", default="", help="put the context into this file instead of printing it all"
-    )
-
-
-def _async_command(make: Callable[[settings.Settings], Coroutine[Any, Any, int]], given: argparse.Namespace) -> int:
+def _run_async(command: Callable[[Settings], Coroutine[Any, Any, int]], arguments: argparse.Namespace) -> int:
     import trio
 
-    loaded = _load(given)
-
-    async def run() -> int:
-        return await make(loaded)
-
-    return trio.run(run)
+    return trio.run(command, load_settings(arguments))
 
 
-def _migrate(given: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import log as maintenance
+def _migrate(arguments: argparse.Namespace) -> int:
+    from kubechronicle.ops.maintenance import log_commands
 
-    return _async_command(maintenance.run_migrate, given)
+    return _run_async(log_commands.run_migrate, arguments)
 
 
-def _verify(given: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import log as maintenance
+def _verify(arguments: argparse.Namespace) -> int:
+    from kubechronicle.ops.maintenance import log_commands
 
-    anchors, files = maintenance.parse_anchors(given.anchor), given.checkpoint
-    key, archive = _path(given.key), _path(given.archive)
-    return _async_command(
-        lambda loaded: maintenance.run_verify(
-            loaded, anchors=anchors, checkpoints=files, key_file=key, archive=archive
+    anchors, checkpoints = log_commands.parse_anchors(arguments.anchor), arguments.checkpoint
+    key, archive = _path(arguments.key), _path(arguments.archive)
+    return _run_async(
+        lambda settings: log_commands.run_verify(
+            settings, anchors=anchors, checkpoints=checkpoints, key_file=key, archive=archive
         ),
-        given,
+        arguments,
     )
 
 
-def _checkpoint(given: argparse.Namespace) -> int:
+def _checkpoint(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.maintenance import checkpoints
 
-    key, output = _path(given.key), _path(given.output)
-    return _async_command(lambda loaded: checkpoints.run_checkpoint(loaded, key_file=key, output=output), given)
+    key, output = _path(arguments.key), _path(arguments.output)
+    return _run_async(lambda settings: checkpoints.run_checkpoint(settings, key_file=key, output=output), arguments)
 
 
-def _path(given: str | None) -> Path | None:
-    return Path(given) if given else None
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
 
 
-def _compact(given: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import log as maintenance
+def _compact(arguments: argparse.Namespace) -> int:
+    from kubechronicle.ops.maintenance import log_commands
 
-    converter = types.make_converter()
-    try:
-        revision = converter.structure(given.revision, types.Count) if given.revision else None
-    except ValueError as error:
-        raise OperatorError(f"--revision: {error}") from None
-    try:
-        keep = converter.structure(given.keep, types.Seconds) if given.keep else None
-    except ValueError as error:
-        raise OperatorError(f"--keep: {error}") from None
-    without = bool(given.without_archive)
-    return _async_command(
-        lambda loaded: maintenance.run_compact(loaded, revision=revision, keep=keep, without_archive=without), given
+    revision = log_commands.parse_revision(arguments.revision)
+    keep = log_commands.parse_keep(arguments.keep)
+    without = bool(arguments.without_archive)
+    return _run_async(
+        lambda settings: log_commands.run_compact(settings, revision=revision, keep=keep, without_archive=without),
+        arguments,
     )
 
 
-def _kubeconfig(given: argparse.Namespace) -> int:
+def _kubeconfig(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.maintenance import kubeconfigs
 
-    kubeconfigs.run(given, _load(given).data_dir)
+    kubeconfigs.run(arguments, load_settings(arguments).data_dir)
     return OK
 
 
-def _convert_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--from",
-        dest="source",
-        metavar="FORMAT",
-        default="",
-        help="what stdin is: json, yaml or protobuf; by default the bytes tell",
-    )
-    parser.add_argument(
-        "--to",
-        dest="target",
-        metavar="FORMAT",
-        required=True,
-        help="what to write: json, yaml or protobuf",
-    )
-    parser.add_argument(
-        "--output-version",
-        metavar="GROUP/VERSION",
-        default="",
-        help="the API version to convert the objects to",
-    )
-
-
-def _convert(given: argparse.Namespace) -> int:
+def _convert(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.maintenance import convert
 
-    return convert.run(given.source, given.target, given.output_version)
+    return convert.run(arguments.source, arguments.target, arguments.output_version)
 
 
-def _archive_flags(parser: argparse.ArgumentParser) -> None:
-    from kubechronicle.ops.maintenance import archive_flags
-
-    archive_flags.add_commands(parser)
-
-
-def _archive(given: argparse.Namespace) -> int:
+def _archive(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.maintenance import archive
 
-    return archive.run(given)
+    return archive.run(arguments)
 
 
-def _history_flags(parser: argparse.ArgumentParser) -> None:
-    from kubechronicle.ops.maintenance import history
+def _history(arguments: argparse.Namespace) -> int:
+    if arguments.action == "status":
+        from kubechronicle.ops.maintenance import history_status
 
-    history.add_commands(parser, lambda command, names: _add_settings(command, names))
+        as_json = arguments.output == "json"
+        return _run_async(lambda settings: history_status.run(settings, as_json=as_json), arguments)
+    from kubechronicle.ops.maintenance import confidential
 
-
-def _history(given: argparse.Namespace) -> int:
-    from kubechronicle.ops.maintenance import history
-
-    return _async_command(lambda loaded: history.run(loaded, given), given)
-
-
-def _erase_flags(parser: argparse.ArgumentParser) -> None:
-    from kubechronicle.ops.maintenance import erase_flags
-
-    erase_flags.add_flags(parser)
-    _add_settings(parser, (*MAINTENANCE_FLAGS, "history-archive"))
+    return _run_async(
+        lambda settings: confidential.run(settings, add=arguments.add, remove=arguments.remove), arguments
+    )
 
 
-def _erase(given: argparse.Namespace) -> int:
+def _erase(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.maintenance import erase
 
-    return _async_command(lambda loaded: erase.run(loaded, given), given)
+    return _run_async(lambda settings: erase.run(settings, arguments), arguments)
 
 
-def _version_flags(parser: argparse.ArgumentParser) -> None:
-    """None."""
-
-
-def _version(given: argparse.Namespace) -> int:
+def _version(arguments: argparse.Namespace) -> int:
     from kubechronicle.api.registry.discovery import KUBERNETES_MAJOR, KUBERNETES_MINOR
     from kubechronicle.ops.version import version_line
 
@@ -378,19 +201,28 @@ def _version(given: argparse.Namespace) -> int:
     return OK
 
 
-Command = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]
 COMMANDS: dict[str, Command] = {
-    "serve": ("Run the API server.", _serve_flags, _serve),
-    "migrate": ("Bring the database schema up to date.", _maintenance_flags, _migrate),
-    "verify": ("Prove that history was not edited.", _verify_flags, _verify),
-    "checkpoint": ("Sign what the log says now, for verify to compare with later.", _checkpoint_flags, _checkpoint),
-    "compact": ("Forget old history; objects that exist are kept.", _compact_flags, _compact),
-    "kubeconfig": ("Print a kubeconfig: for a user, or for a moment of history.", _kubeconfig_flags, _kubeconfig),
-    "history": ("Tell how much history there is, and what is confidential in it.", _history_flags, _history),
-    "archive": ("Read history that was archived before it was dropped.", _archive_flags, _archive),
-    "erase": ("Erase an object's contents, or a user, from history; it stays provable.", _erase_flags, _erase),
-    "convert": ("Convert objects between JSON, YAML and protobuf, and between versions.", _convert_flags, _convert),
-    "version": ("Print the version.", _version_flags, _version),
+    "serve": Command("Run the API server.", _serve_flags, _serve),
+    "migrate": Command("Bring the database schema up to date.", flags.database_flags, _migrate),
+    "verify": Command("Prove that history was not edited.", flags.verify_flags, _verify),
+    "checkpoint": Command(
+        "Sign the present state of the log, for verify to compare with later.", flags.checkpoint_flags, _checkpoint
+    ),
+    "compact": Command("Forget old history; objects that exist are kept.", flags.compact_flags, _compact),
+    "kubeconfig": Command(
+        "Print a kubeconfig: for a user, or for a moment of history.", flags.kubeconfig_flags, _kubeconfig
+    ),
+    "history": Command("Show the size of history, and its confidential resources.", flags.history_flags, _history),
+    "archive": Command("Read history that was archived before it was dropped.", flags.archive_flags, _archive),
+    "erase": Command(
+        "Erase an object's contents, or a user's identity, from history; verify still proves the rest.",
+        flags.erase_flags,
+        _erase,
+    ),
+    "convert": Command(
+        "Convert objects between JSON, YAML and protobuf, and between versions.", flags.convert_flags, _convert
+    ),
+    "version": Command("Print the version.", flags.no_flags, _version),
 }
 
 if __name__ == "__main__":

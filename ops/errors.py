@@ -1,4 +1,4 @@
-"""What an operator can mend: said in one line on stderr, exit code 2, never a traceback."""
+"""Errors that an operator can fix: reported in one line on stderr with exit code 2, never with a traceback."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 
 
 class OperatorError(Exception):
-    """The message says what is wrong and how to mend it, in one line."""
+    """Error whose message says in one line what is wrong and how to fix it."""
 
 
 class PostgresFailed(OperatorError):
@@ -14,14 +14,14 @@ class PostgresFailed(OperatorError):
 
 
 class WorkerFailed(Exception):
-    """One of several processes ended before it was ready; ``status`` as subprocess tells it. Unless it was killed, it
-    has said why in one line already."""
+    """A worker process ended before it was ready. Unless it was killed, it has reported the reason in one line."""
 
     def __init__(self, number: int, status: int) -> None:
-        super().__init__(f"worker {number} did not start: {how_it_ended(status)}")
+        super().__init__(f"worker {number} did not start: {describe_status(status)}")
         self.status = status
+        """The exit status as subprocess reports it; negative: killed by that signal."""
 
 
-def how_it_ended(status: int) -> str:
-    """A process' status, as subprocess tells it, in words."""
+def describe_status(status: int) -> str:
+    """Return a process' exit status, as subprocess reports it, in words."""
     return f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"

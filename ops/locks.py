@@ -1,4 +1,4 @@
-"""Files that only one process holds: the kernel releases them when it dies, however it dies."""
+"""File locks. The kernel releases a lock when its process ends, in whatever way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Held(Exception):
-    """Another process holds the file; ``pid`` is what it wrote there (0: nothing yet)."""
+    """Another process holds the lock. ``pid``: the number in the file, 0 if the holder has not written it yet."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(f"held by process {pid}")
@@ -19,8 +19,10 @@ class Held(Exception):
 
 @contextmanager
 def locked(path: Path, *, wait: bool) -> Iterator[None]:
-    """Hold the file; ``wait`` blocks until it is free, else Held. The file
-    stays: unlinking it would let two hold it."""
+    """Hold the lock on a file. ``wait``: block until it is free; otherwise raise Held.
+
+    The file is not removed: after an unlink, two processes could hold locks on two files of one name.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:

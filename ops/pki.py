@@ -1,13 +1,13 @@
 """The server's own certificate authority, its certificates and the administrator's kubeconfig, all in DATA_DIR.
 
-    pki/ca.{crt,key}          made once, ten years; signs the others
-    pki/apiserver.{crt,key}   serving; made again when it expires soon or lacks a name the settings ask for
+    pki/ca.{crt,key}          made once, valid for ten years; signs the others
+    pki/apiserver.{crt,key}   serving certificate; renewed when it expires soon or lacks a name from the settings
     pki/admin.{crt,key}       client certificate of kubernetes-admin, group system:masters
     pki/sa.key                signs service account tokens (service_account_keys.py)
     admin.kubeconfig          the administrator's, with everything embedded
 
-Keys are EC P-256. Files appear whole (written beside, then renamed), keys with mode 0600. A lock keeps two servers
-that share a directory from making two authorities.
+Keys are EC P-256. Files are written whole (to a temporary name, then renamed), keys with mode 0600. A lock keeps two
+servers that share a directory from making two authorities.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 CA_LIFETIME = timedelta(days=3650)  # kubeadm's
 LIFETIME = timedelta(days=365)  # kubeadm's
-RENEW_BEFORE = timedelta(days=30)  # enough for a server that is restarted once a month, or looks daily
+RENEW_BEFORE = timedelta(days=30)  # enough for a server that checks daily, or is restarted monthly
 CLOCK_SKEW = timedelta(minutes=5)  # of clients; kubeadm's
 
 ADMIN_USER = "kubernetes-admin"
@@ -64,7 +64,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What a serving certificate is valid for."""
+    """The names and addresses of a serving certificate."""
 
     dns: tuple[str, ...]
     addresses: tuple[IPAddress, ...]
@@ -74,7 +74,7 @@ class Names:
 
 
 def serving_names(*, addresses: Iterable[IPAddress], external_hostname: str | None = None) -> Names:
-    """The names of a server at these addresses: theirs, the loopback's, the machine's, the Service's."""
+    """Return the names of a server: its addresses, the loopback's, the machine's and the Service's."""
     hostname = socket.gethostname().lower()
     dns = dict.fromkeys(["localhost", *SERVICE_NAMES, *([external_hostname] if external_hostname else [])])
     if hostname.isascii() and 0 < len(hostname) <= 253:
@@ -85,7 +85,7 @@ def serving_names(*, addresses: Iterable[IPAddress], external_hostname: str | No
 
 
 class Pki:
-    """The authority in DATA_DIR/pki. Every method is safe to repeat: what is good stays as it is."""
+    """The authority in DATA_DIR/pki. Every method can be repeated: valid files stay unchanged."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
@@ -95,7 +95,7 @@ class Pki:
         self.kubeconfig_file = data_dir / "admin.kubeconfig"
 
     def ensure(self, names: Names) -> list[str]:
-        """Make what is missing, expiring or no longer fitting; answers the names of the pairs made. OperatorError."""
+        """Make pairs that are missing, expire or do not fit. Return the names of these. Raise OperatorError."""
         made: list[str] = []
         try:
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
@@ -112,14 +112,18 @@ class Pki:
         return made
 
     def authority(self) -> Pair:
-        """The authority, which must exist. OperatorError."""
-        found = self._load("ca")
-        if found is None:
+        """Return the authority. Raise OperatorError if there is none."""
+        authority = self._load("ca")
+        if authority is None:
             raise OperatorError(f"there is no authority in {self.directory}; start `kubechronicle serve` there first")
-        return found
+        return authority
 
     def write_admin_kubeconfig(self, *, server: str, serving_ca: Path | None = None) -> Path:
-        """``server``: its URL. ``serving_ca``: whose word for the server to take, if not that of our authority."""
+        """Write the kubeconfig and return its path.
+
+        ``server``: the URL
+        ``serving_ca``: the authorities of the serving certificate, by default ours
+        """
         admin = self._load("admin")
         if admin is None:
             raise OperatorError(f"there is no admin certificate in {self.directory}")
@@ -129,36 +133,38 @@ class Pki:
         return self.kubeconfig_file
 
     def _authority(self, made: list[str]) -> Pair:
-        found = self._load("ca")
-        if found is None:
+        authority = self._load("ca")
+        if authority is None:
             self._store("ca", _make_authority(), made)
             return self.authority()
-        if found.certificate.not_valid_after_utc < datetime.now(UTC) + RENEW_BEFORE:
+        if authority.certificate.not_valid_after_utc < datetime.now(UTC) + RENEW_BEFORE:
             raise OperatorError(
-                f"the authority {self.ca_file} expires on {found.certificate.not_valid_after_utc:%Y-%m-%d}; "
-                "move the pki folder away to have a new one made, and give its clients new certificates"
+                f"the authority {self.ca_file} expires on {authority.certificate.not_valid_after_utc:%Y-%m-%d}; "
+                "move the pki folder away, and the server makes a new one; then issue new client certificates"
             )
-        return found
+        return authority
 
     def _load(self, name: str) -> Pair | None:
-        """The pair, None if there is no certificate (a key alone was being stored when its server was killed).
-        OperatorError if the files are not what they should be."""
+        """Return the pair, or None if there is no certificate. Raise OperatorError for unusable files.
+
+        A key without a certificate remains when a server is killed while it stores the pair.
+        """
         crt, key = self.directory / f"{name}.crt", self.directory / f"{name}.key"
         if not crt.exists():
             return None
         if not key.exists():
-            raise OperatorError(f"{key} is missing; put it back, or remove {crt} to have both made anew")
+            raise OperatorError(f"{key} is missing; put it back, or remove {crt}, and the server makes both")
         try:
             certificate = x509.load_pem_x509_certificate(crt.read_bytes())
             private = load_pem_private_key(key.read_bytes(), password=None)
         except ValueError:
-            raise OperatorError(f"{crt} or {key} is damaged; remove both to have them made anew") from None
+            raise OperatorError(f"{crt} or {key} is damaged; remove both, and the server makes new ones") from None
         if not isinstance(private, ec.EllipticCurvePrivateKey) or not _same_key(certificate, private):
-            raise OperatorError(f"{key} does not belong to {crt}; remove both to have them made anew")
+            raise OperatorError(f"{key} does not belong to {crt}; remove both, and the server makes new ones")
         return Pair(certificate=certificate, key=private)
 
     def _store(self, name: str, pair: Pair, made: list[str]) -> None:
-        """The old certificate goes before the new key comes: at no moment do the two not belong together."""
+        """Write the pair. The old certificate is removed first, so that files that exist always match."""
         certificate, key = pair.pem()
         (self.directory / f"{name}.crt").unlink(missing_ok=True)
         write_whole(self.directory / f"{name}.key", key, mode=0o600)
@@ -169,7 +175,7 @@ class Pki:
 def issue_client_certificate(
     authority: Pair, user: str, groups: Sequence[str] = (), *, lifetime: timedelta = LIFETIME
 ) -> Pair:
-    """A certificate for a user: common name the user, an organization for each group. OperatorError: unfit names."""
+    """Return a certificate with the user as common name and the groups as organizations. Raise OperatorError."""
     attributes = [*((NameOID.ORGANIZATION_NAME, group) for group in groups), (NameOID.COMMON_NAME, user)]
     try:
         subject = x509.Name([x509.NameAttribute(oid, value) for oid, value in attributes])
@@ -181,7 +187,7 @@ def issue_client_certificate(
 
 
 def kubeconfig(*, server: str, ca: bytes, user: str, pair: Pair) -> str:
-    """A kubeconfig with one cluster, one user, one context, everything embedded."""
+    """Return a kubeconfig with one cluster, one user and one context, everything embedded."""
     certificate, key = pair.pem()
 
     def data(content: bytes) -> str:
@@ -202,7 +208,7 @@ def kubeconfig(*, server: str, ca: bytes, user: str, pair: Pair) -> str:
 
 
 def write_whole(path: Path, content: bytes, *, mode: int) -> None:
-    """Replace the file at once: a reader sees the old or the new one, also after a crash."""
+    """Replace the file atomically: a reader sees the old or the new one, also after a crash."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as file:
@@ -232,7 +238,7 @@ def _begin(
 
 
 def _finish(key: ec.EllipticCurvePrivateKey, builder: x509.CertificateBuilder, authority: Pair) -> Pair:
-    """Sign as an end entity of the authority."""
+    """Sign the certificate as an end entity of the authority."""
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     builder = (
         builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -243,7 +249,7 @@ def _finish(key: ec.EllipticCurvePrivateKey, builder: x509.CertificateBuilder, a
 
 
 def _make_authority() -> Pair:
-    # The serial tells two authorities of the same name apart in clients that cache by name.
+    # Clients that cache by name distinguish two authorities of one name by the serial number.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubechronicle")])
     key, builder = _begin(name, name, CA_LIFETIME)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -274,7 +280,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _issued_by(pair: Pair, authority: Pair) -> bool:
-    """Whether the authority signed it and it is not about to expire."""
+    """Check that the authority signed the certificate, and that it does not expire soon."""
     if pair.certificate.not_valid_after_utc < datetime.now(UTC) + RENEW_BEFORE:
         return False
     try:
@@ -286,10 +292,10 @@ def _issued_by(pair: Pair, authority: Pair) -> bool:
 
 def _covers(certificate: x509.Certificate, names: Names) -> bool:
     try:
-        held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        present = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return False
-    return set(names.general_names()) <= set(held)
+    return set(names.general_names()) <= set(present)
 
 
 def _same_key(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> bool:
@@ -298,5 +304,5 @@ def _same_key(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) ->
 
 
 def decode_data(text: str) -> bytes:
-    """What a ``…-data`` field of a kubeconfig holds."""
+    """Decode a ``…-data`` field of a kubeconfig."""
     return base64.b64decode(text)

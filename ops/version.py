@@ -1,4 +1,4 @@
-"""What this program is and which version."""
+"""The name and version of this program."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from importlib import metadata
 
 
 def program_version() -> str:
-    """As installed, e.g. "0.1.0"."""
+    """Return the installed version, such as "0.1.0"."""
     return metadata.version("kubechronicle")
 
 
 def version_line(kubernetes: str) -> str:
-    """``kubernetes``: the API version served, e.g. "v1.36"."""
+    """Return the line of `kubechronicle version`. ``kubernetes``: the API version served, such as "v1.36"."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return f"kubechronicle {program_version()} (Kubernetes {kubernetes} API, {python})"

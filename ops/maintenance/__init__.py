@@ -1,0 +1,1 @@
+"""The commands beside `serve`: schema, proof, retention, archives, erasure, kubeconfigs, conversion."""

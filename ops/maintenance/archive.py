@@ -1,4 +1,4 @@
-"""`kubechronicle archive list | read`: what was archived, without a database."""
+"""`kubechronicle archive list | read`: show archived changes without a database."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.records import Operation
 from kubechronicle.eventlog.retention.archives import Archive, ArchiveError, archives, rows_of_all
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.maintenance.archive_flags import FILTERS
+from kubechronicle.ops.maintenance.flags import ARCHIVE_FILTERS
 
-_DONE = {Operation.CREATE: "created", Operation.UPDATE: "updated", Operation.DELETE: "deleted"}
+_VERBS = {Operation.CREATE: "created", Operation.UPDATE: "updated", Operation.DELETE: "deleted"}
 
 
-def run(given: argparse.Namespace) -> int:
-    """Exit code 1: an archive is damaged. OperatorError."""
-    directory = Path(given.directory)
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command. Return exit code 1 if an archive is damaged. Raise OperatorError."""
+    directory = Path(arguments.directory)
     if not directory.is_dir():
         raise OperatorError(f"there is no directory {directory}; name the one of --history-archive")
-    bounds = _bounds(given) if given.what == "read" else None
+    bounds = _bounds(arguments.revisions) if arguments.action == "read" else None
     try:
-        found = archives(directory)
-        lines = _listed(found, given.output) if bounds is None else _read(found, given, bounds)
-        for line in lines:
+        files = archives(directory)
+        for line in _list(files, arguments.output) if bounds is None else _read(files, arguments, bounds):
             print(line)
     except ArchiveError as error:
         print(error, file=sys.stderr)
@@ -38,13 +37,13 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _listed(found: list[Archive], output: str) -> Iterator[str]:
+def _list(files: list[Archive], output: str) -> Iterator[str]:
     if output == "text":
         yield "LOG                                    CLASS   REVISIONS                SIZE         FILE"
-    for archive in found:
+    for archive in files:
         size = archive.path.stat().st_size
         if output == "json":
-            told = {
+            document = {
                 "log": str(archive.log_id),
                 "class": archive.retention_class,
                 "firstRow": archive.first_row,
@@ -53,57 +52,54 @@ def _listed(found: list[Archive], output: str) -> Iterator[str]:
                 "bytes": size,
                 "file": str(archive.path),
             }
-            yield orjson.dumps(told).decode()
+            yield orjson.dumps(document).decode()
         else:
             revisions = f"{archive.first_row}-{archive.last_row}"
             yield f"{archive.log_id}   {archive.retention_class:5}   {revisions:22}   {size:10}   {archive.path.name}"
 
 
-def _read(found: list[Archive], given: argparse.Namespace, bounds: range) -> Iterator[str]:
-    wanted = [archive for archive in found if archive.first_row < bounds.stop and archive.last_row >= bounds.start]
+def _read(files: list[Archive], arguments: argparse.Namespace, bounds: range) -> Iterator[str]:
+    wanted = [archive for archive in files if archive.first_row < bounds.stop and archive.last_row >= bounds.start]
     if len({archive.log_id for archive in wanted}) > 1:
-        raise OperatorError("there are archives of several logs; move those of others away")
-    since, until = _time("--since", given.since), _time("--until", given.until)
-    equal = {column: vars(given)[flag.replace("-", "_")] for flag, column in FILTERS.items()}
-    asked = {column: value for column, value in equal.items() if value is not None}
-    write: Callable[[ArchivedRow], str] = _json if given.output == "json" else _text
+        raise OperatorError("there are archives of several logs; move those of other logs away")
+    since, until = _time("--since", arguments.since), _time("--until", arguments.until)
+    filters = {column: vars(arguments)[flag.replace("-", "_")] for flag, column in ARCHIVE_FILTERS.items()}
+    filters = {column: value for column, value in filters.items() if value is not None}
+    write: Callable[[ArchivedRow], str] = _json if arguments.output == "json" else _text
     for row in rows_of_all(wanted):
         columns, when = row.columns, row.columns["committed_at"]
         if (
             row.revision in bounds
             and (since is None or when >= since)
             and (until is None or when <= until)
-            and all(columns[column] == value for column, value in asked.items())
+            and all(columns[column] == value for column, value in filters.items())
         ):
             yield write(row)
 
 
 def _text(row: ArchivedRow) -> str:
-    told = row.columns
-    what = (
-        f"{told['resource']} {told['namespace']}/{told['name']}"
-        if told["namespace"]
-        else (f"{told['resource']} {told['name']}")
-    )
-    when = told["committed_at"].astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    erased = "  (erased)" if is_tombstone(told["object"]) else ""
-    return f"{row.revision}  {when}  {told['user_name']} {_DONE[Operation(told['operation'])]} {what}{erased}"
+    columns = row.columns
+    name = f"{columns['namespace']}/{columns['name']}" if columns["namespace"] else columns["name"]
+    when = columns["committed_at"].astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    verb = _VERBS[Operation(columns["operation"])]
+    erased = "  (erased)" if is_tombstone(columns["object"]) else ""
+    return f"{row.revision}  {when}  {columns['user_name']} {verb} {columns['resource']} {name}{erased}"
 
 
 def _json(row: ArchivedRow) -> str:
-    """The columns, the object as an object (null: erased), who it was as the log has it."""
-    told: dict[str, Any] = dict(row.columns)
-    told["operation"] = Operation(told["operation"]).name.lower()
-    told["erased"] = is_tombstone(told["object"])
-    told["object"] = None if told["erased"] else orjson.loads(told["object"])
-    told["user_extra"] = orjson.loads(told["user_extra"]) if told["user_extra"] is not None else None
-    return orjson.dumps({**told, "digest": row.digest.hex(), "hash": row.hash.hex()}, option=orjson.OPT_UTC_Z).decode()
+    """Return the columns as JSON, with the object as an object, or null if it was erased."""
+    document: dict[str, Any] = {**row.columns, "digest": row.digest.hex(), "hash": row.hash.hex()}
+    document["operation"] = Operation(document["operation"]).name.lower()
+    document["erased"] = is_tombstone(document["object"])
+    document["object"] = None if document["erased"] else orjson.loads(document["object"])
+    document["user_extra"] = orjson.loads(document["user_extra"]) if document["user_extra"] is not None else None
+    return orjson.dumps(document, option=orjson.OPT_UTC_Z).decode()
 
 
-def _bounds(given: argparse.Namespace) -> range:
-    first, dash, last = (given.revisions or "0-").partition("-")
+def _bounds(text: str | None) -> range:
+    first, dash, last = (text or "0-").partition("-")
     if not first.isdigit() or not (last.isdigit() if dash and last else True):
-        raise OperatorError(f"--revisions: must be N, N-M or N-, got {given.revisions!r}")
+        raise OperatorError(f"--revisions: must be N, N-M or N-, got {text!r}")
     return range(int(first), (int(last) if last else 2**63 - 1 if dash else int(first)) + 1)
 
 

@@ -1,6 +1,6 @@
-"""`kubechronicle checkpoint`, and the checkpoints `kubechronicle verify` is given: files and keys (Ed25519, RFC 8032).
+"""`kubechronicle checkpoint`, and reading the checkpoints for `kubechronicle verify`: Ed25519 (RFC 8032).
 
-The key is DATA_DIR/pki/checkpoint.key unless another is named; it is made when first needed.
+The default key is DATA_DIR/pki/checkpoint.key, made when first needed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _HEAD = "select log_id, revision, hash, committed_at, clock_timestamp() as noted
 
 
 async def run_checkpoint(settings: Settings, *, key_file: Path | None, output: Path | None) -> int:
-    """Sign what the log says now; to the file, or standard output. The public key goes to standard error."""
+    """Sign the present state of the log. Print the public key to standard error.
+
+    ``output``: the file to write, None for standard output.
+    """
     async with (
         maintenance_database(settings) as url,
         open_session(url, application="kubechronicle checkpoint") as session,
@@ -67,9 +70,11 @@ async def run_checkpoint(settings: Settings, *, key_file: Path | None, output: P
 
 
 def read_checkpoints(settings: Settings, files: Sequence[str], key_file: Path | None) -> tuple[list[Checkpoint], str]:
-    """The checkpoints, and what is wrong with the first that the key did not sign ("" if it signed all).
-    OperatorError: something is no checkpoint, or no key."""
-    found: list[Checkpoint] = []
+    """Return the checkpoints, and the problem with the first that the key did not sign ("" if it signed all).
+
+    Raise OperatorError if a file is no checkpoint, or the key is none.
+    """
+    checkpoints: list[Checkpoint] = []
     public = _public_key(settings, key_file) if files else None
     for name in files:
         try:
@@ -83,13 +88,13 @@ def read_checkpoints(settings: Settings, files: Sequence[str], key_file: Path | 
             raise OperatorError(f"--checkpoint: {name} {error}") from None
         assert public is not None
         if checkpoint.key != _name_of(public):
-            return found, f"{name} is signed with another key than the one at hand ({_name_of(public).hex()})"
+            return checkpoints, f"{name} is signed with another key than this one ({_name_of(public).hex()})"
         try:
             public.verify(base64.b64decode(signature), signed.encode())
         except InvalidSignature:
-            return found, f"{name} was changed since it was signed: the signature does not fit"
-        found.append(checkpoint)
-    return found, ""
+            return checkpoints, f"{name} was changed since it was signed: the signature does not fit"
+        checkpoints.append(checkpoint)
+    return checkpoints, ""
 
 
 def _name_of(key: Ed25519PublicKey) -> bytes:
@@ -97,7 +102,7 @@ def _name_of(key: Ed25519PublicKey) -> bytes:
 
 
 def _public_key(settings: Settings, key_file: Path | None) -> Ed25519PublicKey:
-    """Of a file with a public or a private key, by default our own."""
+    """Return the public key of a file with a public or private key; by default of our own."""
     path = key_file or settings.data_dir / "pki" / KEY_FILE
     content = _content(path, "" if key_file else "; name the public key with --key")
     try:
@@ -119,15 +124,15 @@ def _private_key(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def _content(path: Path, mending: str) -> bytes:
+def _content(path: Path, advice: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise OperatorError(f"--key: cannot read {path}: {error.strerror}{mending}") from None
+        raise OperatorError(f"--key: cannot read {path}: {error.strerror}{advice}") from None
 
 
 def _own_key(directory: Path) -> Ed25519PrivateKey:
-    """The key in the directory, made if there is none. A lock keeps two commands from making two."""
+    """Return the key in the directory. Make it if missing, under a lock, so that two commands do not make two."""
     path = directory / KEY_FILE
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o755)

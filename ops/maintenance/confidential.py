@@ -1,4 +1,4 @@
-"""`kubechronicle history confidential`: of which resources SQL never shows the contents."""
+"""`kubechronicle history confidential`: the resources whose contents SQL never shows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REMOVE = "delete from kubechronicle.confidential_resources where resource = any
 
 
 async def run(settings: Settings, *, add: Sequence[str], remove: Sequence[str]) -> int:
-    """Add and remove resources, and print what there is then, a line each. OperatorError."""
+    """Add and remove resources, then print all, one a line. Raise OperatorError."""
     for resource in (*add, *remove):
         if not RESOURCE.fullmatch(resource):
             raise OperatorError(f"{resource!r} is no resource; name it as pods, or with its group as deployments.apps")

@@ -1,16 +1,16 @@
-"""`kubechronicle convert`: objects from one representation into another, and from one version into another.
+"""`kubechronicle convert`: convert objects between formats and between API versions.
 
     kubechronicle convert --to yaml < pod.pb
     kubechronicle convert --to yaml --output-version autoscaling/v2 < old-autoscalers.yaml
 
-Reads a protobuf body (with its envelope), JSON, or YAML, of one document or several; what it is shows in the bytes
-unless --from says it. Lists stay lists, and their items are converted one by one; several documents stay several in
-YAML, and become a v1 List where there can be but one. All kinds and versions that are known are read and written,
-whether a server serves them or not. Nothing is defaulted. Of what is converted to another version, and of what becomes
-protobuf, fields that the version does not have are left out, as Kubernetes leaves them out.
+The input is a protobuf body (with its envelope), JSON or YAML, of one document or several. Its format is detected from
+the bytes unless --from names it. Lists stay lists, and their items are converted one by one. Several documents stay
+several in YAML, and become a v1 List in formats of one document. All known kinds and versions are read and written,
+also those that no server serves. Nothing is defaulted. Conversion to another version or to protobuf drops fields that
+the target does not have, as in Kubernetes.
 
-No settings, no files and no server here: bytes in, bytes out, and ``run`` for the command. What cannot be converted is
-an OperatorError.
+There are no settings, files or servers here: bytes in, bytes out, and ``run`` for the command. Input that cannot be
+converted is an OperatorError.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _GROUP_VERSION: Final = re.compile(r"(?:[a-z0-9.-]+/)?v[0-9][a-z0-9]*")
 
 
 def run(source: str, target: str, output_version: str) -> int:
-    """Convert what stands on stdin to stdout; the exit code. OperatorError."""
+    """Convert stdin to stdout and return the exit code. Raise OperatorError."""
     try:
         data = sys.stdin.buffer.read(MAX_INPUT + 1)
     except (OSError, AttributeError) as error:  # AttributeError: stdin is closed
         raise OperatorError(f"cannot read stdin: {getattr(error, 'strerror', None) or 'it is closed'}") from None
     if len(data) > MAX_INPUT:
-        raise OperatorError(f"what was read is larger than {MAX_INPUT} bytes; convert it in parts")
-    written = convert(data, source=source, target=target, output_version=output_version)
+        raise OperatorError(f"the input is larger than {MAX_INPUT} bytes; convert it in parts")
+    output = convert(data, source=source, target=target, output_version=output_version)
     try:
-        sys.stdout.buffer.write(written)
+        sys.stdout.buffer.write(output)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # Whoever read it has seen enough. What is left in the buffer must not be tried again at the end.
+        # The reader has closed the pipe. Python must not try to write the rest of the buffer at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     except OSError as error:
@@ -63,7 +63,7 @@ def run(source: str, target: str, output_version: str) -> int:
 
 
 def convert(data: bytes, *, source: str = "", target: str, output_version: str = "") -> bytes:
-    """Return the bytes in the format ``target``; "" as ``source`` lets the bytes tell theirs. OperatorError."""
+    """Return the data in the format ``target``. ``source``: its format, "" to detect it. Raise OperatorError."""
     for flag, value in (("--from", source), ("--to", target)):
         if value not in FORMATS and (value or flag == "--to"):
             raise OperatorError(f"{flag}: must be one of {', '.join(FORMATS)}, got {value!r}")
@@ -91,7 +91,7 @@ def guess(data: bytes) -> str:
     try:
         _json_documents(data)
     except DecodeError:
-        # Braces are YAML as well; what is neither is more likely to be meant as JSON.
+        # Braces are YAML as well. Text that is neither is more likely meant as JSON.
         try:
             yaml.decode_all(data)
         except DecodeError:
@@ -101,13 +101,13 @@ def guess(data: bytes) -> str:
 
 
 def read(data: bytes, source: str) -> list[Object]:
-    """Return the objects in a body, at least one. DecodeError, OperatorError."""
+    """Return the objects in a body, at least one. Raise DecodeError, OperatorError."""
     if source == "protobuf":
         return [_from_protobuf(data)]
     documents = _json_documents(data) if source == "json" else yaml.decode_all(data)
     objects = [_checked(value) for value in documents if value is not None]
     if not objects:
-        raise OperatorError("there is no object in what was read")
+        raise OperatorError("there is no object in the input")
     return objects
 
 
@@ -117,7 +117,7 @@ def _from_protobuf(data: bytes) -> Object:
     except DecodeError as error:
         if "Object 'Kind' is missing" not in str(error):
             raise
-    # The one message that is written without naming its kind.
+    # A watch event is the only message that is written without its kind.
     event = protobuf.decode(data, default_api_version="v1", default_kind="WatchEvent")
     return {name: value for name, value in event.items() if name not in ("apiVersion", "kind")}
 
@@ -134,7 +134,7 @@ def _json_documents(data: bytes) -> list[Any]:
 
 
 def _json_parts(text: str) -> list[str]:
-    """The documents of a stream of JSON, one behind the other; none if it is no such stream."""
+    """Return the documents of a stream of JSON, or none if the text is no such stream."""
     decoder, parts = stdlib_json.JSONDecoder(), list[str]()
     at = _blanks(text, 0)
     while at < len(text):
@@ -166,7 +166,7 @@ def _checked(value: Any) -> Object:
 
 
 def _is_watch_event(obj: Mapping[str, Any]) -> bool:
-    """Whether it is an event of a watch, which names no kind."""
+    """Recognize an event of a watch, which names no kind."""
     return "kind" not in obj and "apiVersion" not in obj and set(obj) == {"type", "object"}
 
 
@@ -174,7 +174,7 @@ def _is_watch_event(obj: Mapping[str, Any]) -> bool:
 
 
 def in_version(obj: Object, api_version: str) -> Object:
-    """Return an object, or a list with its items, in another version. OperatorError: it has no such version."""
+    """Return an object, or a list with its items, in another version. Raise OperatorError if it has none such."""
     if _is_watch_event(obj):
         raise OperatorError("an event of a watch has no version to convert it to")
     kind, current = obj["kind"], obj["apiVersion"]
@@ -197,12 +197,12 @@ def in_version(obj: Object, api_version: str) -> Object:
 
 
 def _item_in_version(item: Any, current: str, kind: str, api_version: str) -> Object:
-    """An item of a typed list, which carries no apiVersion and kind of its own."""
+    """Convert an item of a typed list, which has no apiVersion and kind of its own."""
     if not isinstance(item, dict):
         raise OperatorError(f"an item of a {kind}List is not an object")
     typed = "kind" in item or "apiVersion" in item
-    found = _converted({**item, "apiVersion": current, "kind": kind}, api_version)
-    return found if typed else {name: value for name, value in found.items() if name not in ("apiVersion", "kind")}
+    result = _converted({**item, "apiVersion": current, "kind": kind}, api_version)
+    return result if typed else {name: value for name, value in result.items() if name not in ("apiVersion", "kind")}
 
 
 def _converted(obj: Object, api_version: str) -> Object:
@@ -216,7 +216,7 @@ def _converted(obj: Object, api_version: str) -> Object:
 
 @functools.cache
 def _definitions() -> Mapping[tuple[str, str], str]:
-    """(apiVersion, kind) -> definition, of all kinds there are."""
+    """Return the definition of every kind by apiVersion and kind."""
     return {
         (f"{each['group']}/{each['version']}" if each["group"] else each["version"], each["kind"]): name
         for name, schema in types.definitions().items()
@@ -228,7 +228,7 @@ def _definitions() -> Mapping[tuple[str, str], str]:
 
 
 def write(objects: Sequence[Object], target: str) -> bytes:
-    """Return the objects as bytes. EncodeError for a kind without such a form, or a value of a wrong type."""
+    """Return the objects as bytes. Raise EncodeError for a kind without such a form or a value of a wrong type."""
     if target == "yaml":
         return b"---\n".join(yaml.encode(obj) for obj in objects)
     whole = objects[0] if len(objects) == 1 else _list_of(objects)

@@ -1,7 +1,7 @@
-"""`kubechronicle erase`: take an object's contents, or who somebody was, out of history, and keep the chain provable.
+"""`kubechronicle erase`: erase an object's contents, or a user's identity, from history; verify still proves the rest.
 
-Exit codes: 0 erased (or there is something to erase, with --dry-run); 1 there was nothing, or it was declined; 2 the
-operator can mend it; 3 as 0 or 1, but archives were not looked into.
+Exit codes: 0 erased (with --dry-run: there is something to erase); 1 there was nothing to erase, or the operator
+declined; 2 the operator can fix it; 3 as 0 or 1, but archives were not read.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ where e.resource = $1
 """
 
 
-async def run(settings: Settings, given: argparse.Namespace) -> int:
-    """Exit code as above. OperatorError."""
-    if bool(given.what) == bool(given.user):
+async def run(settings: Settings, arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code. Raise OperatorError."""
+    if bool(arguments.object) == bool(arguments.user):
         raise OperatorError("name what to erase: TYPE/NAME for the contents of an object, or --user NAME")
-    if given.user and (given.uid or given.namespace or given.anonymize_name):
-        raise OperatorError("--user is about all objects; leave --namespace, --uid and --anonymize-name out")
-    if given.anonymize_name and (given.before or given.revisions):
-        raise OperatorError("--anonymize-name is about the whole object; leave --before and --revisions out")
-    for text in (given.what, given.user, given.namespace, given.uid):
+    if arguments.user and (arguments.uid or arguments.namespace or arguments.anonymize_name):
+        raise OperatorError("--user concerns all objects; leave --namespace, --uid and --anonymize-name out")
+    if arguments.anonymize_name and (arguments.before or arguments.revisions):
+        raise OperatorError("--anonymize-name concerns the whole object; leave --before and --revisions out")
+    for text in (arguments.object, arguments.user, arguments.namespace, arguments.uid):
         if text and storable(text) != text:
             raise OperatorError(f"{text!a} is not UTF-8")
-    reason = _clean(given.reason)
+    reason = _clean(arguments.reason)
     if not reason:
-        raise OperatorError("--reason: must say why")
+        raise OperatorError("--reason: must not be empty")
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle erase") as session:
         await check_schema(session)
-        wanted = await _wanted(session, given)
+        wanted = await _wanted(session, arguments)
         signed = Signed(
-            by=_clean(given.by) or _login(),
+            by=_clean(arguments.by) or _login(),
             os_user=_login(),
             reason=reason,
             program=f"kubechronicle/{program_version()}",
@@ -75,80 +75,81 @@ async def run(settings: Settings, given: argparse.Namespace) -> int:
                 session,
                 wanted,
                 archive=settings.history_archive,
-                waits=lambda: _note("waiting until a server is through with its retention"),
+                waits=lambda: _note("waiting until a server has finished its retention"),
             ) as eraser:
-                return await _erase(eraser, wanted, signed, given)
+                return await _erase(eraser, wanted, signed, arguments)
         except StillThere:
-            raise OperatorError(_still_there(given, wanted)) from None
+            raise OperatorError(_still_there(arguments, wanted)) from None
         except ArchiveError as error:
-            raise OperatorError(f"--history-archive: {error}; what is erased stays so: mend it, erase again") from None
+            advice = "the erasure in the database is complete: fix the archive, then erase again"
+            raise OperatorError(f"--history-archive: {error}; {advice}") from None
         except LogCorrupt as error:
             raise OperatorError(f"nothing was erased: {error}") from None
         except LogError as error:
-            raise OperatorError(f"{error}; with --dry-run it tells what is still to be erased") from None
+            raise OperatorError(f"{error}; --dry-run shows what is still to be erased") from None
 
 
-async def _erase(eraser: Eraser, wanted: Wanted, signed: Signed, given: argparse.Namespace) -> int:
+async def _erase(eraser: Eraser, wanted: Wanted, signed: Signed, arguments: argparse.Namespace) -> int:
     plan = await eraser.plan()
-    for line in _told(plan, wanted):
+    for line in _describe(plan, wanted):
         print(line)
     code = UNREAD if plan.unread else ERASED
     if plan.unread:
         _note(
-            "archives were not looked into: with --history-archive DIR, do it again for each directory that has one of "
+            "archives were not read: repeat this with --history-archive DIR for each directory that has one of "
             + ", ".join(plan.unread)
         )
     if plan.nothing:
         return code or NOTHING
-    if given.dry_run:
+    if arguments.dry_run:
         return code
-    if not given.yes and not _confirmed():
+    if not arguments.yes and not _confirmed():
         _note("nothing was erased")
         return NOTHING
     done = await eraser.erase(signed)
-    print(_told_done(done))
+    print(_describe_done(done))
     await eraser.tidy(done)
     return code
 
 
-# -- what is meant ----------------------------------------------------------------------------------------------------
+# -- the object or user -----------------------------------------------------------------------------------------------
 
 
-async def _wanted(session: Session, given: argparse.Namespace) -> Wanted:
-    first, last = _bounds(given.revisions)
-    if given.before:
-        last = min(last, await _before(session, given.before) - 1)
-    if given.user:
-        return Wanted(what="who", user=given.user, first=first, last=last)
-    kind, slash, name = given.what.partition("/")
+async def _wanted(session: Session, arguments: argparse.Namespace) -> Wanted:
+    first, last = _bounds(arguments.revisions)
+    if arguments.before:
+        last = min(last, await _before(session, arguments.before) - 1)
+    if arguments.user:
+        return Wanted(what="who", user=arguments.user, first=first, last=last)
+    kind, slash, name = arguments.object.partition("/")
     if not slash or not kind or not name:
-        raise OperatorError(f"{given.what!r} is no TYPE/NAME; name the object as configmap/settings")
+        raise OperatorError(f"{arguments.object!r} is no TYPE/NAME; name the object as configmap/settings")
     resource, namespaced = await _resource(session, kind)
     if resource == erasures.RESOURCE:
-        raise OperatorError("what tells of erasures can't be erased")
-    if namespaced and not given.namespace:
+        raise OperatorError("records of erasures cannot be erased")
+    if namespaced and not arguments.namespace:
         raise OperatorError(f"{resource} are in namespaces: give --namespace")
-    if namespaced is False and given.namespace:
+    if namespaced is False and arguments.namespace:
         raise OperatorError(f"{resource} are in no namespace: leave --namespace out")
     return Wanted(
-        what="object" if given.anonymize_name else "contents",
+        what="object" if arguments.anonymize_name else "contents",
         resource=resource,
-        namespace=given.namespace,
+        namespace=arguments.namespace,
         name=name,
-        uid=given.uid,
+        uid=arguments.uid,
         first=first,
         last=last,
-        whole=not (given.before or given.revisions),
+        whole=not (arguments.before or arguments.revisions),
     )
 
 
 async def _resource(session: Session, kind: str) -> tuple[str, bool | None]:
-    """The resource as the log names it, and whether it is namespaced; None: nobody knows any more."""
+    """Return the resource as the log names it, and whether it is namespaced (None: its definition is gone)."""
     registry = known_registry()
-    named = revisions.resources_named(registry, "object.resource", kind)
-    named |= revisions.resources_named(registry, "object.kind", kind)
+    matching = revisions.resources_named(registry, "object.resource", kind)
+    matching |= revisions.resources_named(registry, "object.kind", kind)
     scopes: dict[str, bool | None] = {}
-    for resource in named:
+    for resource in matching:
         storage = registry.storage(resource)
         assert storage is not None
         scopes[resource] = storage.namespaced
@@ -156,15 +157,15 @@ async def _resource(session: Session, kind: str) -> tuple[str, bool | None]:
         spec: Mapping[str, Any] = orjson.loads(row["object"])["spec"]
         names = spec["names"]
         resource = f"{names['plural']}.{spec['group']}"
-        called = (resource, names["plural"], names.get("singular"), names["kind"], *names.get("shortNames", ()))
-        if kind.lower() in (each.lower() for each in called if each):
+        own_names = (resource, names["plural"], names.get("singular"), names["kind"], *names.get("shortNames", ()))
+        if kind.lower() in (each.lower() for each in own_names if each):
             scopes[resource] = spec["scope"] == "Namespaced"
     if len(scopes) > 1 and kind in scopes:
         scopes = {kind: scopes[kind]}
     if len(scopes) > 1:
         raise OperatorError(f"{kind} may be {' or '.join(sorted(scopes))}; name one of them")
     if not scopes and "." not in kind:
-        raise OperatorError(f"there is no resource {kind}; what is not defined any more is named as vaults.example.com")
+        raise OperatorError(f"there is no resource {kind}; name one whose definition is gone as vaults.example.com")
     return next(iter(scopes.items())) if scopes else (kind, None)
 
 
@@ -178,7 +179,7 @@ def _bounds(text: str) -> tuple[int, int]:
 
 
 async def _before(session: Session, text: str) -> int:
-    """The first revision that is not before the moment."""
+    """Return the first revision that is not before the moment."""
     try:
         moment = parse_moment(text)
     except ValueError as error:
@@ -190,10 +191,10 @@ async def _before(session: Session, text: str) -> int:
     return int((await session.fetch(FIRST_REVISION_SINCE, moment))[0][0])
 
 
-def _still_there(given: argparse.Namespace, wanted: Wanted) -> str:
+def _still_there(arguments: argparse.Namespace, wanted: Wanted) -> str:
     where = f" -n {wanted.namespace}" if wanted.namespace else ""
     return (
-        f"{given.what} exists; delete it first (kubectl delete {given.what}{where}), or erase what it was: all but its "
+        f"{arguments.object} exists; delete it first (kubectl delete {arguments.object}{where}), or erase all but its "
         "present state with --before 0s"
     )
 
@@ -209,45 +210,45 @@ def _clean(text: str) -> str:
     return storable("".join(each if each.isprintable() else " " for each in text)).strip()
 
 
-# -- what is told -----------------------------------------------------------------------------------------------------
+# -- output -----------------------------------------------------------------------------------------------------------
 
 
-def _told(plan: Plan, wanted: Wanted) -> list[str]:
+def _describe(plan: Plan, wanted: Wanted) -> list[str]:
     where = f"{wanted.namespace}/{wanted.name}" if wanted.namespace else wanted.name
-    what = f"user {wanted.user}" if wanted.what == "who" else f"{wanted.resource} {where}"
+    subject = f"user {wanted.user}" if wanted.what == "who" else f"{wanted.resource} {where}"
     if plan.nothing:
-        return [f"there is nothing to erase of {what}", *_stays(plan)]
-    told = [f"to be erased: {WHAT[wanted.what]} of {what}"]
+        return [f"there is nothing to erase of {subject}", *_stays(plan)]
+    lines = [f"to be erased: {WHAT[wanted.what]} of {subject}"]
     size = f", of {', '.join(sorted(plan.resources))}" if wanted.what == "who" else f", {_size(plan.bytes)}"
     if plan.oldest is not None and plan.newest is not None:
         (first, since), (last, until) = plan.oldest, plan.newest
-        told.append(f"  revisions {first} ({_time(since)}) to {last} ({_time(until)}){size}")
-    told.append(f"  {plan.rows} in the database")
+        lines.append(f"  revisions {first} ({_time(since)}) to {last} ({_time(until)}){size}")
+    lines.append(f"  {plan.rows} in the database")
     if plan.files:
-        again = f", {plan.pending} of them erased in the database before" if plan.pending else ""
-        told.append(f"  {plan.archived + plan.pending} in archives{again}: {', '.join(plan.files)}")
-    return told + _stays(plan)
+        before = f", {plan.pending} of them already erased in the database" if plan.pending else ""
+        lines.append(f"  {plan.archived + plan.pending} in archives{before}: {', '.join(plan.files)}")
+    return lines + _stays(plan)
 
 
 def _stays(plan: Plan) -> list[str]:
-    return [f"  revision {plan.stays} stays: it is what the object is now"] if plan.stays is not None else []
+    return [f"  revision {plan.stays} stays: it is the object's present state"] if plan.stays is not None else []
 
 
-def _told_done(done: Done) -> str:
-    files = f"{done.files} archive{'' if done.files == 1 else 's'} written anew"
+def _describe_done(done: Done) -> str:
+    files = f"{done.files} archive{'' if done.files == 1 else 's'} rewritten"
     if done.erasure is None:
         return files
-    told = f"erased {done.erasure.count} revisions; revision {done.erasure.revision} tells of it"
+    text = f"erased {done.erasure.count} revisions; revision {done.erasure.revision} records the erasure"
     if done.erasure.what == "object":
-        told += f"; its name in history is {done.erasure.name}"
-    return f"{told}; {files}" if done.files else told
+        text += f"; its name in history is {done.erasure.name}"
+    return f"{text}; {files}" if done.files else text
 
 
 def _confirmed() -> bool:
     if not sys.stdin.isatty():
-        raise OperatorError("nothing was erased: --yes does it without asking, --dry-run tells what would be")
+        raise OperatorError("nothing was erased: --yes erases without asking, --dry-run shows what would be erased")
     sys.stdout.flush()
-    print("This can't be undone. Erase? [y/N] ", end="", file=sys.stderr, flush=True)
+    print("This cannot be undone. Erase? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

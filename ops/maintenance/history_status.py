@@ -1,4 +1,4 @@
-"""`kubechronicle history status`: how much history there is, how fast it grows, and when it goes."""
+"""`kubechronicle history status`: the size of history, its growth, and when it is dropped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 async def run(settings: Settings, *, as_json: bool) -> int:
-    """Print it. OperatorError."""
+    """Print the status. Raise OperatorError."""
     policies = retention_policies(settings)
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle history") as session:
         await check_schema(session)
@@ -31,9 +31,9 @@ async def run(settings: Settings, *, as_json: bool) -> int:
 
 
 def text(status: HistoryStatus) -> str:
-    """For people: the whole, a table of resources, a table of partitions."""
+    """Return the totals, a table of resources and a table of partitions, for people."""
     about = "" if status.exact else "about "
-    oldest = min((found.oldest for found in status.resources if found.oldest is not None), default=None)
+    oldest = min((each.oldest for each in status.resources if each.oldest is not None), default=None)
     lines = [
         f"log {status.log_id}",
         f"newest  revision {status.revision}" + (f", {_time(status.committed_at)}" if status.revision else ""),
@@ -46,15 +46,15 @@ def text(status: HistoryStatus) -> str:
         ("RESOURCE", "CHANGES", "SIZE", "CHANGES/DAY", "SIZE/DAY", "SINCE", "KEPT"),
         [
             (
-                found.resource,
-                about + str(found.changes),
-                about + _size(found.bytes),
-                "-" if found.changes_per_day is None else f"{found.changes_per_day:.0f}",
-                "-" if found.bytes_per_day is None else _size(round(found.bytes_per_day)),
-                _time(found.oldest[1]) if found.oldest is not None else "-",
-                _policy(found.policy),
+                each.resource,
+                about + str(each.changes),
+                about + _size(each.bytes),
+                "-" if each.changes_per_day is None else f"{each.changes_per_day:.0f}",
+                "-" if each.bytes_per_day is None else _size(round(each.bytes_per_day)),
+                _time(each.oldest[1]) if each.oldest is not None else "-",
+                _policy(each.policy),
             )
-            for found in status.resources
+            for each in status.resources
         ],
     )
     lines += [
@@ -114,18 +114,19 @@ def _policy(policy: RetentionPolicy) -> str:
 
 
 def _json(status: HistoryStatus) -> dict[str, Any]:
-    """camelCase, times as RFC 3339, sizes in bytes, figures that are not known null."""
-    resources = [_resource_json(found) for found in status.resources]
+    """Return the status for programs: camelCase keys, times of RFC 3339, sizes in bytes, null for unknown values."""
+    resources = [_resource_json(each) for each in status.resources]
     partitions = [{_camel(name): value for name, value in asdict(partition).items()} for partition in status.partitions]
-    whole = {_camel(name): value for name, value in asdict(status).items() if name not in ("resources", "partitions")}
-    return {**whole, "resources": resources, "partitions": partitions}
+    totals = {_camel(name): value for name, value in asdict(status).items() if name not in ("resources", "partitions")}
+    return {**totals, "resources": resources, "partitions": partitions}
 
 
-def _resource_json(found: ResourceStatus) -> dict[str, Any]:
-    told: dict[str, Any] = {_camel(name): value for name, value in asdict(found).items() if name != "policy"}
+def _resource_json(status: ResourceStatus) -> dict[str, Any]:
+    document: dict[str, Any] = {_camel(name): value for name, value in asdict(status).items() if name != "policy"}
     for edge in ("oldest", "newest"):
-        told[edge] = dict(zip(("revision", "time"), told[edge], strict=True)) if told[edge] is not None else None
-    return {**told, "maxAge": _age(found.policy.max_age), "maxChanges": found.policy.max_changes}
+        if document[edge] is not None:
+            document[edge] = dict(zip(("revision", "time"), document[edge], strict=True))
+    return {**document, "maxAge": _age(status.policy.max_age), "maxChanges": status.policy.max_changes}
 
 
 def _camel(name: str) -> str:

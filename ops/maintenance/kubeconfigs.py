@@ -1,11 +1,12 @@
-"""`kubechronicle kubeconfig`: credentials for a user, and contexts whose URL leads to a moment of history.
+"""`kubechronicle kubeconfig`: credentials for a user, and contexts for a past moment of the cluster.
 
     kubechronicle kubeconfig --user jane --group developers      a kubeconfig with a new client certificate
-    kubechronicle kubeconfig --at 2h                             the administrator's, with one more context, at-2h
-    kubechronicle kubeconfig --at 2h --kubeconfig ~/.kube/config  puts the context into that file
+    kubechronicle kubeconfig --at 2h                             the administrator's, with a context at-2h added
+    kubechronicle kubeconfig --at 2h --kubeconfig ~/.kube/config  adds the context to that file
 
-A context made so has the cluster and user of the file's current context, and the moment in its cluster's URL. How long
-ago is turned into a time when the context is made, so that what it shows stays the same; ``--moving`` keeps it.
+The new context has the cluster and user of the file's current context, with the moment in the cluster's URL. An age
+such as 2h becomes a time when the context is made, so the context always shows the same moment. ``--moving`` keeps the
+age.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ from kubechronicle.ops.errors import OperatorError
 Kubeconfig = dict[str, Any]
 
 
-def run(given: argparse.Namespace, data_dir: Path) -> None:
-    """Print, or write to --kubeconfig. OperatorError."""
-    if not given.at:
-        if not given.user:
+def run(arguments: argparse.Namespace, data_dir: Path) -> None:
+    """Print the kubeconfig, or write it to --kubeconfig. Raise OperatorError."""
+    if not arguments.at:
+        if not arguments.user:
             raise OperatorError("name a user with --user, or a moment of history with --at")
         for flag in ("context_name", "moving", "kubeconfig"):
-            if getattr(given, flag):
+            if getattr(arguments, flag):
                 raise OperatorError(f"--{flag.replace('_', '-')} goes with --at")
-        print(_issued(given, data_dir), end="")
+        print(_issue(arguments, data_dir), end="")
         return
-    moment = settled(given.at, now=datetime.now(UTC), moving=given.moving)
-    name = given.context_name or f"at-{given.at.removeprefix('-')}"
-    file = Path(given.kubeconfig).expanduser() if given.kubeconfig else None
-    document = _base(given, data_dir, file)
+    moment = resolve_moment(arguments.at, now=datetime.now(UTC), moving=arguments.moving)
+    name = arguments.context_name or f"at-{arguments.at.removeprefix('-')}"
+    file = Path(arguments.kubeconfig).expanduser() if arguments.kubeconfig else None
+    document = _base(arguments, data_dir, file)
     add_context(document, name, moment)
     text = yaml.safe_dump(document, sort_keys=False)
     if file is None:
@@ -49,45 +50,46 @@ def run(given: argparse.Namespace, data_dir: Path) -> None:
         return
     mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600
     pki.write_whole(file.resolve(), text.encode(), mode=mode)
-    print(f"context {name} shows {moment}; try: kubectl --kubeconfig {given.kubeconfig} --context {name} get pods -A")
+    command = f"kubectl --kubeconfig {arguments.kubeconfig} --context {name} get pods -A"
+    print(f"context {name} shows {moment}; try: {command}")
 
 
-def settled(text: str, *, now: datetime, moving: bool = False) -> str:
-    """The moment as the URL is to name it: how long ago becomes a time unless it is ``moving``. OperatorError."""
+def resolve_moment(text: str, *, now: datetime, moving: bool = False) -> str:
+    """Return the moment for the URL. An age becomes a time unless ``moving``. Raise OperatorError."""
     try:
-        asked = parse_moment(text)
+        moment = parse_moment(text)
     except ValueError as error:
         raise OperatorError(f"--at: {error}") from None
     if moving:
-        if not isinstance(asked, timedelta):
+        if not isinstance(moment, timedelta):
             raise OperatorError("--moving goes with how long ago, as in --at 2h")
         return text if text.startswith("-") else f"-{text}"
-    if isinstance(asked, timedelta):
-        asked = (now - asked).replace(microsecond=0)
-    if isinstance(asked, datetime):
-        if asked > now:
+    if isinstance(moment, timedelta):
+        moment = (now - moment).replace(microsecond=0)
+    if isinstance(moment, datetime):
+        if moment > now:
             raise OperatorError(f"--at: {text} lies in the future")
-        return written(asked)
-    return str(asked)
+        return written(moment)
+    return str(moment)
 
 
 def add_context(document: Kubeconfig, name: str, moment: str) -> None:
-    """A context of this name beside the current one, for the same cluster at the moment. OperatorError."""
+    """Add a context for the current context's cluster at the moment. Raise OperatorError."""
     current = document.get("current-context") or ""
     context = _named(document, "contexts", current).get("context") or {}
     cluster = copy.deepcopy(_named(document, "clusters", context.get("cluster", "")).get("cluster") or {})
-    server, _, _ = str(cluster.get("server", "")).partition(HISTORY)  # the current context may show history itself
+    server, _, _ = str(cluster.get("server", "")).partition(HISTORY)  # the current context may show a past moment too
     cluster["server"] = f"{server.rstrip('/')}{HISTORY}{quote(moment, safe=':')}"
     _put(document, "clusters", {"name": name, "cluster": cluster})
     _put(document, "contexts", {"name": name, "context": {**context, "cluster": name}})
 
 
-def _base(given: argparse.Namespace, data_dir: Path, file: Path | None) -> Kubeconfig:
-    """What the context is added to."""
-    if given.user:
+def _base(arguments: argparse.Namespace, data_dir: Path, file: Path | None) -> Kubeconfig:
+    """Return the kubeconfig to add the context to."""
+    if arguments.user:
         if file is not None and file.exists():
             raise OperatorError("--user makes a kubeconfig of its own; leave it out to add to the file's current user")
-        source, text = "the new kubeconfig", _issued(given, data_dir)
+        source, text = "the new kubeconfig", _issue(arguments, data_dir)
     elif file is not None and file.exists():
         source, text = str(file), _text_of(file)
     else:
@@ -111,25 +113,25 @@ def _text_of(file: Path) -> str:
         raise OperatorError(f"{file} can't be read: {error}") from None
 
 
-def _issued(given: argparse.Namespace, data_dir: Path) -> str:
-    """A kubeconfig with a new client certificate, for the server of the administrator's."""
+def _issue(arguments: argparse.Namespace, data_dir: Path) -> str:
+    """Return a kubeconfig with a new client certificate, for the server of the administrator's kubeconfig."""
     authority = pki.Pki(data_dir)
-    pair = pki.issue_client_certificate(authority.authority(), given.user, given.group)
+    pair = pki.issue_client_certificate(authority.authority(), arguments.user, arguments.group)
     cluster = yaml.safe_load(authority.kubeconfig_file.read_text())["clusters"][0]["cluster"]
     ca = pki.decode_data(cluster["certificate-authority-data"])
-    return pki.kubeconfig(server=cluster["server"], ca=ca, user=given.user, pair=pair)
+    return pki.kubeconfig(server=cluster["server"], ca=ca, user=arguments.user, pair=pair)
 
 
 def _entries(document: Kubeconfig, kind: str) -> list[Any]:
-    found = document.get(kind)
-    return found if isinstance(found, list) else []
+    entries = document.get(kind)
+    return entries if isinstance(entries, list) else []
 
 
 def _named(document: Kubeconfig, kind: str, name: str) -> dict[str, Any]:
     for entry in _entries(document, kind):
         if isinstance(entry, dict) and name and entry.get("name") == name:
             return entry
-    raise OperatorError(f"the kubeconfig has no current context with a cluster: nothing among its {kind} is {name!r}")
+    raise OperatorError(f"the kubeconfig has no current context with a cluster: its {kind} have no {name!r}")
 
 
 def _put(document: Kubeconfig, kind: str, entry: dict[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""The embedded Postgres: its programs, its cluster, and the processes that run it."""

@@ -1,4 +1,4 @@
-"""As whom the embedded Postgres runs, since it refuses to run as root, and what that user can reach."""
+"""The user account of the embedded Postgres, which refuses to run as root."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-# Tried in this order; the last resort needs no entry in /etc/passwd (distroless images have none).
+# Tried in this order. FALLBACK_ID needs no entry in /etc/passwd: distroless images have none.
 ACCOUNT_NAMES = ("postgres", "nobody")
 FALLBACK_ID = 65534
 
@@ -19,7 +19,7 @@ class Account:
     gid: int
 
     def can_reach(self, path: Path) -> bool:
-        """Whether this user may read and execute the file, by the mode bits of it and of all above it."""
+        """Check by mode bits that the user may read and execute the file and enter all folders above it."""
         resolved = path.resolve()
         return self._may(resolved, read=True) and all(self._may(parent, read=False) for parent in resolved.parents)
 
@@ -31,9 +31,9 @@ class Account:
 
 
 def account_for(cluster: Path) -> Account | None:
-    """The user to run the cluster as: its owner if it has one other than root, else the first that exists.
+    """Return the account for a cluster: its owner if that is not root, otherwise the first that exists.
 
-    None if this process is not root: then Postgres runs as whoever runs this.
+    None if this process is not root: then Postgres runs as the same user.
     """
     if os.geteuid() != 0:
         return None
@@ -49,7 +49,7 @@ def account_for(cluster: Path) -> Account | None:
 
 
 def give(directory: Path, account: Account | None) -> None:
-    """Make the account the owner of everything below, where it is not: a cluster copied back by root still starts."""
+    """Make the account the owner of the whole folder, so that a cluster restored by root starts."""
     if account is None:
         return
     for parent, directories, files in os.walk(directory):

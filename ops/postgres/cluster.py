@@ -1,13 +1,12 @@
-"""The embedded cluster's directory: made by initdb, configured, described. Blocking functions; no processes kept.
+"""The directory of the embedded cluster: making and configuring it. The functions block and leave no process behind.
 
     DATA_DIR/postgres/                    the cluster, owned by the account Postgres runs as, mode 0700
-    DATA_DIR/postgres/kubechronicle.conf  ours, rewritten when the Postgres version changes
-    DATA_DIR/postgres/postgresql.conf     the operator's: includes ours, whatever follows wins
-    DATA_DIR/postgres/.s.PGSQL.5432       the socket: no TCP port is open, and only the owner can reach the directory
-    DATA_DIR/postgres.log                 what Postgres says
+    DATA_DIR/postgres/kubechronicle.conf  ours; rewritten for another version of Postgres or kubechronicle
+    DATA_DIR/postgres/postgresql.conf     the operator's; includes ours, lines after the include win
+    DATA_DIR/postgres/.s.PGSQL.5432       the socket; no TCP port is open, and only the owner can enter the directory
+    DATA_DIR/postgres.log                 the output of Postgres
 
-Invariant: a directory of that name is a complete cluster. initdb works in DATA_DIR/postgres.new, renamed when
-done.
+Invariant: DATA_DIR/postgres is a complete cluster. initdb works in DATA_DIR/postgres.new, which is renamed at the end.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from kubechronicle.ops.postgres.processes import end_leftovers
 
 SUPERUSER = "kubechronicle"
 DATABASE = "postgres"
-PORT = 5432  # only names the socket
+PORT = 5432  # only a part of the socket's name
 SOCKET = f".s.PGSQL.{PORT}"
 # sizeof(sockaddr_un.sun_path) without its final zero byte: 108 on Linux, 104 on the BSDs and macOS.
 SOCKET_PATH_MAX = 107 if sys.platform == "linux" else 103
-INITDB_TIMEOUT = 120.0  # seconds; 0.5 on an idle machine, a slow disk's fsyncs take the rest
-LOG_KEPT = 10 * 1024 * 1024  # bytes of postgres.log after which it becomes postgres.log.1 at the next start
+INITDB_TIMEOUT = 120.0  # seconds; 0.5 on an idle machine, much more with the fsyncs of a slow disk
+LOG_KEPT = 10 * 1024 * 1024  # bytes of postgres.log; a larger one becomes postgres.log.1 at the next start
 
-# Durability is what makes an acknowledged write acknowledged: the first four are Postgres' defaults, said aloud.
+# An acknowledged write must be durable: the first four lines are Postgres' defaults, made explicit.
 CONFIGURATION = """
 fsync = on
 synchronous_commit = on
@@ -48,7 +47,7 @@ unix_socket_directories = '.'
 unix_socket_permissions = 0700
 cluster_name = 'kubechronicle'
 max_connections = 50                # one server and its operator's tools
-shared_buffers = 80MB               # the living objects are in the server's memory; this serves writes and history
+shared_buffers = 80MB               # existing objects are in the server's memory; these serve writes and history
 max_wal_size = 2GB
 checkpoint_timeout = 15min
 wal_compression = {wal_compression}
@@ -73,9 +72,9 @@ class Cluster:
 
 
 def prepare(data_dir: Path) -> Cluster:
-    """Find programs, end what a killed server left running, make the cluster if there is none, configure it.
+    """Find programs, end processes of a killed server, make the cluster if there is none, and configure it.
 
-    The caller holds the lock. Takes milliseconds for an existing cluster, about a second for a new one.
+    The caller holds the lock. This takes milliseconds for an existing cluster, about a second for a new one.
     """
     directory = data_dir / "postgres"
     account = account_for(directory)
@@ -93,21 +92,26 @@ def prepare(data_dir: Path) -> Cluster:
 
 
 def launch_command(directory: Path, account: Account | None, *command: str | Path) -> list[str]:
-    """The command as the launcher is to run it: as the account, ``{cluster}`` replaced by a path it can use."""
+    """Return the command line of the launcher, which runs ``command`` as the account.
+
+    ``{cluster}`` stands for a path of the cluster that the account can use.
+    """
     uid, gid = (account.uid, account.gid) if account is not None else (-1, -1)
     launcher = [sys.executable, "-I", "-S", postgres_launcher.__file__, str(os.getpid()), str(uid), str(gid)]
     return [*launcher, str(directory), *(str(part) for part in command)]
 
 
 def environment() -> dict[str, str]:
-    """Nothing that steers Postgres from outside (PGPORT, PGDATA, LC_*)."""
+    """Return an environment without variables that change Postgres (PGPORT, PGDATA, LC_*)."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
     return {**kept, "LC_ALL": "C"}
 
 
 def socket_url(directory: Path) -> str:
-    """The URL of the cluster's socket for this process. A path too long for a socket address goes through a descriptor,
-    which stays open for the life of the process."""
+    """Return the URL of the cluster's socket for this process.
+
+    A path too long for a socket address is replaced by a descriptor, which stays open as long as the process lives.
+    """
     host = str(directory.absolute())
     if len(os.fsencode(f"{host}/{SOCKET}")) > SOCKET_PATH_MAX:
         if sys.platform != "linux":
@@ -148,17 +152,17 @@ def _create(unfinished: Path, directory: Path, programs: Programs, account: Acco
     )
     if answer.returncode != 0:
         lines = [line for line in answer.stderr.splitlines() if line.strip()]
-        said = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no message")
-        raise PostgresFailed(f"initdb of Postgres {programs.version} failed: {said.strip()}")
+        message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no message")
+        raise PostgresFailed(f"initdb of Postgres {programs.version} failed: {message.strip()}")
     conf = unfinished / "postgresql.conf"
-    conf.write_text("# Yours to edit. What follows the include overrides it.\ninclude 'kubechronicle.conf'\n")
+    conf.write_text("# Yours to edit. Lines after the include override it.\ninclude 'kubechronicle.conf'\n")
     _configure(unfinished, programs, account)
     unfinished.rename(directory)
     _sync_directory(directory.parent)
 
 
 def _configure(directory: Path, programs: Programs, account: Account | None) -> None:
-    """Write kubechronicle.conf if it is not of this Postgres and this kubechronicle."""
+    """Write kubechronicle.conf unless it is by this version of Postgres and kubechronicle."""
     path = directory / "kubechronicle.conf"
     edition = hashlib.sha256(CONFIGURATION.encode()).hexdigest()[:12]
     heading = f"# By kubechronicle for Postgres {programs.version} ({edition}). Your own settings: postgresql.conf\n"
@@ -171,7 +175,7 @@ def _configure(directory: Path, programs: Programs, account: Account | None) -> 
 
 
 def _has_lz4(directory: Path, programs: Programs, account: Account | None) -> bool:
-    """Whether this Postgres was built with lz4: it refuses the value of the setting otherwise."""
+    """Check that this Postgres was built with lz4: otherwise it rejects the setting."""
     command = launch_command(
         directory,
         account,

@@ -1,4 +1,4 @@
-"""Which database a command works on: --database-url, or the embedded one of --data-dir, started if nobody runs it."""
+"""The database of a command: --database-url, or the embedded one of --data-dir, started if it is not running."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from kubechronicle.ops.settings.settings import Settings
 
 @asynccontextmanager
 async def server_database(settings: Settings) -> AsyncGenerator[Running]:
-    """For a server, which keeps an embedded database to itself. That starts while the server prepares itself."""
+    """Yield the database of a server. An embedded one belongs to that server, and starts while the server prepares."""
     if settings.database_url is not None:
         url = settings.database_url
 
-        async def given() -> str:
+        async def operators_url() -> str:
             return url
 
-        yield Running(given)
+        yield Running(operators_url)
         return
     async with starting_postgres(settings.data_dir) as running:
         yield running
@@ -34,7 +34,7 @@ async def server_database(settings: Settings) -> AsyncGenerator[Running]:
 
 @asynccontextmanager
 async def maintenance_database(settings: Settings) -> AsyncGenerator[str]:
-    """The URL for a command beside a server or without one. OperatorError: there is nothing to work on."""
+    """Yield the database's URL for a command, beside a running server or without one. Raise OperatorError."""
     if settings.database_url is not None:
         yield settings.database_url
         return

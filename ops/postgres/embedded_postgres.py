@@ -1,18 +1,18 @@
 """The embedded Postgres: started with the server, restarted when it dies, stopped with the server.
 
-    async with embedded_postgres(data_dir) as url: ...    # holds DATA_DIR/postgres.lock for so long
+    async with embedded_postgres(data_dir) as url: ...    # holds DATA_DIR/postgres.lock meanwhile
     async with starting_postgres(data_dir) as running:    # the same without waiting
         url = await running()
 
-Four ways it can go wrong, and what happens:
-    server killed (-9)      Linux tells the postmaster at once (postgres_launcher); the next start waits for its end
-    postmaster killed (-9)  its backends notice and end; `keep_running` starts it again; crash recovery replays the WAL
-    machine lost            the next start finds a stale pid file of nobody and removes it (postgres_processes)
-    two servers on one dir  the second fails to take the lock and says so
+Failures:
+    server killed (-9)      Linux signals the postmaster at once (launcher.py); the next start waits for its end
+    postmaster killed (-9)  its backends notice and end; `keep_running` restarts it; crash recovery replays the WAL
+    machine crashed         the next start removes the stale pid file (processes.py)
+    two servers on one dir  the second reports that the lock is held
 
-Invariant: a postmaster is launched only by the holder of the lock, only when no process works in the cluster, and only
-after another reign has begun, which tells who relied on the one before (eventlog/postgres/sole_appender.py).
-The database is launched from the main thread: the signal at its parent's death follows that thread, not the process.
+Invariant: only the holder of the lock launches a postmaster, only when no process works in the cluster, and only after
+it has begun a new epoch, which ends the guarantees of the old one (eventlog/sole_appender.py).
+The main thread launches the database: the signal at the parent's death is tied to that thread, not to the process.
 """
 
 from __future__ import annotations
@@ -38,45 +38,45 @@ from kubechronicle.ops.postgres.processes import STAGES, end_leftovers
 log = logging.getLogger(__name__)
 
 START_TIMEOUT = 600.0  # seconds; crash recovery of a full max_wal_size on a slow disk takes minutes
-READY_INTERVAL = 0.01  # seconds between looks at the pid file's status line; a start takes 0.1
-SLOW_START = 5.0  # seconds after which a start that is still under way is told
+READY_INTERVAL = 0.01  # seconds between reads of the pid file's status line; a start takes 0.1
+SLOW_START = 5.0  # seconds after which a start that still runs is logged
 FIRST_BACKOFF = 0.1  # seconds before the first restart, doubled each time …
-MAX_BACKOFF = 5.0  # … up to this, so that a full disk mended is noticed soon
-HEALTHY_AFTER = 60.0  # seconds of life after which the back-off begins anew
+MAX_BACKOFF = 5.0  # … up to this, so that a repaired disk is noticed soon
+HEALTHY_AFTER = 60.0  # seconds of life after which the back-off restarts
 STATUS_LINE = 7  # of postmaster.pid (LOCK_FILE_LINE_PM_STATUS in miscadmin.h, from 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A database that is there or has been told to start. ``reign``: which of its postmasters may be there, if they are
-    ours."""
+    """A running or starting database."""
 
     url: Callable[[], Awaitable[str]]
-    reign: PostmasterEpoch | None = None
+    postmaster_epoch: PostmasterEpoch | None = None
+    """The epoch of its postmaster; None if this process does not run it."""
 
     async def __call__(self) -> str:
-        """Wait until it accepts connections; its URL. To be called once. OperatorError."""
+        """Wait until it accepts connections, and return its URL. Call this once. Raise OperatorError."""
         return await self.url()
 
 
 @asynccontextmanager
 async def embedded_postgres(data_dir: Path) -> AsyncGenerator[str]:
-    """The URL of a running database in DATA_DIR/postgres, kept running until the block is left.
+    """Keep a database in DATA_DIR/postgres running until the block is left, and yield its URL.
 
-    OperatorError: in use by another server, no Postgres installed, or it does not start.
+    Raise OperatorError if another server uses it, no Postgres is installed, or it does not start.
     """
     async with starting_postgres(data_dir) as running:
         yield await running()
 
 
 def has_cluster(data_dir: Path) -> bool:
-    """Whether a database was made there before."""
+    """Check that the folder has a database."""
     return (data_dir / "postgres").exists()
 
 
 @asynccontextmanager
 async def starting_postgres(data_dir: Path) -> AsyncGenerator[Running]:
-    """A database in DATA_DIR/postgres that has been told to start, stopped when the block is left. OperatorError."""
+    """Start a database in DATA_DIR/postgres without waiting for it, and stop it at the end. Raise OperatorError."""
     try:
         await trio.Path(data_dir).mkdir(parents=True, exist_ok=True)
         with locked(data_dir / "postgres.lock", wait=False):
@@ -90,7 +90,7 @@ async def starting_postgres(data_dir: Path) -> AsyncGenerator[Running]:
 
                 try:
                     server.launch()
-                    yield Running(running, server.reign)
+                    yield Running(running, server.postmaster_epoch)
                 finally:
                     with trio.CancelScope(shield=True):
                         await server.stop()
@@ -104,7 +104,7 @@ async def starting_postgres(data_dir: Path) -> AsyncGenerator[Running]:
 
 
 def url_of_running(data_dir: Path) -> str | None:
-    """The URL of the database if a server runs it now, None if none does."""
+    """Return the URL of the database if a server runs it now, otherwise None."""
     if not has_cluster(data_dir):
         return None
     try:
@@ -115,27 +115,27 @@ def url_of_running(data_dir: Path) -> str | None:
 
 
 class _Server:
-    """The postmaster as our child."""
+    """The postmaster, a child of this process."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.reign = PostmasterEpoch()
+        self.postmaster_epoch = PostmasterEpoch()
         self._process: subprocess.Popen[bytes] | None = None
-        self._launched = 0.0  # when, by the monotonic clock
-        self._said_before = 0  # bytes of the log file by then
+        self._launched_at = 0.0  # by the monotonic clock
+        self._log_start = 0  # bytes of the log file at the launch
         self._stopping = False
 
     async def keep_running(self) -> None:
-        """Start again whenever it dies, until `stop`."""
+        """Restart the postmaster whenever it dies, until `stop`."""
         backoff = FIRST_BACKOFF
         while True:
-            lived = time.monotonic()
+            began = time.monotonic()
             code = await self._wait_exit()
             if self._stopping:
                 return
-            if time.monotonic() - lived > HEALTHY_AFTER:
+            if time.monotonic() - began > HEALTHY_AFTER:
                 backoff = FIRST_BACKOFF
-            log.error("Postgres died; starting it again", extra={"status": code, "log": str(self.cluster.log_file)})
+            log.error("Postgres died; restarting it", extra={"status": code, "log": str(self.cluster.log_file)})
             await trio.sleep(backoff)
             backoff = min(backoff * 2, MAX_BACKOFF)
             try:
@@ -144,15 +144,15 @@ class _Server:
                     self.launch()
                     await self.wait_ready()
             except PostgresFailed as error:
-                log.error("Postgres did not start again", extra={"err": str(error)})
+                log.error("Postgres did not restart", extra={"err": str(error)})
 
     def launch(self) -> None:
-        """To be called in the main thread (see the head), which it holds for a few milliseconds."""
-        self.reign.begin()
+        """Launch the postmaster. Call this in the main thread (see above), which it blocks for a few milliseconds."""
+        self.postmaster_epoch.begin()
         cluster = self.cluster
         command = launch_command(cluster.directory, cluster.account, cluster.programs.postgres, "-D", "{cluster}")
-        self._said_before = cluster.log_file.stat().st_size if cluster.log_file.exists() else 0
-        self._launched = time.monotonic()
+        self._log_start = cluster.log_file.stat().st_size if cluster.log_file.exists() else 0
+        self._launched_at = time.monotonic()
         with open(cluster.log_file, "ab", opener=_private) as output:
             self._process = subprocess.Popen(
                 command,
@@ -160,17 +160,17 @@ class _Server:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C in the terminal is for the server, which then stops Postgres last
+                start_new_session=True,  # Ctrl-C in the terminal reaches the server, which stops Postgres last
             )
 
     async def stop(self) -> None:
-        """Fast shutdown, then harder ones. Blocks for a checkpoint's time."""
+        """Shut down fast, then harder. This takes as long as a checkpoint."""
         self._stopping = True
         if self._process is None or self._process.poll() is not None:
             return
         for sign, seconds in STAGES:
-            # Again and again: what a shell starts in the background ignores SIGINT, and so does a Postgres that is just
-            # starting, until it has a handler of its own.
+            # Repeat the signal: a process started in the background of a shell ignores SIGINT, and so does a starting
+            # Postgres, until it has its own handler.
             for _ in range(int(seconds)):
                 self._process.send_signal(sign)
                 with trio.move_on_after(1):
@@ -179,19 +179,19 @@ class _Server:
             log.warning("Postgres does not stop", extra={"signal": sign.name, "seconds": seconds})
 
     async def wait_ready(self) -> None:
-        """Until it accepts connections. PostgresFailed with Postgres' own words."""
-        cluster, process, told = self.cluster, self._process, False
+        """Wait until it accepts connections. Raise PostgresFailed with Postgres' own message."""
+        cluster, process, logged = self.cluster, self._process, False
         if process is None:
             return
         while not _ready(cluster.directory, process.pid):
             if process.poll() is not None:
-                raise PostgresFailed(f"Postgres did not start: {_last_words(cluster.log_file, self._said_before)}")
-            waited = time.monotonic() - self._launched
+                raise PostgresFailed(f"Postgres did not start: {_last_words(cluster.log_file, self._log_start)}")
+            waited = time.monotonic() - self._launched_at
             if waited > START_TIMEOUT:
                 process.send_signal(signal.SIGQUIT)
                 raise PostgresFailed(f"Postgres is not ready after {waited:.0f} s; see {cluster.log_file}")
-            if waited > SLOW_START and not told:
-                told = True
+            if waited > SLOW_START and not logged:
+                logged = True
                 log.info("Waiting for Postgres; it may be replaying its log", extra={"log": str(cluster.log_file)})
             await trio.sleep(READY_INTERVAL)
         log.info(
@@ -200,7 +200,7 @@ class _Server:
         )
 
     async def _wait_exit(self) -> int:
-        """The exit status. Waits in a thread that a cancellation leaves behind; it ends with the process."""
+        """Return the exit status. A cancellation leaves the waiting thread behind; it ends with the process."""
         process = self._process
         if process is None:
             return 0
@@ -212,7 +212,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _ready(directory: Path, pid: int) -> bool:
-    """Whether the postmaster of that pid says that it accepts connections."""
+    """Check that the postmaster with this pid reports that it accepts connections."""
     try:
         lines = (directory / "postmaster.pid").read_text().split("\n")
     except FileNotFoundError:
@@ -221,10 +221,10 @@ def _ready(directory: Path, pid: int) -> bool:
 
 
 def _last_words(log_file: Path, begin: int) -> str:
-    """The most telling line Postgres wrote since ``begin``, for an operator's one line."""
+    """Return the line that Postgres wrote since ``begin`` and that most likely names the problem."""
     with open(log_file, "rb") as file:
         file.seek(begin)
         lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if "FATAL" in line or "PANIC" in line or "rror" in line]
-    words = (telling or lines or ["it said nothing"])[-1]
+    errors = [line for line in lines if "FATAL" in line or "PANIC" in line or "rror" in line]
+    words = (errors or lines or ["there is no output"])[-1]
     return f"{words.strip()} (see {log_file})"

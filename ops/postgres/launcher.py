@@ -1,16 +1,16 @@
-"""A program that turns into initdb or postgres: drops privileges, asks for a signal at its parent's death, execs.
+"""A program that becomes initdb or postgres: it drops privileges, requests a signal at its parent's death, and execs.
 
-    python -I -S postgres_launcher.py PARENT_PID UID GID DIRECTORY PROGRAM ARGUMENT…     (UID -1: stay who we are)
+    python -I -S launcher.py PARENT_PID UID GID DIRECTORY PROGRAM ARGUMENT…     (UID -1: keep the user)
 
-``{cluster}`` in an argument stands for DIRECTORY. When DIRECTORY lies where the new user may not go (below /root, say),
-it is opened before privileges are dropped and named by its descriptor instead: the directory itself belongs to the
-user, only the way to it is closed, and nobody's permissions need to be loosened. Postgres works in its directory, so
-everything after its start is relative.
+``{cluster}`` in an argument stands for DIRECTORY. If the new user cannot enter a folder above DIRECTORY (/root, say),
+DIRECTORY is opened before privileges are dropped, and named by its descriptor. It belongs to the user, so no
+permissions need to be loosened. Postgres works in its directory and uses relative paths after its start.
 
-The signal: Linux ends a child of a killed process with SIGINT, Postgres' fast shutdown, so that kill -9 of the server
-leaves no database behind. It is asked for after the change of user (which clears it) and before exec (which keeps it).
+The signal: when the server is killed, Linux sends SIGINT to this child. That is Postgres' fast shutdown, so kill -9 of
+the server leaves no database behind. The signal is requested after the change of user, which clears it, and before
+exec, which keeps it.
 
-Runs without site-packages, as root, and imports nothing of kubechronicle: it must start in milliseconds.
+The program runs without site-packages, as root, and imports nothing of kubechronicle: it must start in milliseconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> None:
     parent, uid, gid = (int(argument) for argument in argv[:3])
     directory, arguments = argv[3], argv[4:]
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    os.chdir("/")  # Postgres' programs return to where they were started, which the new user must be able to do
+    os.chdir("/")  # Postgres' programs return to the folder they started in, so the new user must be able to enter it
     if uid >= 0:
         os.setgroups([])
         os.setgid(gid)
@@ -35,7 +35,7 @@ def main(argv: list[str]) -> None:
     os.umask(0o077)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
-        if os.getppid() != parent:  # it died before it could be asked for
+        if os.getppid() != parent:  # the parent died before the request
             return
     if not os.access(os.path.join(directory, "."), os.R_OK | os.X_OK) and os.path.isdir("/proc/self/fd"):
         os.set_inheritable(descriptor, True)

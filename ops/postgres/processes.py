@@ -1,10 +1,10 @@
-"""Which processes work in a cluster's directory, and how they are ended when their server is gone.
+"""The processes that work in a cluster's directory, and how to end those of a killed server.
 
-Used only by the holder of the cluster's lock: whatever still runs there then belongs to a server that was killed.
+Only the holder of the cluster's lock uses this module: a process that still runs there belongs to a killed server.
 
-A pid file proves nothing: after a crash the number may belong to a stranger (in a container, nearly always does), and a
-postmaster that was killed leaves backends which still write. So on Linux a process counts if its working directory is
-the cluster, which is true of every Postgres process and of nothing else.
+A pid file proves nothing. After a crash the number may belong to another program (in a container, it nearly always
+does), and a killed postmaster leaves backends that still write. So on Linux a process belongs to the cluster if the
+cluster is its working directory: that is true of every Postgres process and of no other.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from kubechronicle.ops.errors import PostgresFailed
 
 log = logging.getLogger(__name__)
 
-# Seconds for each kind of goodbye: fast shutdown writes a checkpoint, immediate shutdown and SIGKILL write nothing.
+# Signals and seconds to wait: fast shutdown writes a checkpoint, immediate shutdown and SIGKILL write nothing.
 STAGES = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 LOOK_INTERVAL = 0.02
 STALE_SOCKET = (".s.PGSQL.5432.lock", ".s.PGSQL.5432")
 
 
 def read_pid(cluster: Path) -> int | None:
-    """The postmaster's pid as its pid file tells it, None if there is none."""
+    """Return the postmaster's pid from its pid file, None if there is none."""
     try:
         return int((cluster / "postmaster.pid").read_text().split("\n", 1)[0])
     except (FileNotFoundError, ValueError):
@@ -36,23 +36,23 @@ def read_pid(cluster: Path) -> int | None:
 
 
 def working_in(cluster: Path) -> set[int]:
-    """The Postgres processes of this cluster."""
+    """Return the pids of the cluster's Postgres processes."""
     if sys.platform != "linux":
         pid = read_pid(cluster)
         return {pid} if pid is not None and _is_postgres(pid) else set()
     wanted = cluster.stat()
-    found = set()
+    pids = set()
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
-            at = os.stat(f"/proc/{entry}/cwd")
+            folder = os.stat(f"/proc/{entry}/cwd")
             program = os.path.basename(os.readlink(f"/proc/{entry}/exe"))
-        except OSError:  # ended meanwhile, or not ours to look at
+        except OSError:  # it ended meanwhile, or we may not read it
             continue
-        if (at.st_dev, at.st_ino) == (wanted.st_dev, wanted.st_ino) and program.startswith("postgres"):
-            found.add(int(entry))
-    return found
+        if (folder.st_dev, folder.st_ino) == (wanted.st_dev, wanted.st_ino) and program.startswith("postgres"):
+            pids.add(int(entry))
+    return pids
 
 
 def _is_postgres(pid: int) -> bool:
@@ -61,24 +61,24 @@ def _is_postgres(pid: int) -> bool:
 
 
 def end_leftovers(cluster: Path) -> None:
-    """Stop what a killed server left running, and remove its stale lock files. Blocks, at most the sum of STAGES.
+    """End processes of a killed server, and remove its stale lock files. Block for at most the sum of STAGES.
 
-    The files go only when no process of the cluster is left: they are Postgres' own guard against two postmasters, but
-    it takes the pid in them for its author's even when that is a zombie or a stranger.
+    The files are Postgres' own guard against two postmasters, so they are removed only when no process is left.
+    Postgres would also respect a pid in them that now belongs to a zombie or to another program.
     """
     left = working_in(cluster)
     if left:
-        log.warning("Ending the Postgres a killed server left behind", extra={"processes": len(left)})
+        log.warning("Ending the Postgres of a killed server", extra={"processes": len(left)})
     for sign, seconds in STAGES:
         if not left:
             break
         postmaster = read_pid(cluster)
-        # A living postmaster ends its own backends; without one each is told by itself.
+        # A running postmaster ends its own backends; without one, signal each of them.
         for pid in [postmaster] if postmaster in left and sign is signal.SIGINT else left:
             _signal(pid, sign)
         left = _wait_gone(cluster, seconds)
     if left:
-        raise PostgresFailed(f"Postgres process {min(left)} works in {cluster} and does not end; end it by hand")
+        raise PostgresFailed(f"Postgres process {min(left)} works in {cluster} and does not end; end it manually")
     for stale in ("postmaster.pid", *STALE_SOCKET):
         (cluster / stale).unlink(missing_ok=True)
 

@@ -1,5 +1,7 @@
-"""The control loops an operator may switch off (--controllers), by kube-controller-manager's names; each makes the
-server useful with none beside it, and does no harm beside one."""
+"""The control loops of --controllers, with kube-controller-manager's names.
+
+They make the server useful without a kube-controller-manager, and do no harm beside one.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ LOOPS: Final[Mapping[str, Callable[[Store], Loop]]] = {
     "clusterrole-aggregation": ClusterRoleAggregation,
 }
 CONTROLLERS: Final = (*LOOPS, ROOT_CA, ACCOUNT_TOKENS)
-"""Every name --controllers knows."""
+"""All names of --controllers."""
 
 CONTROLLER_ALIASES: Final = {
     "namespace-controller": "namespace",
@@ -56,15 +58,18 @@ CONTROLLER_ALIASES: Final = {
     "service-cidr-controller": "service-cidr",
     "clusterrole-aggregation-controller": "clusterrole-aggregation",
 }
-"""What kube-controller-manager calls them, where that is something else."""
+"""Other names in kube-controller-manager."""
 
 
 def control_loops(
     names: Collection[str], store: Store, *, root_ca: bytes, sign: Sign | None = None, event_ttl: int = 0
 ) -> list[ChildSpec]:
-    """The loops of these names as children of the tree; nothing is published of an empty ``root_ca``, and no Secret
-    gets a token without somebody to ``sign`` it. And whatever the names, Events end after ``event_ttl`` seconds, unless
-    it is 0."""
+    """Return the loops of these names, and the one for Events, as children of the tree.
+
+    ``root_ca``: authorities to publish in every namespace; not published if empty
+    ``sign``: signs tokens for Secrets; without it they get none
+    ``event_ttl``: seconds that an Event is kept, whatever ``names`` are; 0: for ever
+    """
     loops = [ChildSpec(name=name, run=make(store).run) for name, make in LOOPS.items() if name in names]
     if ROOT_CA in names and root_ca:
         loops.append(ChildSpec(name=ROOT_CA, run=RootCAPublisher(store, root_ca).run))
@@ -76,8 +81,11 @@ def control_loops(
 
 
 def led(leading: trio.Event | None, children: Iterable[ChildSpec]) -> list[ChildSpec]:
-    """The children, each to begin when ``leading`` is set; at once for None. All of them may run in several servers at
-    once and agree by the log, but among the processes of one server it would be the same work several times."""
+    """Return the children so that each starts when ``leading`` is set; unchanged for None.
+
+    Several servers may run the same loops: they agree through the log. Several processes of one server would only
+    repeat the same work.
+    """
     if leading is None:
         return list(children)
     return [replace(child, run=partial(_run_led, leading, child.run)) for child in children]

@@ -1,4 +1,4 @@
-"""A server over a database that is there: the log, the supervision tree, what is to be done every so often."""
+"""One server process over a running database: the log, the supervision tree and periodic tasks."""
 
 from __future__ import annotations
 
@@ -12,58 +12,60 @@ from collections.abc import Awaitable, Callable, Iterable
 import trio
 
 from kubechronicle.eventlog.errors import LogError
-from kubechronicle.eventlog.postgres.connection import PostgresLog, open_postgres_log
+from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Names, Pki
-from kubechronicle.ops.server.assembly import Assembly, Plan, assemble
-from kubechronicle.ops.server.stopping import Stop
+from kubechronicle.ops.server.assembly import Assembly
+from kubechronicle.ops.server.composition import assemble
+from kubechronicle.ops.server.plan import Plan
+from kubechronicle.ops.server.shutdown import Shutdown
 
 log = logging.getLogger(__name__)
 
-# Seconds between two applications of the retention policies; kube-apiserver's --etcd-compaction-interval.
+# Seconds between applications of the retention policies: kube-apiserver's --etcd-compaction-interval.
 RETENTION_INTERVAL = 300.0
-FIRST_RETENTION = 30.0  # seconds after the start, when clients have finished coming back
-# Of objects that may be in cycles: how many more make the collector look through those of the last moment, and how many
-# times what. The connections of 5,000 nodes are 1.5 million, which takes two seconds in which nothing else happens; by
-# default (700, 10, 10) that was every few seconds while they came. The price: what a cycle holds may stay for long.
-COLLECTED_AFTER = (2_000, 10, 50)
-CERTIFICATE_INTERVAL = 86400.0  # seconds between looks at the expiry of our certificates
+FIRST_RETENTION = 30.0  # seconds after the start, when clients have reconnected
+# Thresholds of the cycle collector (gc.set_threshold). The connections of 5,000 nodes are 1.5 million objects: a full
+# collection stops the process for two seconds, and with the default (700, 10, 10) ran every few seconds while the nodes
+# connected. The cost: memory held by a cycle may be freed late.
+COLLECTOR_THRESHOLDS = (2_000, 10, 50)
+CERTIFICATE_INTERVAL = 86400.0  # seconds between checks of our certificates' expiry
 
 
 async def run_server(
     plan: Plan,
     database_url: str,
-    stop: Stop,
-    tell: Callable[[], object],
+    shutdown: Shutdown,
+    report_ready: Callable[[], object],
     *,
-    beside: Iterable[Callable[[], Awaitable[None]]] = (),
+    background: Iterable[Callable[[], Awaitable[None]]] = (),
 ) -> None:
-    """Serve over the database until stopped. ``tell`` is called when the server is ready, ``beside`` runs meanwhile."""
+    """Serve over the database until stopped. ``background``: tasks to run meanwhile."""
     instance = f"{socket.gethostname()}-{os.getpid()}"
     async with open_postgres_log(database_url, instance=instance) as revision_log, trio.open_nursery() as nursery:
-        if plan.sole is None:
+        if plan.postmaster_epoch is None:
             await revision_log.check_may_append()
         assembly = assemble(revision_log, plan)
         if assembly.sole is not None:
             nursery.start_soon(assembly.sole.run)
         nursery.start_soon(_retain, revision_log, plan)
-        for task in beside:
+        for task in background:
             nursery.start_soon(task)
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
-        stop.assembly = assembly
-        tell()
-        # What HTTP/2 and WebSockets take is not needed before; a thread lets the first requests be answered meanwhile.
+        shutdown.assembly = assembly
+        report_ready()
+        # The modules for HTTP/2 and WebSockets. Imported in a thread, they do not delay the first requests.
         for module in ("http2.connection", "websocket.protocol"):
             await trio.to_thread.run_sync(importlib.import_module, f"kubechronicle.http.wire.{module}")
-        # The collector of cycles was off until now (cli.py, worker.py). What was loaded stays: looking through it for
-        # cycles took a second, every so often.
+        # The cycle collector was off until now (cli.py, worker.py). Loaded objects stay for good: they are frozen,
+        # because each pass over them takes a second.
         gc.freeze()
-        gc.set_threshold(*COLLECTED_AFTER)
+        gc.set_threshold(*COLLECTOR_THRESHOLDS)
         gc.enable()
 
 
 async def _run_then_stop(assembly: Assembly, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
-    """Run the tree; when it has ended in order, so do the tasks beside it."""
+    """Run the tree; when it has ended, cancel the background tasks."""
     await assembly.run(task_status=task_status)
     scope.cancel()
 
@@ -72,26 +74,26 @@ async def _retain(revision_log: PostgresLog, plan: Plan) -> None:
     if plan.leading is not None:
         await plan.leading.wait()
     await trio.sleep(FIRST_RETENTION)
-    kept: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     while True:
         try:
             done = await revision_log.retain(plan.retention, archive=plan.history_archive)
             if done.compacted or done.dropped:
                 log.info("Forgot old history", extra={"compacted": done.compacted, "dropped": done.dropped})
-            if done.unarchived and done.unarchived != kept:
+            if done.unarchived and done.unarchived != reported:
                 log.warning(
-                    "Old partitions stay: they are to be archived, and this server has no --history-archive; give it "
-                    "one, or let them be dropped with `kubechronicle compact --without-archive`",
+                    "Old partitions are kept: they must be archived first, and this server has no --history-archive. "
+                    "Set it, or drop them with `kubechronicle compact --without-archive`",
                     extra={"partitions": done.unarchived},
                 )
-            kept = done.unarchived or kept
+            reported = done.unarchived or reported
         except LogError as error:
             log.warning("Retention failed, trying again later", extra={"err": str(error)})
         await trio.sleep(RETENTION_INTERVAL)
 
 
 async def renew_certificates(pki: Pki, names: Names) -> None:
-    """The listener notices a changed file by itself."""
+    """Renew certificates before they expire. The listener reloads changed files itself."""
     while True:
         await trio.sleep(CERTIFICATE_INTERVAL)
         try:

@@ -1,5 +1,8 @@
-"""The keys of service account tokens: those the settings name, else one made in DATA_DIR/pki/sa.key (RSA of 2048 bits,
-as kubeadm's: every verifier knows RS256). It is made once and kept: with it go all tokens it has signed."""
+"""The keys of service account tokens: those of the settings, otherwise one made in DATA_DIR/pki/sa.key.
+
+The key is RSA of 2048 bits, as kubeadm's: every verifier supports RS256. It is made once and kept, because without it
+all tokens that it signed become invalid.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +26,15 @@ LEAST_EXPIRATION, MOST_EXPIRATION = 3600, 2**32
 
 
 def check(settings: Settings) -> None:
-    """Everything that can be found wrong without making a key. OperatorError."""
-    issuers = settings.service_account_issuer.names
+    """Check everything that can be checked without making a key. Raise OperatorError."""
+    issuers = settings.service_account_issuer
     if not issuers:
         raise OperatorError("--service-account-issuer: needs at least one issuer")
     for position, name in enumerate(issuers):
         if ":" in name and not _is_url(name):
             raise OperatorError(f"--service-account-issuer: {name!r} has a colon but is no URL")
         if name in issuers[:position]:
-            raise OperatorError(f"--service-account-issuer: {name} is there twice")
+            raise OperatorError(f"--service-account-issuer: {name} is listed twice")
     uri = settings.service_account_jwks_uri
     if uri is not None and not uri.startswith("https://"):
         raise OperatorError(f"--service-account-jwks-uri: must begin with https://, got {uri!r}")
@@ -44,17 +47,17 @@ def check(settings: Settings) -> None:
 
 
 def issuer_of(settings: Settings, directory: Path) -> ServiceAccountIssuer:
-    """The issuer the settings describe; ``directory`` holds the key, or will, where they name none. OperatorError."""
-    named = settings.service_account_signing_key_file
-    signing = _signing_key(named) if named is not None else _own_key(directory)
-    issuers = settings.service_account_issuer.names
+    """Return the issuer. ``directory``: of our own key, for settings without a key. Raise OperatorError."""
+    file = settings.service_account_signing_key_file
+    signing = _signing_key(file) if file is not None else _own_key(directory)
+    issuers = settings.service_account_issuer
     return ServiceAccountIssuer(
         issuers=issuers,
         signing=signing,
         verifying=tuple(jws.distinct([*_further_keys(settings), signing.verifying])),
-        audiences=settings.api_audiences.names if settings.api_audiences is not None else issuers,
+        audiences=settings.api_audiences if settings.api_audiences is not None else issuers,
         max_expiration=int(settings.service_account_max_token_expiration),
-        extend_expiration=bool(settings.service_account_extend_token_expiration),
+        extend_expiration=settings.service_account_extend_token_expiration,
         jwks_uri=settings.service_account_jwks_uri or "",
     )
 
@@ -63,26 +66,25 @@ def _signing_key(path: Path) -> jws.SigningKey:
     try:
         return jws.signing_key_of(path.read_bytes())
     except jws.KeyFileError as error:
-        raise OperatorError(f"--service-account-signing-key-file: {path} can't sign: {error}") from None
+        raise OperatorError(f"--service-account-signing-key-file: {path} cannot sign: {error}") from None
     except OSError as error:
         raise OperatorError(f"--service-account-signing-key-file: cannot read {path}: {error.strerror}") from None
 
 
 def _further_keys(settings: Settings) -> list[jws.VerifyingKey]:
-    found: list[jws.VerifyingKey] = []
-    files = settings.service_account_key_file
-    for path in files.paths if files is not None else ():
+    keys: list[jws.VerifyingKey] = []
+    for path in settings.service_account_key_file or ():
         try:
-            found += jws.verifying_keys_of(path.read_bytes())
+            keys += jws.verifying_keys_of(path.read_bytes())
         except jws.KeyFileError as error:
-            raise OperatorError(f"--service-account-key-file: {path} verifies nothing: {error}") from None
+            raise OperatorError(f"--service-account-key-file: {path} holds no key: {error}") from None
         except OSError as error:
             raise OperatorError(f"--service-account-key-file: cannot read {path}: {error.strerror}") from None
-    return found
+    return keys
 
 
 def _own_key(directory: Path) -> jws.SigningKey:
-    """The key in the directory, made if there is none. A lock keeps two servers from making two."""
+    """Return the key in the directory. Make it if missing, under a lock, so that two servers do not make two."""
     path = directory / KEY_FILE
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o755)
@@ -93,7 +95,7 @@ def _own_key(directory: Path) -> jws.SigningKey:
                 write_whole(path, pem, mode=0o600)
         return jws.signing_key_of(path.read_bytes())
     except jws.KeyFileError as error:
-        raise OperatorError(f"{path} can't sign: {error}; remove it to have it made anew") from None
+        raise OperatorError(f"{path} cannot sign: {error}; remove it, and the server makes a new one") from None
     except OSError as error:
         raise OperatorError(f"cannot keep the key of service account tokens in {directory}: {error}") from None
 

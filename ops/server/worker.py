@@ -1,10 +1,9 @@
-"""One of the processes of `kubechronicle serve --workers N`: a replica that is told what to be by its parent.
+"""A worker process of `kubechronicle serve --workers N`: one replica, started and controlled by the parent process.
 
-    python -m kubechronicle.ops.server.worker DESCRIPTOR        (of a socket to the parent, workers.py; nobody else starts it)
+    python -m kubechronicle.ops.server.worker DESCRIPTOR    # of a socket to the parent (workers.py), which starts it
 
-The parent's first message are orders (orders.py); then lines: ``lead`` (run the control loops), ``retire`` (end, as
-another process has taken this one's place). The answer, once, is ``ready``. SIGTERM drains as ever. When the
-parent is gone, which is how it looks when it is killed, so is its database: the worker stops at once.
+worker_messages.py describes the messages. SIGTERM drains the worker. When the socket closes, the parent has ended and
+its database with it: the worker stops at once.
 """
 
 from __future__ import annotations
@@ -16,50 +15,51 @@ from dataclasses import replace
 
 import trio
 
-from kubechronicle.actors.errors import SupervisorGaveUp
-from kubechronicle.eventlog.errors import LogError
-from kubechronicle.ops import cli
-from kubechronicle.ops import logging as klog
+from kubechronicle.ops import klog
+from kubechronicle.ops.exit_codes import OK, REPORTED_ERRORS, report_error
 from kubechronicle.ops.pki import Pki
 from kubechronicle.ops.postgres.cluster import socket_url
 from kubechronicle.ops.server import service_account_keys
-from kubechronicle.ops.server.orders import LEAD, READY, RETIRE, Orders, receive
-from kubechronicle.ops.server.plan import check_inputs, make_plan
+from kubechronicle.ops.server.preparation import check_inputs, make_plan
 from kubechronicle.ops.server.replica import run_server
-from kubechronicle.ops.server.stopping import Stop
+from kubechronicle.ops.server.shutdown import Shutdown
+from kubechronicle.ops.server.worker_messages import LEAD, READY, RETIRE, StartMessage, receive_start
 
 
 def main(arguments: list[str]) -> int:
     gc.disable()  # until it serves (replica.py)
     with socket.socket(fileno=int(arguments[0])) as parent:
         try:
-            orders = receive(parent)
-            klog.set_up(verbosity=orders.settings.v)
-            trio.run(work, orders, parent)
-            return cli.OK
-        except (*cli.EXPECTED, SupervisorGaveUp, LogError, BaseExceptionGroup) as error:
-            return cli.told(error)
+            message = receive_start(parent)
+            klog.set_up(verbosity=message.settings.v)
+            trio.run(work, message, parent)
+            return OK
+        except REPORTED_ERRORS as error:
+            return report_error(error)
 
 
-async def work(orders: Orders, parent: socket.socket) -> None:
-    """Run until told to stop. Raises what `serve` raises."""
-    settings, stop, leading = orders.settings, Stop(orders.settings), trio.Event()
+async def work(message: StartMessage, parent: socket.socket) -> None:
+    """Run until stopped. Raise the same errors as `serve`."""
+    settings, shutdown, leading = message.settings, Shutdown(message.settings), trio.Event()
     async with trio.open_nursery() as signals:
-        await signals.start(stop.wait_for_signals)
-        signals.start_soon(_obey, trio.socket.from_stdlib_socket(parent), stop, leading, signals)
-        with stop.scope:
-            inputs = check_inputs(settings, orders.place)
+        await signals.start(shutdown.wait_for_signals)
+        signals.start_soon(_follow, trio.socket.from_stdlib_socket(parent), shutdown, leading, signals)
+        with shutdown.scope:
+            inputs = check_inputs(settings, message.addresses)
             pki = Pki(settings.data_dir)
             issuer = await trio.to_thread.run_sync(service_account_keys.issuer_of, settings, pki.directory)
             plan = make_plan(settings, inputs, pki, issuer)
-            listen = replace(plan.listen, listeners=orders.listeners, siblings=orders.siblings)
-            plan = replace(plan, listen=listen, leading=leading, worker=orders.number)
+            listen = replace(plan.listen, listeners=message.listeners, siblings=message.siblings)
+            plan = replace(plan, listen=listen, leading=leading, worker=message.number)
             url = settings.database_url or socket_url(settings.data_dir / "postgres")
-            await run_server(plan, url, stop, lambda: parent.send(READY + b"\n"))
+            await run_server(plan, url, shutdown, lambda: parent.send(READY + b"\n"))
         signals.cancel_scope.cancel()
 
 
-async def _obey(parent: trio.socket.SocketType, stop: Stop, leading: trio.Event, nursery: trio.Nursery) -> None:
+async def _follow(
+    parent: trio.socket.SocketType, shutdown: Shutdown, leading: trio.Event, nursery: trio.Nursery
+) -> None:
+    """Follow the parent's words, and stop when it has ended."""
     received = b""
     while True:
         try:
@@ -67,14 +67,14 @@ async def _obey(parent: trio.socket.SocketType, stop: Stop, leading: trio.Event,
         except OSError:
             data = b""
         if not data:
-            stop.scope.cancel()
+            shutdown.scope.cancel()
             return
         *lines, received = (received + data).split(b"\n")
         for line in lines:
             if line == LEAD:
                 leading.set()
             elif line == RETIRE:
-                nursery.start_soon(stop.hand_over)
+                nursery.start_soon(shutdown.hand_over)
 
 
 if __name__ == "__main__":

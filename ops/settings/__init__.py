@@ -1,0 +1,1 @@
+"""The settings: tables of flags, types, conversion and the validated record."""

@@ -22,7 +22,7 @@ from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.records import Key, Operation
-from kubechronicle.ops.server.assembly import assemble
+from kubechronicle.ops.server.composition import assemble
 
 CHILDREN = ("tail", "appender", "resource actors", "outside", "loops", "http")
 

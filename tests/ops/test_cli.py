@@ -14,7 +14,8 @@ import pytest
 
 from kubechronicle.ops import cli
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.maintenance.log import parse_anchors
+from kubechronicle.ops.exit_codes import MISTAKE
+from kubechronicle.ops.maintenance.log_commands import parse_anchors
 from kubechronicle.ops.postgres.cluster import socket_url
 
 COMMAND = str(Path(sys.executable).with_name("kubechronicle"))
@@ -27,7 +28,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The one line a mistake is told in."""
-    assert cli.main(arguments) == cli.MISTAKE
+    assert cli.main(arguments) == MISTAKE
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.count("\n") == 1
@@ -45,8 +46,8 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "--config", "/none"], "--config: cannot read /none"),
         (["serve", "--controllers", "nonesuch", "--secure-port", "0"], "no control loop 'nonesuch'"),
         (["serve", "--controllers", "-nonesuch", "--secure-port", "0"], "no control loop 'nonesuch'"),
-        (["serve", "--authorization-mode", "Magic", "--secure-port", "0"], "no mode 'Magic', only AlwaysAllow"),
-        (["serve", "--authorization-mode", "RBAC,RBAC", "--secure-port", "0"], "RBAC is there twice"),
+        (["serve", "--authorization-mode", "Magic", "--secure-port", "0"], "must be one of AlwaysAllow, AlwaysDeny, "),
+        (["serve", "--authorization-mode", "RBAC,RBAC", "--secure-port", "0"], "RBAC is listed twice"),
         (["serve", "--disable-admission-plugins", "Nonesuch", "--secure-port", "0"], "no admission plugin 'Nonesuch'"),
         (["serve", "--runtime-config", "apps/v9=true", "--secure-port", "0"], "group version apps/v9 that has"),
         (["serve", "--runtime-config", "v1", "--runtime-config", "x/v1", "--secure-port", "0"], "unknown api groups x"),

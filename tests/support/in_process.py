@@ -1,6 +1,6 @@
 """A whole server in one process, on a log in memory, without sockets: for tests of the store face and the handlers.
 
-The parts and the tree are ops/server/assembly.py's; only the listener is left out, and requests go to the application:
+ops/server/composition.py makes the parts and the tree. The listener is left out: requests go to the application.
 
     async with open_server() as server:
         answer = await server.get("/api/v1/namespaces/default")
@@ -40,7 +40,9 @@ from kubechronicle.http.authorization.current_authorizers import AuthorizationPl
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.wire.serve_config import ServeConfig
-from kubechronicle.ops.server.assembly import Assembly, Plan, assemble
+from kubechronicle.ops.server.assembly import Assembly
+from kubechronicle.ops.server.composition import assemble
+from kubechronicle.ops.server.plan import Plan
 
 CLIENT_CA = CA("clients")
 ADMIN, JOE = "token-of-admin", "token-of-joe"

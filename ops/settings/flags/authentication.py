@@ -90,7 +90,7 @@ FLAGS = (
         help="What stands before each group.",
     ),
     Flag(
-        name="oidc-required-claim", placeholder="CLAIM=VALUE", default="", repeatable=True, whole=True,
+        name="oidc-required-claim", placeholder="CLAIM=VALUE", default="", repeatable=True, keeps_commas=True,
         help="A claim a token must have with this value; may be given several times.",
     ),
     Flag(

@@ -1,4 +1,4 @@
-"""What is to be known of one setting."""
+"""The description of one setting."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One setting. ``default`` as an operator would write it, "" for none; ``placeholder`` is its value in --help.
+    """One setting.
 
-    ``repeatable``: given several times on the command line, its values count as one list; ``whole``: which is not
-    comma-separated. ``switch``: without a value it means true."""
+    ``placeholder``: its value in --help
+    ``default``: as an operator writes it, "" for none
+    ``environment``: the environment variable that sets it too
+    ``repeatable``: may be given several times on the command line; the values form one list
+    ``keeps_commas``: its values are not comma-separated lists
+    ``switch``: without a value it means true
+    ``may_be_empty``: an empty value differs from none
+    """
 
     name: str
     placeholder: str
@@ -18,8 +24,9 @@ class Flag:
     help: str
     environment: str = ""
     repeatable: bool = False
-    whole: bool = False
+    keeps_commas: bool = False
     switch: bool = False
+    may_be_empty: bool = False
 
     @property
     def field(self) -> str:

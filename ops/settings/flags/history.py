@@ -4,7 +4,7 @@ from kubechronicle.ops.settings.flags.flag import Flag
 
 FLAGS = (
     Flag(
-        name="history-retention", placeholder="RESOURCE=AGE[,CHANGES]", default="", repeatable=True, whole=True,
+        name="history-retention", placeholder="RESOURCE=AGE[,CHANGES]", default="", repeatable=True, keeps_commas=True,
         help="How long the history of a resource is kept, and how many changes of it at most: `pods=30d`, "
         "`deployments.apps=forever`, `pods=30d,100000`; `*` for all resources not named. May be repeated, and goes "
         "before --history-retention-file. By default a year, of events and leases a day.",

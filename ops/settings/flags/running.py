@@ -33,7 +33,7 @@ FLAGS = (
         "default: autoscaling/v2beta1, autoscaling/v2beta2, batch/v1beta1, policy/v1beta1, discovery.k8s.io/v1beta1.",
     ),
     Flag(
-        name="controllers", placeholder="LIST", default="*",
+        name="controllers", placeholder="LIST", default="*", may_be_empty=True,
         help="Control loops to run, comma-separated: * means all, NAME adds one, -NAME leaves one out; empty: none.",
     ),
     Flag(

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubechronicle.api.codecs import protobuf
-from kubechronicle.ops import cli
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.exit_codes import MISTAKE
 from kubechronicle.ops.maintenance.convert import FORMATS, convert
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "protobuf-golden"
@@ -201,7 +201,7 @@ def test_mistakes_of_the_command_are_one_line() -> None:
         (b"{}", ("--to", "json", "--nope")),
     ):
         done = run(data, *arguments)
-        assert done.returncode == cli.MISTAKE
+        assert done.returncode == MISTAKE
         assert done.stdout == b""
         assert done.stderr.startswith(b"kubechronicle: ")
         assert done.stderr.count(b"\n") == 1
@@ -217,7 +217,7 @@ def test_what_stdin_and_stdout_cannot_do() -> None:
         done = subprocess.run(["/bin/sh", "-c", shell], input=data, capture_output=True, timeout=60, check=False)
         assert said in done.stderr.decode()
         assert done.stderr.count(b"\n") == bool(said)
-        assert done.returncode == (cli.MISTAKE if said else 0)
+        assert done.returncode == (MISTAKE if said else 0)
 
 
 def _attempt(data: bytes, target: str, output_version: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubechronicle.ops import cli
+from kubechronicle.ops.exit_codes import MISTAKE
 
 
 @pytest.mark.parametrize(
@@ -16,7 +17,7 @@ from kubechronicle.ops import cli
     ],
 )
 def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
-    assert cli.main(["history", *arguments]) == cli.MISTAKE
+    assert cli.main(["history", *arguments]) == MISTAKE
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.count("\n") == 1

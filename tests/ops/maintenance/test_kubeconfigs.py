@@ -11,7 +11,7 @@ import yaml
 
 from kubechronicle.ops import cli
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.maintenance.kubeconfigs import add_context, settled
+from kubechronicle.ops.maintenance.kubeconfigs import add_context, resolve_moment
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 500, tzinfo=UTC)
 
@@ -47,8 +47,8 @@ def kubeconfig() -> dict[str, Any]:
         ("2026-01-30", False, "2026-01-30T00:00:00Z"),
     ],
 )
-def test_a_moment_is_settled(text: str, moving: bool, expected: str) -> None:
-    assert settled(text, now=NOW, moving=moving) == expected
+def test_a_moment_is_resolved(text: str, moving: bool, expected: str) -> None:
+    assert resolve_moment(text, now=NOW, moving=moving) == expected
 
 
 def test_a_context_is_added_beside_the_current_one() -> None:

@@ -19,7 +19,7 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import Pki, serving_names
 from kubechronicle.ops.server import authentication
 from kubechronicle.ops.settings import settings
-from kubechronicle.ops.settings.types import WholePairs
+from kubechronicle.ops.settings.types import SeparatePairs
 
 OURS = "https://kubernetes.default.svc.cluster.local"
 REQUIRED = {"oidc-issuer-url": "https://issuer.example.com", "oidc-client-id": "kubernetes"}
@@ -74,7 +74,7 @@ def test_the_flags_left_out() -> None:
 
 
 def test_required_claims_in_a_config_file(tmp_path: Path) -> None:
-    expected = WholePairs((("hd", "a,b"), ("ok", "true")))
+    expected = SeparatePairs((("hd", "a,b"), ("ok", "true")))
     config = tmp_path / "config.yaml"
     for text in ("{hd: 'a,b', ok: true}", "['hd=a,b', ok=true]"):
         config.write_text(f"oidc-required-claim: {text}\n")
@@ -131,7 +131,7 @@ def test_the_file_says_who_comes_without_a_credential(file: Path, tmp_path: Path
     pki.ensure(serving_names(addresses=[], external_hostname=None))
 
     def admits(path: str, **more: str) -> bool:
-        return authentication.let_in(load({**flags, **more}), [pki.ca_file]).anonymous.admits(path)
+        return authentication.authentication_plan(load({**flags, **more}), [pki.ca_file]).anonymous.admits(path)
 
     said = {"enabled": True, "conditions": [{"path": "/livez"}]}
     flags = {"authentication-config": write(file, anonymous=said)}

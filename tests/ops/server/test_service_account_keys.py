@@ -43,7 +43,7 @@ def test_a_key_is_made_once_and_kept_private(tmp_path: Path) -> None:
 
 def test_a_damaged_key_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "sa.key").write_text("nothing")
-    with pytest.raises(OperatorError, match="remove it to have it made anew"):
+    with pytest.raises(OperatorError, match="remove it, and the server makes a new one"):
         service_account_keys.issuer_of(settings(), tmp_path)
 
 
@@ -72,7 +72,7 @@ def test_everything_can_be_named(tmp_path: Path) -> None:
     ("flags", "why"),
     [
         ({"service_account_issuer": ","}, "needs at least one"),
-        ({"service_account_issuer": "https://a,https://a"}, "there twice"),
+        ({"service_account_issuer": "https://a,https://a"}, "listed twice"),
         ({"service_account_issuer": ":"}, "no URL"),
         ({"service_account_jwks_uri": "http://a"}, "must begin with https"),
         ({"service_account_max_token_expiration": "59m"}, "between 1h"),

@@ -24,10 +24,11 @@ import trio
 from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.ops import cli
 from kubechronicle.ops.errors import WorkerFailed
+from kubechronicle.ops.exit_codes import MISTAKE
 from kubechronicle.ops.pki import Pki, serving_names
 from kubechronicle.ops.server import workers
-from kubechronicle.ops.server.orders import Orders
-from kubechronicle.ops.server.place import Place
+from kubechronicle.ops.server.addresses import Addresses
+from kubechronicle.ops.server.worker_messages import StartMessage
 from kubechronicle.ops.server.workers import Workers
 from kubechronicle.ops.settings import settings
 
@@ -168,7 +169,7 @@ def test_the_life_of_two_workers(server: Running) -> None:
     second = subprocess.run(
         [COMMAND, *arguments, "--secure-port", str(server.port)], capture_output=True, text=True, check=False
     )
-    assert second.returncode == cli.MISTAKE
+    assert second.returncode == MISTAKE
     assert f"port {server.port} of 127.0.0.1 is in use" in second.stderr
     last = server.workers()
     server.process.send_signal(signal.SIGTERM)
@@ -216,10 +217,11 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
         Pki(tmp_path).ensure(serving_names(addresses=()))
         url = f"postgresql://127.0.0.1:{database.getsockname()[1]}/none"
         loaded = settings.load({"data-dir": str(tmp_path), "database-url": url})
-        place = Place(host="127.0.0.1", port=1, advertised=ip_address("127.0.0.1"), url="")
+        addresses = Addresses(host="127.0.0.1", port=1, advertised=ip_address("127.0.0.1"), url="")
+        message = StartMessage(settings=loaded, addresses=addresses, number=0, listeners=(), siblings=())
         process = subprocess.Popen([*workers.COMMAND, str(theirs.fileno())], pass_fds=(theirs.fileno(),))
         theirs.close()
-        ours.sendall(Orders(settings=loaded, place=place, number=0, listeners=(), siblings=()).to_bytes())
+        ours.sendall(message.to_bytes())
         database.settimeout(PATIENCE)
         with database.accept()[0]:
             ours.close()
@@ -229,8 +231,8 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--workers", "0"], "--workers: must be 1 to 64, got 0"),
-        (["--workers", "65"], "--workers: must be 1 to 64, got 65"),
+        (["--workers", "0"], "--workers: must be a whole number from 1 to 64, got '0'"),
+        (["--workers", "65"], "--workers: must be a whole number from 1 to 64, got '65'"),
         (["--workers", "two"], "--workers: must be a whole number"),
         (["--workers", "2", "--controllers", "nonesuch", "--secure-port", "0"], "no control loop 'nonesuch'"),
     ],
@@ -238,7 +240,7 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
 def test_mistakes_are_told_before_a_worker_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    assert cli.main(["serve", "--data-dir", str(tmp_path / "data"), *arguments]) == cli.MISTAKE
+    assert cli.main(["serve", "--data-dir", str(tmp_path / "data"), *arguments]) == MISTAKE
     told = capsys.readouterr().err
     assert said in told
     assert told.count("\n") == 1

@@ -30,7 +30,7 @@ def settings(**flags: object) -> Settings:
 
 
 def test_without_flags_client_certificates_are_believed_and_nobody_may_come(files: dict[str, Path]) -> None:
-    found = authentication.let_in(settings(), [files["clients"]])
+    found = authentication.authentication_plan(settings(), [files["clients"]])
     assert [type(each) for each in found.authenticators] == [ClientCertificates]
     assert found.anonymous.admits("/healthz")
     assert found.trust.data({}) == {"client-ca-file": CLIENTS.pem.decode()}
@@ -47,7 +47,7 @@ def test_a_proxy_has_authorities_of_its_own(files: dict[str, Path]) -> None:
         requestheader_extra_headers_prefix="X-Remote-Extra-",
     )
     authentication.check(given)
-    found = authentication.let_in(given, [files["clients"]])
+    found = authentication.authentication_plan(given, [files["clients"]])
     assert [type(each) for each in found.authenticators] == [AuthenticatingProxy, ClientCertificates]
     assert found.proxy_headers.username == ("x-remote-user", "x-forwarded-user")
     assert found.files == (files["clients"], files["proxies"])
@@ -64,7 +64,7 @@ def test_a_proxy_has_authorities_of_its_own(files: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize(("flag", "admits"), [("true", True), ("false", False)])
 def test_nobody_in_particular(files: dict[str, Path], flag: str, admits: bool) -> None:
-    found = authentication.let_in(settings(anonymous_auth=flag), [files["clients"]])
+    found = authentication.authentication_plan(settings(anonymous_auth=flag), [files["clients"]])
     assert found.anonymous.admits("/healthz") is admits
 
 
@@ -73,7 +73,7 @@ def test_files_without_certificates_are_told(files: dict[str, Path], flag: str) 
     with pytest.raises(OperatorError, match=f"--{flag.replace('_', '-')}: .*bad.crt holds no certificates"):
         authentication.check(settings(**{flag: files["bad"]}))
     with pytest.raises(OperatorError, match="cannot use"):
-        authentication.let_in(settings(), [files["bad"]])
+        authentication.authentication_plan(settings(), [files["bad"]])
 
 
 def test_uids_come_in_the_field_everybody_knows() -> None:

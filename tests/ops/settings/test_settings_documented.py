@@ -1,4 +1,4 @@
-"""Every setting is in docs/settings.md, as the table in ops/settings/settings.py describes it, and every command in --help."""
+"""docs/settings.md shows every setting as the tables in ops/settings/flags have it; --help shows every command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from kubechronicle.ops import cli
-from kubechronicle.ops.settings import page, settings
+from kubechronicle.ops.settings import page
+from kubechronicle.ops.settings.flags import FLAGS
+from kubechronicle.ops.settings.flags.flag import Flag
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -17,8 +19,8 @@ def test_the_page_is_what_the_table_makes() -> None:
     assert (ROOT / "docs" / "settings.md").read_text() == page.page(), "run `make docs`"
 
 
-@pytest.mark.parametrize("flag", settings.FLAGS, ids=lambda flag: flag.name)
-def test_every_flag_is_taken_by_serve_and_explained(flag: settings.Flag) -> None:
+@pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
+def test_every_flag_is_taken_by_serve_and_explained(flag: Flag) -> None:
     parsed = cli.make_parser().parse_args(["serve", f"--{flag.name}", "x"])
     assert vars(parsed)[flag.name] == (["x"] if flag.repeatable else "x")
     assert flag.help.endswith(".")

@@ -1,4 +1,4 @@
-"""Signals become an orderly end of a server, and a second one a quick end."""
+"""Shutdown of a server: the first signal drains it, a second one stops it at once."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Seconds an orderly end may take in all before it is cut short: kubelets give a pod 30, systemd a service 90.
+# Seconds for the whole drain. Kubelets give a pod 30, systemd gives a service 90.
 DRAIN_TIMEOUT = 25.0
-# Seconds in which the clients of a server that is replaced go by themselves (Server.drain).
-PATIENCE = 5.0
+# Seconds in which clients of a replaced process may close their connections (Server.drain).
+HANDOVER_PATIENCE = 5.0
 
 
-class Stop:
-    """Turns signals into an orderly end, and a second one into a quick one. ``scope`` is everything that serves."""
+class Shutdown:
+    """Drain the server at SIGTERM or SIGINT, and stop it at once at a second signal."""
 
     def __init__(self, settings: Settings) -> None:
         self.scope = trio.CancelScope()
+        """The scope of everything that serves."""
         self.assembly: Assembly | None = None
         self._delay = settings.shutdown_delay_duration
 
@@ -46,10 +47,10 @@ class Stop:
             self.scope.cancel()
 
     async def hand_over(self) -> None:
-        """End in order, with another process serving in the place of this one: the server as a whole goes on."""
+        """Drain this process after a successor has taken over its port."""
         if self.assembly is not None:
-            with trio.move_on_after(PATIENCE + DRAIN_TIMEOUT):
-                await self.assembly.hand_over(PATIENCE)
+            with trio.move_on_after(HANDOVER_PATIENCE + DRAIN_TIMEOUT):
+                await self.assembly.hand_over(HANDOVER_PATIENCE)
         self.scope.cancel()
 
     async def _drain(self, assembly: Assembly, done: trio.CancelScope) -> None:

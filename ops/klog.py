@@ -1,11 +1,12 @@
-"""Structured logs on stderr in klog's form, at Python's own logging calls.
+"""Structured logs on stderr in the format of klog, from the calls of Python's logging module.
 
     I1121 02:18:00.123456   12345 embedded_postgres.py:171] "Postgres is running" version="15.18" pid=4711
 
-Severity, date and time, process, file and line, message, then what was given as ``extra``. The rest of kubechronicle
-knows nothing of this file: it calls ``logging.getLogger(__name__)``. ``--v N`` shows what was logged at
-``logging.INFO - n`` for n up to N, so klog's V(4) is level 16; ``logging.DEBUG`` is V(10). A call below the
-level in force costs one comparison (Logger.isEnabledFor caches it).
+A line has severity, date and time, process, file and line, message, then the values of ``extra``. All other modules
+call ``logging.getLogger(__name__)`` and do not import this one.
+
+``--v N`` shows records of level ``logging.INFO - n`` for n up to N: klog's V(4) is level 16, V(10) is
+``logging.DEBUG``. A call below the current level costs one comparison, because Logger.isEnabledFor caches it.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ import time
 from typing import TextIO
 
 _SEVERITY = ((logging.CRITICAL, "F"), (logging.ERROR, "E"), (logging.WARNING, "W"))
-# What every record has; all else came as ``extra``.
+# Attributes of every record; all others come from ``extra``.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-# Libraries that tell at INFO what is a detail to an operator; they are heard from --v 4 on.
+# Libraries that log details at INFO; shown from --v 4 on.
 QUIET_LIBRARIES = ("asyncio", "hypercorn", "trio", "urllib3")
 LIBRARY_VERBOSITY = 4
-# Libraries that tell header fields, tokens among them, as details: never heard below a warning, whatever --v says.
+# Libraries that log header fields, tokens included, as details: shown from WARNING on, whatever --v is.
 SILENT_LIBRARIES = ("h2", "hpack", "httpcore", "httpx", "wsproto")
 
 
 def set_up(*, verbosity: int, stream: TextIO | None = None) -> None:
-    """Make the root logger write klog lines. Called once, by the command line."""
+    """Make the root logger write klog lines. Called once per process."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(KlogFormatter())
     logging.raiseExceptions = False  # a closed stderr must not end the server
@@ -42,7 +43,7 @@ def set_up(*, verbosity: int, stream: TextIO | None = None) -> None:
 
 
 class KlogFormatter(logging.Formatter):
-    """One line a record, except for tracebacks, which follow it indented as Python writes them."""
+    """Formatter of one line per record. A traceback follows on lines of its own, as Python writes it."""
 
     def format(self, record: logging.LogRecord) -> str:
         severity = next((letter for level, letter in _SEVERITY if record.levelno >= level), "I")
@@ -61,7 +62,7 @@ class KlogFormatter(logging.Formatter):
 
 
 def _value(value: object) -> str:
-    """Numbers and booleans bare, all else quoted, as klog's structured calls write them."""
+    """Return a number or boolean bare and any other value quoted, as klog's structured calls do."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):

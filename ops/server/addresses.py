@@ -1,4 +1,4 @@
-"""Where a server is to be found: addresses and port, decided and tried before anything is started."""
+"""The addresses and the port of a server, chosen and tried before anything is started."""
 
 from __future__ import annotations
 
@@ -12,47 +12,52 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.settings.types import IPAddress
 
-# Addresses nobody has (RFC 5737, RFC 3849): asking the kernel for the way there sends nothing.
-NOWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
+# Addresses reserved for documentation (RFC 5737, RFC 3849). Connecting a UDP socket to one sends nothing.
+DOCUMENTATION_ADDRESSES = {4: "192.0.2.1", 6: "2001:db8::1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the server is: what it binds, what it tells the cluster, what it tells the administrator."""
+class Addresses:
+    """The addresses of a server.
 
-    host: str  # "" for all addresses
+    ``host``: the address to bind, "" for all
+    ``advertised``: the address for the cluster
+    ``url``: the URL for the administrator
+    """
+
+    host: str
     port: int
     advertised: IPAddress
     url: str
 
 
-def find_place(settings: Settings) -> Place:
-    """Decide on addresses and try the port. OperatorError: it can't be bound."""
+def find_addresses(settings: Settings) -> Addresses:
+    """Choose the addresses and try the port. Raise OperatorError if it cannot be bound."""
     bound = settings.bind_address
     host = "" if bound.is_unspecified else str(bound)
     port = _try_port(bound, settings.secure_port)
     advertised = settings.advertise_address or (_address_of_default_route(bound) if bound.is_unspecified else bound)
-    near = ipaddress.ip_address("127.0.0.1") if bound.is_unspecified else bound
-    return Place(host=host, port=port, advertised=advertised, url=f"https://{bracketed(near)}:{port}")
+    local = ipaddress.ip_address("127.0.0.1") if bound.is_unspecified else bound
+    return Addresses(host=host, port=port, advertised=advertised, url=f"https://{bracketed(local)}:{port}")
 
 
 def _try_port(bound: IPAddress, port: int) -> int:
-    """The port, a free one for 0. OperatorError: it can't be bound."""
+    """Return the port, or a free one for 0. Raise OperatorError if it cannot be bound."""
     with ExitStack() as opened:
         family = socket.AF_INET6 if bound.version == 6 else socket.AF_INET
         try:
             probe = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((str(bound), port))
-            probe.listen(1)  # two may bind with SO_REUSEADDR, but only one may listen
+            probe.listen(1)  # two sockets may bind with SO_REUSEADDR, but only one may listen
             return int(probe.getsockname()[1])
         except OSError as error:
-            raise OperatorError(_port_trouble(error, bound, port)) from None
+            raise OperatorError(_port_problem(error, bound, port)) from None
 
 
-def _port_trouble(error: OSError, bound: IPAddress, port: int) -> str:
+def _port_problem(error: OSError, bound: IPAddress, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {bound} is in use; stop what uses it or choose another --secure-port"
+        return f"port {port} of {bound} is in use; stop the program that uses it or choose another --secure-port"
     if error.errno == errno.EACCES:
         return f"port {port} needs privileges; choose a --secure-port of 1024 or more"
     if error.errno == errno.EADDRNOTAVAIL:
@@ -61,15 +66,16 @@ def _port_trouble(error: OSError, bound: IPAddress, port: int) -> str:
 
 
 def _address_of_default_route(bound: IPAddress) -> IPAddress:
-    """Our address on the way to the world; the loopback's on a machine without one."""
+    """Return this machine's source address on the default route, or the loopback's if there is no route."""
     family = socket.AF_INET6 if bound.version == 6 else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((NOWHERE[bound.version], 9))
+            probe.connect((DOCUMENTATION_ADDRESSES[bound.version], 9))
             return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0])
     except OSError:
         return ipaddress.ip_address("::1" if bound.version == 6 else "127.0.0.1")
 
 
 def bracketed(address: IPAddress) -> str:
+    """Return the address as a URL has it."""
     return f"[{address}]" if address.version == 6 else str(address)

@@ -1,4 +1,4 @@
-"""The commands that work on the log without serving it: migrate, verify, compact. Each answers an exit code."""
+"""The commands on the log: migrate, verify, compact. Each returns an exit code."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, NotArchived
 from kubechronicle.eventlog.integrity.verify import verify
-from kubechronicle.eventlog.postgres.connection import migrate, open_postgres_log, open_session
+from kubechronicle.eventlog.postgres.connection import migrate, open_session
+from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.retention import archives
 from kubechronicle.eventlog.retention.retention import wish_to_archive
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
 from kubechronicle.ops.postgres.database import maintenance_database
+from kubechronicle.ops.settings import types
+from kubechronicle.ops.settings.conversion import converter
 from kubechronicle.ops.settings.settings import Settings
 
 INSTANCE = "maintenance"
 
+T = TypeVar("T")
+
 
 async def run_migrate(settings: Settings) -> int:
-    """Bring the schema up to date and tell what was done."""
+    """Bring the schema up to date and print the applied migrations."""
     async with maintenance_database(settings) as url:
         applied = await migrate(url)
     for name in applied:
@@ -39,16 +45,19 @@ async def run_verify(
     key_file: Path | None = None,
     archive: Path | None = None,
 ) -> int:
-    """Recompute the hash chain. ``checkpoints``: files; ``archive``: the directory of archives. Exit code 1 if history,
-    a checkpoint or an archive was edited."""
-    found, wrong = read_checkpoints(settings, checkpoints, key_file)
-    for checkpoint in found:
+    """Recompute the hash chain. Return exit code 1 if history, a checkpoint or an archive was edited.
+
+    ``checkpoints``: files
+    ``archive``: the directory of archives
+    """
+    signed, problem = read_checkpoints(settings, checkpoints, key_file)
+    for checkpoint in signed:
         if anchors.setdefault(checkpoint.revision, checkpoint.hash) != checkpoint.hash:
-            wrong = wrong or f"two different hashes are given for revision {checkpoint.revision}"
-    if wrong:
-        print(wrong, file=sys.stderr)
+            problem = problem or f"two different hashes are given for revision {checkpoint.revision}"
+    if problem:
+        print(problem, file=sys.stderr)
         return 1
-    log_ids = {checkpoint.log_id for checkpoint in found}
+    log_ids = {checkpoint.log_id for checkpoint in signed}
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle verify") as session:
         try:
             log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
@@ -70,21 +79,23 @@ async def run_verify(
         assert erasure.erased_at is not None
         print(
             f"erased: {erasure.told()} in {erasure.count} revision{'' if erasure.count == 1 else 's'} ({revisions}), "
-            f"told by revision {erasure.revision} at {erasure.erased_at.isoformat()}, by {erasure.by} "
+            f"recorded by revision {erasure.revision} at {erasure.erased_at.isoformat()}, by {erasure.by} "
             f"({erasure.os_user}, database role {erasure.role}): {erasure.reason}"
         )
     if verdict.unerased:
-        print(f"{verdict.unerased} erased revisions are still in archives: erase them again, with --history-archive")
-    for checkpoint in found:
-        print(f"up to revision {checkpoint.revision} history is what it was at {checkpoint.noted_at.isoformat()}")
+        print(f"{verdict.unerased} erased revisions are still in archives: repeat the erasure with --history-archive")
+    for checkpoint in signed:
+        print(f"up to revision {checkpoint.revision} history is as it was at {checkpoint.noted_at.isoformat()}")
     return 0
 
 
 async def run_compact(
     settings: Settings, *, revision: int | None, keep: float | None, without_archive: bool = False
 ) -> int:
-    """Forget history below a revision, or what is older than ``keep`` seconds. ``without_archive``: from now on nobody
-    has to archive what is dropped, until somebody is given a directory for it again. OperatorError."""
+    """Forget history below a revision, or older than ``keep`` seconds. Raise OperatorError.
+
+    ``without_archive``: from now on, history is dropped without archiving, until a server has a directory for it again.
+    """
     if without_archive and settings.history_archive is not None:
         raise OperatorError("--without-archive: not together with --history-archive")
     async with maintenance_database(settings) as url, open_postgres_log(url, instance=INSTANCE) as log:
@@ -103,8 +114,8 @@ async def run_compact(
             raise OperatorError(f"--history-archive: {error}") from None
         except NotArchived:
             raise OperatorError(
-                "--history-archive: history is archived before it is dropped (a server was given a directory for it): "
-                "give one here, too, or --without-archive"
+                "--history-archive: a server archives history before it is dropped: "
+                "give its directory here too, or --without-archive"
             ) from None
         except FutureRevision as error:
             raise OperatorError(f"--revision: the newest revision is {error.current}") from None
@@ -115,7 +126,7 @@ async def run_compact(
 
 
 def parse_anchors(texts: list[str]) -> dict[int, bytes]:
-    """``REVISION:HASH`` as verify prints it. OperatorError."""
+    """Parse anchors, ``REVISION:HASH`` as verify prints them. Raise OperatorError."""
     anchors = {}
     for text in texts:
         match = re.fullmatch(r"(\d+):([0-9a-f]{64})", text.strip().lower())
@@ -123,3 +134,20 @@ def parse_anchors(texts: list[str]) -> dict[int, bytes]:
             raise OperatorError(f"--anchor: must be REVISION:HASH as `kubechronicle verify` prints it, got {text!r}")
         anchors[int(match[1])] = bytes.fromhex(match[2])
     return anchors
+
+
+def parse_revision(text: str | None) -> int | None:
+    """Parse the value of --revision. Raise OperatorError."""
+    return _parse("revision", text, types.Count) if text else None
+
+
+def parse_keep(text: str | None) -> float | None:
+    """Parse the value of --keep into seconds. Raise OperatorError."""
+    return _parse("keep", text, types.Seconds) if text else None
+
+
+def _parse(flag: str, text: str, kind: type[T]) -> T:
+    try:
+        return converter().structure(text, kind)
+    except ValueError as error:
+        raise OperatorError(f"--{flag}: {error}") from None

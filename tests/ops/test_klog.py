@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubechronicle.ops import logging as klog
+from kubechronicle.ops import klog
 
-LINE = re.compile(r'([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_logging\.py:\d+\] ("(?:[^"\\]|\\.)*")(.*)')
+LINE = re.compile(r'([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_klog\.py:\d+\] ("(?:[^"\\]|\\.)*")(.*)')
 
 
 @pytest.fixture

@@ -1,0 +1,187 @@
+"""The flags of the commands beside `serve`. This module imports little, because `kubechronicle --help` needs it."""
+
+from __future__ import annotations
+
+import argparse
+
+from kubechronicle.ops.settings.command_line import add_settings
+
+DATABASE = ("database-url", "data-dir", "v")
+"""The settings of every command that works on the database."""
+# Flags of `archive read`, and the columns that they select by.
+ARCHIVE_FILTERS = {
+    "resource": "resource",
+    "namespace": "namespace",
+    "name": "name",
+    "uid": "uid",
+    "user": "user_name",
+    "verb": "verb",
+    "user-agent": "user_agent",
+    "field-manager": "field_manager",
+    "source-address": "source_address",
+}
+
+
+def database_flags(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser, DATABASE)
+
+
+def no_flags(parser: argparse.ArgumentParser) -> None:
+    """Add nothing."""
+
+
+def verify_flags(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser, DATABASE)
+    parser.add_argument(
+        "--anchor",
+        metavar="REVISION:HASH",
+        action="append",
+        default=[],
+        help="an anchor that an earlier verify printed: prove that no revision up to it was rewritten since; may be "
+        "repeated",
+    )
+    parser.add_argument(
+        "--checkpoint",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a checkpoint that `kubechronicle checkpoint` signed: prove the same; may be repeated",
+    )
+    parser.add_argument(
+        "--archive",
+        metavar="DIR",
+        help="the directory of --history-archive: prove that its archives hold the original changes",
+    )
+    parser.add_argument(
+        "--key",
+        metavar="FILE",
+        help="the key of the checkpoints, public or private; by default DATA_DIR/pki/checkpoint.key",
+    )
+
+
+def checkpoint_flags(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser, DATABASE)
+    parser.add_argument(
+        "--key",
+        metavar="FILE",
+        help="a private Ed25519 key (PEM) to sign with; by default DATA_DIR/pki/checkpoint.key, made if missing",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write; by default standard output")
+
+
+def compact_flags(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser, (*DATABASE, "history-archive"))
+    limit = parser.add_mutually_exclusive_group(required=True)
+    limit.add_argument("--revision", metavar="N", help="forget history below this revision")
+    limit.add_argument("--keep", metavar="DURATION", help="forget history older than this, e.g. 720h")
+    parser.add_argument(
+        "--without-archive",
+        action="store_true",
+        help="drop history without archiving it, though a server has archived it so far; servers without a directory "
+        "do the same from now on",
+    )
+
+
+def kubeconfig_flags(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser, ("data-dir",))
+    parser.add_argument("--user", metavar="NAME", default="", help="the user's name; required without --at")
+    parser.add_argument("--group", metavar="NAME", action="append", default=[], help="a group; may be repeated")
+    parser.add_argument(
+        "--at",
+        metavar="MOMENT",
+        default="",
+        help="add a context that shows the cluster at a past moment: a revision, a time, or how long ago (2h)",
+    )
+    parser.add_argument("--context-name", metavar="NAME", default="", help="its name, by default at-MOMENT")
+    parser.add_argument(
+        "--moving", action="store_true", help="let `--at 2h` mean two hours before each request, not before now"
+    )
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="add the context to this file instead of printing it"
+    )
+
+
+def convert_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="FORMAT",
+        default="",
+        help="the format of stdin: json, yaml or protobuf; detected by default",
+    )
+    parser.add_argument(
+        "--to",
+        dest="target",
+        metavar="FORMAT",
+        required=True,
+        help="the format to write: json, yaml or protobuf",
+    )
+    parser.add_argument(
+        "--output-version",
+        metavar="GROUP/VERSION",
+        default="",
+        help="the API version to convert the objects to",
+    )
+
+
+def archive_flags(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, summary in (("list", "List the archives of a directory."), ("read", "Print archived changes.")):
+        command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        command.add_argument("directory", metavar="DIR", help="the directory given as --history-archive")
+        command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="text, or JSON lines")
+        if name == "read":
+            for flag in ARCHIVE_FILTERS:
+                command.add_argument(f"--{flag}", metavar="VALUE", help="only changes with this value")
+            command.add_argument("--since", metavar="TIME", help="only changes from this time on (RFC 3339)")
+            command.add_argument("--until", metavar="TIME", help="only changes up to this time")
+            command.add_argument("--revisions", metavar="N-M", help="only these revisions; N- for all from N on")
+
+
+def history_flags(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    summary = "Show the size of history, its growth, and when it is dropped."
+    status = commands.add_parser("status", help=summary, description=summary, allow_abbrev=False)
+    status.add_argument("-o", "--output", choices=("text", "json"), default="text", help="text (default) or json")
+    add_settings(status, ("history-retention", "history-retention-file", *DATABASE))
+    summary = "List, or change, the resources whose contents SQL never shows."
+    confidential = commands.add_parser("confidential", help=summary, description=summary, allow_abbrev=False)
+    flags = (("--add", "a resource to withhold, e.g. vaults.example.com"), ("--remove", "a resource to show again"))
+    for flag, description in flags:
+        text = f"{description}; may be repeated"
+        confidential.add_argument(flag, metavar="RESOURCE", action="append", default=[], help=text)
+    add_settings(confidential, DATABASE)
+
+
+def erase_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "object", metavar="TYPE/NAME", nargs="?", default="", help="the object; its contents are erased from all times"
+    )
+    parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="the object's namespace")
+    parser.add_argument(
+        "--uid", metavar="UID", default="", help="only the object with this uid, not others with the same name"
+    )
+    parser.add_argument(
+        "--user",
+        metavar="NAME",
+        default="",
+        help="instead of an object: erase this user's identity from all requests; the changed objects stay",
+    )
+    parser.add_argument(
+        "--anonymize-name",
+        action="store_true",
+        help="replace the name too, by erased-… in all of history; the object must be deleted",
+    )
+    parser.add_argument(
+        "--before", metavar="MOMENT", default="", help="only before a revision, a time, or how long ago (90d)"
+    )
+    parser.add_argument("--revisions", metavar="N-M", default="", help="only these revisions; N- for all from N on")
+    parser.add_argument(
+        "--reason", metavar="TEXT", required=True, help="the reason; it is kept, so it should not name the person"
+    )
+    parser.add_argument(
+        "--as", metavar="TEXT", default="", dest="by", help="your name or role, which is kept; by default your login"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be erased")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_settings(parser, (*DATABASE, "history-archive"))

@@ -1,0 +1,119 @@
+"""The composition of a server from its parts, over any RevisionLog: for `kubechronicle serve` and in-process tests.
+
+There is no settings file, no Postgres and no signal here: the plan holds plain values, and the log is open.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from kubechronicle.actors.admission import plugins
+from kubechronicle.actors.admission.chain import AdmissionChain, State
+from kubechronicle.actors.admission.device_admin import AdminAccess
+from kubechronicle.actors.admission.escalation import EscalationCheck
+from kubechronicle.actors.allocation.services import ServiceAllocator
+from kubechronicle.actors.reading.reads import Reads
+from kubechronicle.actors.resource_actors import ResourceActors
+from kubechronicle.actors.store import Store
+from kubechronicle.actors.supervisor import ChildSpec
+from kubechronicle.actors.tree import server_tree
+from kubechronicle.actors.writing.writes import Writes
+from kubechronicle.api.selectors.field_selectors import describe, plain
+from kubechronicle.eventlog.appender import Appender
+from kubechronicle.eventlog.consistency import ConsistentRead
+from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.sole_appender import SoleAppender
+from kubechronicle.eventlog.tail import Tail
+from kubechronicle.eventlog.views.views import Views
+from kubechronicle.http.app import build_application
+from kubechronicle.http.authorization.current_authorizers import Authorization
+from kubechronicle.http.authorization.webhooks import WebhookMaker
+from kubechronicle.http.health import Check, Unhealthy
+from kubechronicle.http.outgoing.client import Outgoing
+from kubechronicle.http.wire.listener import Server
+from kubechronicle.ops.server.access import authentication_chain, jwt_authenticators, permission_check
+from kubechronicle.ops.server.allocation_metrics import AllocationCollector
+from kubechronicle.ops.server.assembly import Assembly
+from kubechronicle.ops.server.controllers import control_loops, led
+from kubechronicle.ops.server.own_objects import own_objects
+from kubechronicle.ops.server.plan import Plan
+from kubechronicle.ops.server.server_metrics import readings
+
+
+def assemble(revision_log: RevisionLog, plan: Plan) -> Assembly:
+    views = Views(describe, plain)
+    tail = Tail(revision_log, views)
+    appender = Appender(revision_log, tail)
+
+    def revision_of(resource: str, namespace: str, name: str) -> int:
+        entry = views[resource].get(namespace, name)
+        return entry.revision if entry is not None else 0
+
+    actors = ResourceActors(current_revision=revision_of, submit=appender.submit)
+    epoch = plan.postmaster_epoch
+    sole = SoleAppender(revision_log, tail, epoch) if epoch is not None else None
+    reads = Reads(
+        log=revision_log, views=views, consistency=ConsistentRead(revision_log, tail, sole), describe=describe
+    )
+    outgoing = Outgoing()
+    webhooks = WebhookMaker(outgoing)
+    authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
+    state = State(peek=reads.peek, entries=reads.entries, permits=permission_check(authorization.chain))
+    services = ServiceAllocator(plan.services)
+    storage_hooks = (services, AdminAccess(), EscalationCheck(authorization.rbac))
+    admission = AdmissionChain(plugins.plugins_in_order(plan.admission_plugins), state, storage_hooks)
+    writes = Writes(reads=reads, actors=actors, admission=admission, describe=describe)
+    store = Store(registry=plan.registry, reads=reads, writes=writes)
+    own = own_objects(plan, store)
+    jwt = jwt_authenticators(plan, outgoing)
+    authentication = authentication_chain(plan, views, own.legacy_tokens, jwt, outgoing)
+    assembly: Assembly
+    checks = [
+        *_log_checks(tail),
+        *own.checks(),
+        Check("shutdown", lambda: _check_not_draining(assembly), live=False),
+    ]
+    application = build_application(store, authentication, authorization.chain, checks, plan.http, plan.issuer)
+
+    async def run_http(*, task_status: trio.TaskStatus[Server]) -> None:
+        await assembly.serve_http(task_status=task_status)
+
+    sign = plan.issuer.signing.sign if plan.issuer is not None else None
+    controllers = control_loops(plan.controllers, store, root_ca=plan.root_ca, sign=sign, event_ttl=plan.event_ttl)
+    loops = [*own.children(), *led(plan.leading, controllers), *authorization.children()]
+    outside = [ChildSpec(name="outgoing", run=outgoing.run)]
+    if jwt is not None:
+        outside.append(ChildSpec(name="jwt-issuers", run=jwt.run))
+    tree = server_tree(
+        tail=tail,
+        appender=appender,
+        actors=actors,
+        outside=outside,
+        loops=loops,
+        http=ChildSpec(name="http", run=run_http),
+    )
+    assembly = Assembly(plan, store, views, tail, actors, own, authorization, application, tree, jwt, sole)
+    metrics = application.metrics
+    metrics.worker = plan.worker
+    metrics.add_readings(lambda: readings(assembly))
+    for collector in (*authorization.collectors(), webhooks.metrics):
+        metrics.registry.register(collector)
+    if jwt is not None:
+        jwt.register(metrics.registry)
+    metrics.registry.register(
+        AllocationCollector(services.metrics, own.cluster_ips.metrics, own.node_ports.metrics, plan.services, state)
+    )
+    return assembly
+
+
+def _log_checks(tail: Tail) -> list[Check]:
+    def check_log() -> None:
+        if not tail.healthy:
+            raise Unhealthy(str(tail.last_error or "the log has not been read yet"))
+
+    return [Check("log", check_log, live=False), Check("informer-sync", check_log, live=False)]
+
+
+def _check_not_draining(assembly: Assembly) -> None:
+    if assembly.draining:
+        raise Unhealthy("the server is shutting down")

@@ -1,0 +1,85 @@
+"""The control loops for the objects that the server itself needs, and their readiness checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kubechronicle.actors.loops.bootstrap.api_services import APIServices
+from kubechronicle.actors.loops.bootstrap.authentication_trust import NAME, authentication_trust
+from kubechronicle.actors.loops.bootstrap.config_map import KeptConfigMap
+from kubechronicle.actors.loops.bootstrap.rbac import RbacBootstrap
+from kubechronicle.actors.loops.bootstrap.system_objects import Bootstrap
+from kubechronicle.actors.loops.service_accounts.legacy_tokens import CONFIG_MAP, LegacyTokenTracking
+from kubechronicle.actors.loops.services.cluster_ip_repair import ClusterIPRepair
+from kubechronicle.actors.loops.services.node_port_repair import NodePortRepair
+from kubechronicle.actors.store import Store
+from kubechronicle.actors.supervisor import ChildSpec
+from kubechronicle.http.health import Check, Unhealthy
+from kubechronicle.ops.server.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnObjects:
+    """Loops that run whatever --controllers says. The server is ready when each has checked all its objects once."""
+
+    bootstrap: Bootstrap
+    roles: RbacBootstrap
+    api_services: APIServices
+    cluster_ips: ClusterIPRepair
+    node_ports: NodePortRepair
+    trust: KeptConfigMap
+    legacy_tokens: LegacyTokenTracking
+
+    def children(self) -> list[ChildSpec]:
+        return [
+            ChildSpec(name="bootstrap", run=self.bootstrap.run),
+            ChildSpec(name="api-services", run=self.api_services.run),
+            ChildSpec(name="rbac-bootstrap", run=self.roles.run),
+            ChildSpec(name="cluster-ip-repair", run=self.cluster_ips.run),
+            ChildSpec(name="node-port-repair", run=self.node_ports.run),
+            ChildSpec(name="authentication-trust", run=self.trust.run),
+            ChildSpec(name="legacy-token-tracking", run=self.legacy_tokens.run),
+        ]
+
+    def checks(self) -> list[Check]:
+        """Return readiness checks named after kube-apiserver's post-start hooks."""
+
+        def services() -> None:
+            if not (self.cluster_ips.ready and self.node_ports.ready):
+                raise Unhealthy("the addresses and ports of Services have not been checked yet")
+
+        def ranges() -> None:
+            if not self.bootstrap.has_ranges:
+                raise Unhealthy("the ServiceCIDR kubernetes has not been made yet")
+
+        def roles() -> None:
+            if not self.roles.done:
+                raise Unhealthy("the bootstrap roles have not been checked yet")
+
+        def config_map(loop: KeptConfigMap | LegacyTokenTracking, name: str) -> Callable[[], None]:
+            def check() -> None:
+                if not loop.ready:
+                    raise Unhealthy(f"the ConfigMap {name} has not been checked yet")
+
+            return check
+
+        return [
+            Check("poststarthook/start-cluster-authentication-info-controller", config_map(self.trust, NAME)),
+            Check("poststarthook/start-legacy-token-tracking-controller", config_map(self.legacy_tokens, CONFIG_MAP)),
+            Check("poststarthook/start-service-ip-repair-controllers", services),
+            Check("poststarthook/rbac/bootstrap-roles", roles),
+            Check("poststarthook/start-kubernetes-service-cidr-controller", ranges),
+        ]
+
+
+def own_objects(plan: Plan, store: Store) -> OwnObjects:
+    return OwnObjects(
+        bootstrap=Bootstrap(store, plan.advertised, plan.services),
+        roles=RbacBootstrap(store),
+        api_services=APIServices(store),
+        cluster_ips=ClusterIPRepair(store),
+        node_ports=NodePortRepair(store, plan.services.node_ports),
+        trust=authentication_trust(store, plan.trust),
+        legacy_tokens=LegacyTokenTracking(store),
+    )

@@ -1,0 +1,208 @@
+"""Preparation of a server: check the settings and their files, bring certificates and schema up to date, make a plan.
+
+Errors are OperatorErrors.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from kubechronicle.actors.admission import plugins
+from kubechronicle.actors.allocation.network import ServiceNetwork
+from kubechronicle.actors.loops.services.server_endpoints import Advertised
+from kubechronicle.api.registry import runtime_config
+from kubechronicle.api.registry.registry import Registry
+from kubechronicle.eventlog.postgres.connection import migrate
+from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
+from kubechronicle.eventlog.retention.retention import RetentionPolicy
+from kubechronicle.http.app import HttpSettings
+from kubechronicle.http.authentication.service_accounts import ServiceAccountIssuer
+from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
+from kubechronicle.http.wire.serve_config import ServeConfig
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.pki import Names, Pki, serving_names
+from kubechronicle.ops.postgres.embedded_postgres import Running
+from kubechronicle.ops.server import authentication, service_account_keys
+from kubechronicle.ops.server.addresses import Addresses, bracketed
+from kubechronicle.ops.server.authorization import authorization_plan
+from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
+from kubechronicle.ops.server.plan import Plan
+from kubechronicle.ops.server.retention import retention_policies
+from kubechronicle.ops.settings.settings import Settings
+from kubechronicle.ops.version import program_version
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """Values from the settings and the files they name, checked before anything is started."""
+
+    authorization: AuthorizationPlan
+    controllers: frozenset[str]
+    admission_plugins: frozenset[str]
+    registry: Registry
+    addresses: Addresses
+    retention: tuple[RetentionPolicy, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Everything that a server has once, however many worker processes it has."""
+
+    inputs: Inputs
+    database_url: str
+    postmaster_epoch: PostmasterEpoch | None
+    """The epoch of the embedded database's postmaster; None for a database of the operator's."""
+    pki: Pki
+    names: Names
+    issuer: ServiceAccountIssuer
+    kubeconfig: Path
+
+    def print_ready(self) -> None:
+        """Print the only line on standard output."""
+        command = f"kubectl --kubeconfig {_short(self.kubeconfig)} get namespaces"
+        print(f"kubechronicle is ready at {self.inputs.addresses.url}; try: {command}", flush=True)
+
+
+async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prepared:
+    """Make certificates and keys while the database starts, then apply its migrations."""
+    pki, names = Pki(settings.data_dir), _names(settings, inputs.addresses)
+    for name in await trio.to_thread.run_sync(pki.ensure, names):
+        log.info("Made certificate", extra={"certificate": name})
+    issuer = await trio.to_thread.run_sync(service_account_keys.issuer_of, settings, pki.directory)
+    url = await database()
+    for name in await migrate(url):
+        log.info("Applied migration", extra={"migration": name})
+    return Prepared(
+        inputs=inputs,
+        database_url=url,
+        postmaster_epoch=database.postmaster_epoch,
+        pki=pki,
+        names=names,
+        issuer=issuer,
+        kubeconfig=pki.write_admin_kubeconfig(server=inputs.addresses.url, serving_ca=settings.tls_cert_file),
+    )
+
+
+def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
+    """Check everything that can be checked without starting anything. Raise OperatorError."""
+    _check_certificates(settings)
+    authentication.check(settings)
+    service_account_keys.check(settings)
+    return Inputs(
+        authorization=authorization_plan(settings),
+        controllers=_controllers(settings),
+        admission_plugins=_admission_plugins(settings),
+        registry=_registry(settings),
+        retention=retention_policies(settings),
+        addresses=addresses,
+    )
+
+
+def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccountIssuer) -> Plan:
+    addresses, (certificate, key) = inputs.addresses, pki.serving_files
+    client_cas = [file for file in (pki.ca_file, settings.client_ca_file) if file]
+    access = authentication.authentication_plan(settings, client_cas)
+    return Plan(
+        listen=ServeConfig(
+            host=addresses.host,
+            port=addresses.port,
+            tls_cert_file=str(settings.tls_cert_file or certificate),
+            tls_private_key_file=str(settings.tls_private_key_file or key),
+            client_ca_files=tuple(map(str, access.files)),
+        ),
+        advertised=Advertised(address=str(addresses.advertised), port=addresses.port),
+        services=ServiceNetwork(
+            ranges=tuple(map(str, settings.service_cluster_ip_range.networks)),
+            node_ports=settings.service_node_port_range.ports,
+        ),
+        http=HttpSettings(
+            server_address=f"{bracketed(addresses.advertised)}:{addresses.port}",
+            server_version=program_version(),
+            request_timeout=settings.request_timeout,
+            min_request_timeout=settings.min_request_timeout,
+            max_requests_inflight=settings.max_requests_inflight,
+            max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
+            encoding_cache=settings.encoding_cache_mib * 1024 * 1024,
+            ui=settings.enable_ui,
+        ),
+        authenticators=access.authenticators,
+        static_tokens=access.static_tokens,
+        token_webhook=access.token_webhook,
+        jwt=access.jwt,
+        anonymous=access.anonymous,
+        proxy_headers=access.proxy_headers,
+        trust=access.trust,
+        issuer=issuer,
+        bootstrap_tokens=settings.enable_bootstrap_token_auth,
+        authorization=inputs.authorization,
+        controllers=inputs.controllers,
+        root_ca=(settings.root_ca_file or settings.tls_cert_file or pki.ca_file).read_bytes(),
+        admission_plugins=inputs.admission_plugins,
+        registry=inputs.registry,
+        retention=inputs.retention,
+        event_ttl=int(settings.event_ttl),  # rounded down, as in kube-apiserver
+        history_archive=settings.history_archive,
+        server=f"apiserver-{socket.gethostname()}",
+    )
+
+
+def _controllers(settings: Settings) -> frozenset[str]:
+    try:
+        return frozenset(settings.controllers.chosen_from(CONTROLLERS, CONTROLLER_ALIASES))
+    except ValueError as error:
+        raise OperatorError(f"--controllers: {error}") from None
+
+
+def _admission_plugins(settings: Settings) -> frozenset[str]:
+    flags = {
+        "enable-admission-plugins": settings.enable_admission_plugins,
+        "disable-admission-plugins": settings.disable_admission_plugins,
+    }
+    chosen = {flag: frozenset(names or ()) for flag, names in flags.items()}
+    for flag, names in chosen.items():
+        if unknown := sorted(names - set(plugins.NAMES)):
+            known = ", ".join(plugins.NAMES)
+            raise OperatorError(f"--{flag}: there is no admission plugin {unknown[0]!r}, only {known}")
+    enabled, disabled = chosen.values()
+    if both := sorted(enabled & disabled):
+        raise OperatorError(f"--enable-admission-plugins and --disable-admission-plugins: {both[0]} is in both")
+    return (plugins.DEFAULT | enabled) - disabled
+
+
+def _registry(settings: Settings) -> Registry:
+    try:
+        return runtime_config.registry_for(dict(settings.runtime_config.pairs) if settings.runtime_config else {})
+    except ValueError as error:
+        raise OperatorError(f"--runtime-config: {error}") from None
+
+
+def _names(settings: Settings, own: Addresses) -> Names:
+    service = settings.service_cluster_ip_range.networks[0][1]
+    return serving_names(
+        addresses=[settings.bind_address, own.advertised, service], external_hostname=settings.external_hostname
+    )
+
+
+def _check_certificates(settings: Settings) -> None:
+    """Check the operator's certificate and key. Those in DATA_DIR/pki are checked by `Pki`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate, key = settings.tls_cert_file, settings.tls_private_key_file
+    if certificate is not None and key is not None:
+        try:
+            context.load_cert_chain(certificate, key)
+        except ssl.SSLError as error:
+            problem = f"{certificate} and {key} are no certificate (PEM) and its key: {error.reason or error}"
+            raise OperatorError(f"--tls-cert-file, --tls-private-key-file: {problem}") from None
+
+
+def _short(path: Path) -> Path:
+    """Return the path relative to the current directory if it is below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
