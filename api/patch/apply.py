@@ -1,17 +1,17 @@
-"""Server-side apply: merging a configuration into an object, and who owns what afterwards.
+"""Server-side apply: the merge of a configuration into an object, and the owners afterwards.
 
-Pure, and for one version of a kind at a time; whatever else must be known (other versions, the last-applied
-annotation, what a body is) is applying.py's business. After structured-merge-diff's ``merge.Updater``:
+Pure, for one version of a kind at a time. pipeline/server_side_apply.py handles other versions, the last-applied
+annotation and the body. After structured-merge-diff's ``merge.Updater``:
 
-    1. the configuration is merged into the live object
-    2. what this manager applied before, and no longer does, is removed, unless others own it
-    3. what thereby changes and others own is a conflict, or with ``force`` taken from them
-    4. the manager owns exactly what its configuration names
+    1. merge the configuration into the live object
+    2. remove fields that this manager applied before and no longer applies, unless others own them
+    3. report changed fields of other managers as conflicts, or take them with ``force``
+    4. the manager owns exactly the fields in its configuration
 
-Entries are those of metadata.managedFields. Whoever applies has one entry per (manager, subresource), whatever the
-version; an entry of operation Update is told apart by its version, too.
+Entries are those of metadata.managedFields. An applying manager has one entry per (manager, subresource), for all
+versions; an entry of operation Update is also identified by its version.
 
-Invariant: applying what a manager already owns, with the values they have, changes neither object nor entries.
+Invariant: applying owned fields with their present values changes neither object nor entries.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from kubechronicle.api.values.objects import Object
 ManagerKey = tuple[str, str, str, str]
 Typed = tuple[Object, ObjectType]
 Versions = Callable[[Object, str], Typed | None]
-"""(object, apiVersion) → the object in that version and its type; None for a version that is not known."""
+"""(object, apiVersion) → the object in that version and its type; None for an unknown version."""
 
 CONFLICT: Final = "FieldManagerConflict"
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What an apply comes to. ``object`` is None if it changes nothing, and shares values with what was given."""
+    """The result of an apply. ``object`` is None if nothing changes; it shares values with the arguments."""
 
     object: Object | None
     entries: list[Entry]
 
 
 class Conflicts(Exception):
-    """Others own what would change: for each manager its entry and the fields in question."""
+    """Other managers own fields that would change: their entries and these fields."""
 
     def __init__(self, conflicts: list[tuple[Entry, FieldSet]]) -> None:
         super().__init__("conflicts")
@@ -64,12 +64,12 @@ class Conflicts(Exception):
         return together
 
     def without(self, allowed: FieldSet) -> list[tuple[Entry, FieldSet]]:
-        """Return the conflicts about other fields than these."""
+        """Return the conflicts without these fields."""
         left = [(entry, field_sets.difference(fields, allowed)) for entry, fields in self.conflicts]
         return [(entry, fields) for entry, fields in left if fields]
 
     def describe(self) -> tuple[list[Cause], str]:
-        """Return the causes and the message of the refusal."""
+        """Return the causes and the message of the rejection."""
         found = [(entry, list(paths(fields))) for entry, fields in self.conflicts]
         causes = [Cause(CONFLICT, f"conflict with {_shown(entry)}", path) for entry, names in found for path in names]
         if len(causes) == 1:
@@ -83,7 +83,7 @@ class Conflicts(Exception):
 
 
 def key_of(entry: Entry) -> ManagerKey:
-    """Return what tells a manager's entries apart."""
+    """Return the key of an entry."""
     operation = entry["operation"]
     version = "" if operation == "Apply" else entry.get("apiVersion", "")
     return entry.get("manager", ""), operation, version, entry.get("subresource", "")
@@ -116,8 +116,8 @@ def apply(
 ) -> Applied:
     """Apply a valid configuration to an object, both in the writer's version and without managedFields.
 
-    ``named`` is the configuration's field set. ``reset`` are the fields this endpoint ignores: they are merged (the
-    caller's rules put them back), but not owned.
+    ``named``: the configuration's field set.
+    ``reset``: the fields that this endpoint ignores. They are merged (the caller's rules restore them), but not owned.
     Raises Conflicts, and NoPathElement for a list item of the live object without a name.
     """
     own: ManagerKey = (writer.manager, "Apply", "", writer.subresource)
@@ -135,10 +135,10 @@ def apply(
 
 
 def _lets_go(last: Entry, mine: FieldSet, api_version: str) -> bool:
-    """Tell whether something may have to be removed: not if all that was applied last time is applied again."""
+    """Return True if fields may have to be removed: not if all fields of the last apply are applied again."""
     if last.get("apiVersion") != api_version:
         return bool(last["fieldsV1"])
-    # The same again is the common case; a comparison tells it, if what nobody owns is left aside.
+    # The same configuration again is the common case; one comparison finds it, without the fields that have no owners.
     return last["fieldsV1"] != managers.strip_untracked(mine) and bool(field_sets.difference(last["fieldsV1"], mine))
 
 
@@ -147,7 +147,7 @@ def _reconciled(live: Object, entries: list[Entry], versions: Versions) -> dict[
     for entry in entries:
         typed = versions(live, entry.get("apiVersion", ""))
         if typed is None:
-            continue  # of a version that is gone
+            continue  # of a removed version
         fields = entry.get("fieldsV1") or {}
         held[key_of(entry)] = {**entry, "fieldsV1": structured_merge.reconcile(fields, typed[1])}
     return held
@@ -161,7 +161,7 @@ def _entry(writer: Writer, fields: FieldSet) -> Entry:
 
 
 def _finish_own(held: dict[ManagerKey, Entry], own: ManagerKey, last: Entry | None, *, now: str) -> None:
-    """Leave out what nobody owns, and note the time: of this apply if it changed the object, else as it was."""
+    """Drop fields without owners, and set the time: of this apply if it changed the object, else the former time."""
     entry = held.get(own)
     fields = managers.strip_untracked(entry["fieldsV1"]) if entry is not None else {}
     if entry is None or not fields:
@@ -171,11 +171,11 @@ def _finish_own(held: dict[ManagerKey, Entry], own: ManagerKey, last: Entry | No
     held[own] = {**entry, "fieldsV1": fields, "time": time} if time else {**entry, "fieldsV1": fields}
 
 
-# -- what the manager no longer applies -------------------------------------------------------------------------------
+# -- fields no longer applied -----------------------------------------------------------------------------------------
 
 
 def _prune(merged: Object, held: dict[ManagerKey, Entry], last: Entry, api_version: str, versions: Versions) -> Object:
-    """Take out what the manager applied last time and nobody owns now; ``held`` has its new entry already."""
+    """Remove the manager's last applied fields that have no owner now; ``held`` already has its new entry."""
     last_version = last.get("apiVersion", "")
     typed = versions(merged, last_version)
     if typed is None:
@@ -187,7 +187,7 @@ def _prune(merged: Object, held: dict[ManagerKey, Entry], last: Entry, api_versi
     remaining = versions(pruned, last_version)
     if remaining is None:
         return merged
-    # What fell out though this manager never applied it (nobody's fields below what it did apply) stays.
+    # Keep fields without owners that this manager never applied, below fields that it did apply.
     left = with_named_fields(field_set(remaining[0], kind), kind)
     before = with_named_fields(field_set(whole, kind), kind)
     result = _removed(whole, field_sets.intersection(field_sets.difference(before, left), formerly), kind)
@@ -198,8 +198,10 @@ def _prune(merged: Object, held: dict[ManagerKey, Entry], last: Entry, api_versi
 def _add_back_owned(
     whole: Object, pruned: Object, held: dict[ManagerKey, Entry], first: str, versions: Versions
 ) -> Object:
-    """Return ``whole`` without what ``pruned`` lacks and no entry owns. The version of the last apply comes first: what
-    it needs for being converted is back then."""
+    """Return ``whole`` without the fields that ``pruned`` lacks and no entry owns.
+
+    The version of the last apply comes first, so that fields needed for its conversion are present again.
+    """
     owned: dict[str, FieldSet] = {first: {}}
     for entry in held.values():
         version = entry.get("apiVersion", "")
@@ -221,7 +223,7 @@ def _removed(obj: Object, fields: FieldSet, kind: ObjectType) -> Object:
     return result
 
 
-# -- what others own --------------------------------------------------------------------------------------------------
+# -- fields of other managers -----------------------------------------------------------------------------------------
 
 
 def _settle(

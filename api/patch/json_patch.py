@@ -1,9 +1,10 @@
-"""JSON patch (RFC 6902), as far as Kubernetes' library for it goes: missing paths of ``remove`` and a failed ``test``
-are errors, ``replace`` of a missing object member adds it, negative array indices are refused.
+"""JSON patch (RFC 6902) as Kubernetes' library implements it.
 
-Kubernetes answers every failure of an operation with the same 422 and no reason; the reasons stay here for the log.
+A missing path of ``remove`` and a failed ``test`` are errors, ``replace`` of a missing object member adds it, negative
+array indices are rejected. Kubernetes answers every failed operation with the same 422 without a reason; the reasons
+here are for the log.
 
-Invariant: a patch is applied whole or not at all, on a copy made by the caller; what an operation copies is bounded.
+Invariant: a patch is applied whole or not at all, on the caller's copy; the copied bytes are bounded.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MAX_COPIED: Final = 3 * 1024 * 1024
 
 
 class PatchFailed(ValueError):
-    """An operation that cannot be carried out. The text says which and why."""
+    """A failed operation. The text names it and the reason."""
 
 
 def decode(patch: Any) -> list[dict[str, Any]]:
@@ -47,7 +48,7 @@ def decode(patch: Any) -> list[dict[str, Any]]:
 
 
 def rejected() -> status.StatusError:
-    """Return what Kubernetes answers when an operation fails: 422 without a reason."""
+    """Return Kubernetes' answer for a failed operation: 422 without a reason."""
     message = "the server rejected our request due to an error in our request"
     return status.StatusError(422, "Invalid", message, details={})
 
@@ -158,7 +159,7 @@ def _run_replace(document: Any, operation: dict[str, Any]) -> Any:
         return value
     parent, last = _get(document, tokens[:-1]), tokens[-1]
     if isinstance(parent, dict):
-        parent[last] = value  # unlike RFC 6902, a member that is missing is added
+        parent[last] = value  # unlike RFC 6902, a missing member is added
     elif isinstance(parent, list):
         parent[_index(last, len(parent) - 1)] = value
     else:

@@ -9,7 +9,7 @@ from kubechronicle.api.schema.values import json_word
 
 
 def decode(patch: Any) -> dict[str, Any]:
-    """Return the patch if it is one that Kubernetes takes: an object. 400 otherwise."""
+    """Return the patch if it is an object. 400 otherwise, as in Kubernetes."""
     if isinstance(patch, dict):
         return patch
     go_type = "map[string]interface {}"
@@ -21,7 +21,7 @@ def decode(patch: Any) -> dict[str, Any]:
 def apply(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """Return ``document`` with ``patch`` merged in (RFC 7386, section 2). The document is changed in place.
 
-    null removes, objects are merged, everything else replaces.
+    null removes, objects are merged, all other values replace.
     """
     for name, value in patch.items():
         if value is None:

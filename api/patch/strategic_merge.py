@@ -1,14 +1,14 @@
-"""Strategic merge patch: a merge patch that knows, from the structural types, which lists are merged and by which key.
+"""Strategic merge patch: a merge patch that merges lists by the merge keys of the structural types.
 
-After apimachinery's ``util/strategicpatch``. Directives stand in the patch beside its fields:
+After apimachinery's ``util/strategicpatch``. A patch contains directives beside its fields:
 
-    $patch: replace | delete                 of the map or the list item they stand in
-    $retainKeys: [a, b]                      all other fields of the map go
+    $patch: replace | delete                 for the map or list item that contains it
+    $retainKeys: [a, b]                      remove all other fields of the map
     $setElementOrder/F: [...]                the order of list F's items afterwards
-    $deleteFromPrimitiveList/F: [...]        values that leave the list F
+    $deleteFromPrimitiveList/F: [...]        remove these values from list F
 
-Items of a merged list are matched by its merge key, and plain values by equality. Afterwards the items the patch names
-stand in the patch's order, and the others keep their place among them as well as possible.
+Items of a merged list are matched by its merge key, plain values by equality. Afterwards the items in the patch have
+the patch's order; the others keep their relative position as far as possible.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def apply(original: Object, patch: Object, kind: ObjectType) -> Object:
 
 
 def go_map(value: Any) -> str:
-    """Return a value as Go's ``%v`` prints what a patch was decoded into."""
+    """Return a decoded value as Go's ``%v`` prints it."""
     if isinstance(value, dict):
         return "map[" + " ".join(f"{name}:{go_map(value[name])}" for name in sorted(value)) + "]"
     if isinstance(value, list):
@@ -113,7 +113,7 @@ def _type_below(kind: Type, name: str) -> Type:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Drop null members: there is nothing they could remove."""
+    """Drop null members, which have nothing to remove."""
     if isinstance(value, dict):
         return {name: _without_nulls(item) for name, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -122,7 +122,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _without_directives(value: Any) -> Any:
-    """Drop maps with a $patch directive, and directives for lists: there is nothing they could act on."""
+    """Drop maps with a $patch directive, and directives for lists, which have nothing to act on."""
     if isinstance(value, dict):
         if DIRECTIVE in value:
             return _NOTHING
@@ -158,7 +158,7 @@ def _delete_from_list(original: Object, name: str, values: Any) -> None:
 
 
 def _order_elements(original: Object, patch: Object, kind: Type) -> None:
-    """Carry out the $setElementOrder directives and the list changes they go with; both leave the patch."""
+    """Apply the $setElementOrder directives and their list changes; remove both from the patch."""
     for directive in [name for name in patch if name.startswith(ELEMENT_ORDER)]:
         order = patch.pop(directive)
         name = directive[len(ELEMENT_ORDER) :]
@@ -180,7 +180,7 @@ def _order_elements(original: Object, patch: Object, kind: Type) -> None:
 
 
 def _check_order(changes: Any, order: list[Any], key: str) -> None:
-    """Refuse a patch whose items do not stand in the order it asks for."""
+    """Reject a patch with items in an order other than its own directive's."""
     if not isinstance(changes, list) or not order:
         return
     wanted = [_identity(item, key) for item in order]
@@ -229,7 +229,7 @@ def _merge_items(original: list[Any], patch: list[Any], kind: ListType) -> list[
 
 
 def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
-    """Carry out the items that are directives; return (what they leave of the list, the items to merge into it)."""
+    """Apply the items that are directives; return (the remaining list, the items to merge into it)."""
     changes: list[Any] = []
     left = list(original)
     replace = False
@@ -267,7 +267,7 @@ def _identity(item: Any, key: str) -> Any:
 
 
 def _in_order(merged: list[Any], order: list[Any], before: list[Any], key: str) -> list[Any]:
-    """Return the items with those of ``order`` in that order; the others keep the place they had in ``before``."""
+    """Return the items, those in ``order`` in that order; the others keep their position from ``before``."""
     ranks: dict[Any, int] = {}
     for position, item in enumerate(order):
         if not (isinstance(item, dict) and DIRECTIVE in item):

@@ -1,7 +1,7 @@
-"""Merging an applied configuration into an object, and taking fields out of one, along structural types.
+"""The merge of an applied configuration into an object, and the removal of fields, along structural types.
 
-Both follow structured-merge-diff: what the configuration says wins, nothing disappears by being left out; what is to
-go is named by a set of fields. Values may be shared between what comes in and what goes out, and are never changed.
+Both follow structured-merge-diff: the configuration's values win, absent fields stay, and a field set names the fields
+to remove. Results may share values with the arguments; values are never changed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
 from kubechronicle.api.schema.types import ATOMIC, AnyType, ListType, MapType, ObjectType, Type
 
 MISSING: Final = object()
-"""What is not there, as opposed to null."""
+"""An absent value, as opposed to null."""
 
 _OPAQUE: Final = AnyType("interface {}", deduced=False)
 _LEAVES: Final = frozenset((str, int, bool, float))
-"""Classes of values that replace whatever was there."""
+"""Classes of values that replace any former value."""
 
 
 def member_type(kind: Type, name: str) -> Type:
@@ -40,9 +40,9 @@ def _separable(kind: Type) -> bool:
 
 
 def merge(live: Any, applied: Any, kind: Type) -> Any:
-    """Return ``live`` with everything ``applied`` sets. Either may be MISSING; so is the result if nothing is left.
+    """Return ``live`` with the fields of ``applied``. Either may be MISSING; so is an empty result.
 
-    Items of sets and keyed lists come in the order of ``applied``, with those it does not name where they were. Raises
+    Items of sets and keyed lists have the order of ``applied``; items only in ``live`` keep their position. Raises
     NoPathElement for an item without a name.
     """
     if _separable(kind):
@@ -76,8 +76,10 @@ def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: Type) -> An
 
 
 def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> Any:
-    """Walk both lists at once. An item that only ``live`` has keeps its place before what follows it there; shared
-    ones are taken when it is their turn in ``applied``."""
+    """Merge both lists in one walk.
+
+    An item only in ``live`` stays before its successor there. A shared item takes its position from ``applied``.
+    """
     left = [path_elements.item_element(item, kind) for item in live]
     right = [path_elements.item_element(item, kind) for item in applied]
     wanted = dict(zip(right, applied, strict=True))
@@ -121,7 +123,7 @@ def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> Any:
 
 
 def remove(value: Any, fields: FieldSet, kind: Type) -> Any:
-    """Return ``value`` without the members of ``fields``. A list or map of which nothing is left becomes null."""
+    """Return ``value`` without the members of ``fields``. A list or map that becomes empty is null."""
     if isinstance(kind, ListType):
         if value.__class__ is not list or kind.list_type == ATOMIC:
             return None
@@ -148,8 +150,10 @@ def remove(value: Any, fields: FieldSet, kind: Type) -> Any:
 
 
 def with_named_fields(fields: FieldSet, kind: Type) -> FieldSet:
-    """Return the set with every declared field that has members below it as a member too; map keys and list items are
-    not declared."""
+    """Return the set, with each declared field that has members below it as a member too.
+
+    Map keys and list items are not declared fields.
+    """
     result: FieldSet = {}
     for element, node in fields.items():
         if element == SELF or not node:
@@ -162,14 +166,14 @@ def with_named_fields(fields: FieldSet, kind: Type) -> FieldSet:
 
 
 def element_type(kind: Type, element: str) -> Type:
-    """Return the type of what a path element names."""
+    """Return the type of the value that a path element names."""
     if isinstance(kind, ListType):
         return kind.item
     return member_type(kind, element[2:])
 
 
 def reconcile(fields: FieldSet, kind: Type) -> FieldSet:
-    """Return a set that was recorded under an older schema: what has become atomic is owned as a whole."""
+    """Return a set from an older schema in the present one: a field that became atomic is owned as a whole."""
     if not fields:
         return fields
     if isinstance(kind, ListType):

@@ -1,8 +1,8 @@
-"""What an applied configuration must look like, and which fields it names.
+"""Validation of an applied configuration, and the set of its fields.
 
-A configuration is part of an object, as its author wrote it: nothing is defaulted, dropped or canonical yet. Here it
-is checked against its structural type, with the words of structured-merge-diff, and turned into the set of what its
-author claims. Applying it is apply.py's business, merging structured_merge.py's.
+A configuration is a part of an object as the user wrote it: without defaults, nothing dropped, not canonical. It is
+checked against its structural type, with the messages of structured-merge-diff, and turned into the set of the fields
+that its manager claims. Not here: the apply (apply.py), and the merge (structured_merge.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kubechronicle.api.schema.types import (
 )
 
 MAX_DEPTH: Final = 200
-"""As schema/check.py has it: what is deeper is refused there, so nothing deeper is looked at here."""
+"""The limit of schema/check.py, which rejects deeper values."""
 
 _STRING: Final = frozenset(("string", "bytes"))
 _NUMERIC: Final = frozenset(("int32", "int64", "number"))
@@ -34,7 +34,7 @@ _LEAF: Final[FieldSet] = {}
 
 
 def validate(config: dict[str, Any], kind: ObjectType) -> list[str]:
-    """Return what is wrong with a configuration, each as ``path: problem``; an empty list if nothing is."""
+    """Return the problems of a configuration, each as ``path: problem``; an empty list if it has none."""
     errors: list[str] = []
     _check(config, kind, "", errors, 0)
     return errors
@@ -131,12 +131,14 @@ def _syntax(value: Any) -> str:
 
 
 class _Odd(Exception):
-    """Something that has to be looked at closely."""
+    """A value that the fast path does not handle."""
 
 
 def read(config: dict[str, Any], kind: ObjectType) -> FieldSet | None:
-    """Return ``field_set`` of a configuration that ``validate`` finds nothing wrong with, in one walk that puts no
-    paths together; None if it may have faults: then they have to be told."""
+    """Return ``field_set`` of a valid configuration, in one walk without building paths; None if it may be invalid.
+
+    The caller then runs ``validate`` for the messages.
+    """
     try:
         return _read(config, kind, 0) or {}
     except (_Odd, NoPathElement):
@@ -144,7 +146,7 @@ def read(config: dict[str, Any], kind: ObjectType) -> FieldSet | None:
 
 
 def _read(value: Any, kind: Type, depth: int) -> FieldSet | None:
-    """Return what is named below a value, None for a leaf, as ``_below`` does."""
+    """Return the members below a value, None for a leaf, like ``_below``."""
     if value is None:
         return None
     if depth > MAX_DEPTH:
@@ -214,12 +216,12 @@ def _read_list(value: Any, kind: ListType, depth: int) -> FieldSet | None:
 
 
 def _member(value: Any, below: FieldSet | None) -> FieldSet:
-    """Return the node of an item of a list or map, which is named itself, with what is named below it."""
+    """Return the node of an item of a list or map: a member itself, with the members below it."""
     return {SELF: _LEAF, **below} if below and value != {} else _LEAF
 
 
 def _leaf_of(kind: Type) -> type | None:
-    """Return the Python class of values of which nothing else has to be known, if the type has one."""
+    """Return the Python class that alone makes a value valid, if the type has one."""
     return str if kind.__class__ is Scalar and kind.kind == "string" else None
 
 
@@ -227,9 +229,9 @@ def _leaf_of(kind: Type) -> type | None:
 
 
 def field_set(value: dict[str, Any], kind: ObjectType) -> FieldSet:
-    """Return the fields a configuration (or an object) names: its leaves, list items, and what is empty.
+    """Return the fields of a configuration (or an object): its leaves, list items, and empty values.
 
-    Unlike field_sets.everything, which is for what came into being, a map is no member merely because of its contents:
+    Unlike in field_sets.everything, a map is not a member merely because of its contents:
 
         {"data": {"k": "v"}, "labels": {}}  ->  {"f:data": {"f:k": {}}, "f:labels": {}}
     """
@@ -237,7 +239,7 @@ def field_set(value: dict[str, Any], kind: ObjectType) -> FieldSet:
 
 
 def _below(value: Any, kind: Type) -> FieldSet | None:
-    """Return what is named below a value; None for a leaf, which is named itself."""
+    """Return the members below a value; None for a leaf, which is a member itself."""
     if value is None or isinstance(kind, Scalar):
         return None
     if isinstance(kind, ListType):
@@ -271,7 +273,7 @@ def _below_list(items: list[Any], kind: ListType) -> FieldSet:
 
 
 def _node(value: Any, kind: Type, *, member: bool) -> FieldSet | None:
-    """Return the node of a value, None if neither it nor anything below it is named."""
+    """Return the node of a value, None if neither it nor a descendant is a member."""
     below = _below(value, kind)
     if below is None or value == {}:
         return _LEAF

@@ -1,7 +1,7 @@
-"""From a decoded request body to an object of the resource's type, with the refusals of Kubernetes' decoder.
+"""From a decoded request body to an object of the resource's type, with the rejections of Kubernetes' decoder.
 
-Lives here: apiVersion and kind, the schema check with its warnings, defaulting. Not here: names and namespaces (they
-come from the URL), what may be written (pipeline.py).
+Lives here: apiVersion and kind, the schema check with its warnings, defaulting. Not here: names and namespaces, which
+come from the URL, and the rules of writes (pipeline.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
 
 SUMMARY_BYTES: Final = 30
-"""How much of an unreadable body its error shows."""
+"""Bytes of an unreadable body in its error."""
 
 _TYPE_META: Final = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
@@ -43,11 +43,11 @@ OLD_VERSIONS: Final = {
     "flowcontrol.apiserver.k8s.io": ("v1beta3", "v1beta2", "v1beta1"),
     "resource.k8s.io": ("v1beta2", "v1beta1", "v1alpha3"),
 }
-"""Versions that are no longer served, whose kinds Kubernetes still knows by name."""
+"""Removed versions with kinds that Kubernetes still knows by name."""
 
 
 def unrecognized(rt: ResourceType, problem: str, raw: bytes) -> status.StatusError:
-    """Return the 400 for a body that cannot be read at all. ``problem`` is the codec's text, ``raw`` the body."""
+    """Return the 400 for an unreadable body. ``problem`` is the codec's text, ``raw`` the body."""
     message = f"the object provided is unrecognized (must be of type {rt.kind}): {problem} ({summarize(raw)})"
     return status.bad_request(message)
 
@@ -62,7 +62,7 @@ def summarize(raw: bytes) -> str:
 
 
 def not_an_object(value: Any) -> str:
-    """Return the problem of a body that is JSON, but no object."""
+    """Return the problem of a body that is JSON, but not an object."""
     return (
         "couldn't get version/kind; json parse error: json: cannot unmarshal "
         f"{json_word(value)} into Go value of type {_TYPE_META}"
@@ -79,7 +79,7 @@ def _known_kinds() -> frozenset[tuple[str, str, str]]:
 
 
 def set_type(rt: ResourceType, obj: Object) -> None:
-    """Fill in apiVersion and kind, or refuse (400) those of another kind or version."""
+    """Fill in apiVersion and kind, or reject (400) another kind or version."""
     api_version = obj.get("apiVersion") or rt.api_version
     kind = obj.get("kind") or rt.kind
     for name, value in (("apiVersion", api_version), ("kind", kind)):
@@ -127,7 +127,7 @@ def kind_type(rt: ResourceType) -> types.ObjectType | None:
 def decode(
     rt: ResourceType, obj: Object, *, duplicates: Sequence[str] = (), validation: str = "Warn"
 ) -> tuple[Object, list[str]]:
-    """Check and default a request's object, in place; return it and the warnings. 400 for what cannot be decoded.
+    """Check and default a request's object, in place; return it and the warnings. 400 if it cannot be decoded.
 
     ``validation`` is Strict (complaints are errors), Warn or Ignore.
     """
@@ -148,7 +148,7 @@ def decode(
 
 
 def _mark_reset(obj: Object) -> None:
-    """Write an empty list of managedFields, which resets them, as ``[{}]``, which does so too: empty lists vanish."""
+    """Replace an empty list of managedFields by ``[{}]``, which resets them as well: empty lists are dropped later."""
     meta = obj.get("metadata")
     if meta.__class__ is dict and meta.get("managedFields") == []:
         meta["managedFields"] = [{}]
@@ -181,9 +181,9 @@ def decode_delete_options(obj: Any) -> Object:
 def decode_patched(
     rt: ResourceType, obj: Object, *, shown: Callable[[], str], validation: str, complaints: Sequence[str] = ()
 ) -> list[str]:
-    """Check and default what a patch has made of an object, in place; return the warnings.
+    """Check and default a patched object, in place; return the warnings.
 
-    What cannot be decoded is the patch's fault: 422 on the field ``patch``, whose value is as ``shown`` tells.
+    422 on the field ``patch``, with the value ``shown``, if the result cannot be decoded.
     """
 
     def refused(why: str) -> status.StatusError:

@@ -1,10 +1,9 @@
-"""Conversion between the versions a resource has: a registry of pure functions.
+"""Conversion between the versions of a resource: a registry of pure functions.
 
-Lives here: which conversions there are. Their rules stand in builtin/conversions.py, which lead from and to the
-version objects are kept in; between two others the way leads over that one. An object whose version is the wanted one
-is returned as it is; otherwise the converter's result shares nothing that matters with what it was given.
+builtin/conversions.py has the rules, from and to the stored version; other conversions go through that version. An
+object already in the wanted version is returned as it is; otherwise the result shares no mutable parts with it.
 
-Invariant: converting there and back gives the same object, with what one version cannot say kept in annotations.
+Invariant: a round trip returns the same object; annotations keep the fields that a version lacks.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Converter = Callable[[Object], Object]
 
 @functools.cache
 def _ways() -> Mapping[tuple[str, str, str], tuple[Converter, ...]]:
-    """(kind, from, to) -> the converters to apply, one or two."""
+    """Return (kind, from, to) -> the converters to apply, one or two."""
     from kubechronicle.api.builtin.conversions import CONVERTERS
 
     found = {
@@ -32,7 +31,7 @@ def _ways() -> Mapping[tuple[str, str, str], tuple[Converter, ...]]:
 
 
 def can_convert(kind: str, current: str, wanted: str) -> bool:
-    """Return whether objects of a kind in one version can be had in another one."""
+    """Return True if objects of a kind can be converted between two versions."""
     return current == wanted or (kind, current, wanted) in _ways()
 
 

@@ -1,8 +1,8 @@
 """The walk that fills in defaults, driven by the tables of builtin/defaults.py.
 
-Defaults belong to definitions, not to kinds: what is tabulated for a Container holds in Pods, Deployments and
-PodTemplates alike. A plan per definition says where in its subtree anything is defaulted, so that the walk visits
-nothing else; parents come before their children, as in Kubernetes' generated code.
+Defaults belong to definitions, not to kinds: the defaults of a Container apply in Pods, Deployments and PodTemplates. A
+plan per definition lists the defaulted parts of its subtree, so that the walk visits only these. Parents come before
+their children, as in Kubernetes' generated code.
 
 Invariant: defaulting a defaulted object changes nothing.
 """
@@ -24,7 +24,7 @@ DICT: Final = "map"
 
 
 class _Plan:
-    """What to do with an object of one definition: ``values`` to fill in, ``run`` to call, ``below`` to descend to."""
+    """The plan for objects of one definition: ``values`` to fill in, ``run`` to call, ``below`` to descend to."""
 
     __slots__ = ("below", "run", "shared", "values")
 
@@ -65,7 +65,7 @@ def _apply(obj: Object, plan: _Plan) -> None:
 
 @functools.cache
 def _plan_of(definition: str) -> _Plan | None:
-    """Return the plan of a definition, None where nothing in its subtree is defaulted."""
+    """Return the plan of a definition, None if its subtree has no defaults."""
     if definition not in _reaching():
         return None
     kind = ObjectType(definition)
@@ -81,7 +81,7 @@ def _plan_of(definition: str) -> _Plan | None:
 
 @functools.cache
 def _reaching() -> frozenset[str]:
-    """Return the definitions in whose subtree something is defaulted."""
+    """Return the definitions with defaults in their subtrees."""
     from kubechronicle.api.schema.types import definitions
 
     above: dict[str, set[str]] = {}

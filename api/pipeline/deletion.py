@@ -1,11 +1,11 @@
-"""What a deletion does to an object: gone at once, or marked and waited for.
+"""The effect of a deletion: the object is removed at once, or marked for deletion.
 
-Pure: the stored object, the options, the kind's rules and the time go in; a decision comes out. After apiserver's
+Pure: from the stored object, the options, the kind's rules and the time to a decision. After apiserver's
 ``rest.BeforeDelete`` and the registry store's handling of finalizers.
 
 An object is marked (deletionTimestamp, deletionGracePeriodSeconds) while finalizers remain or, for Pods on a node,
-while the grace period runs. A grace period may only be shortened. When the last finalizer goes and no grace period is
-left, the update that removed it ends the object (``ends_with_update``).
+while the grace period runs. A grace period may only be shortened. The update that removes the last finalizer also
+removes the object, if no grace period is left (``ends_with_update``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
 
 class Fate(enum.Enum):
-    """What becomes of the object. MARKED_GONE: the mark is a change of its own, and then the object goes."""
+    """The fate of the object. MARKED_GONE: the mark is a change of its own, followed by the removal."""
 
     GONE = "gone"
     MARKED = "marked"
@@ -49,7 +49,7 @@ class Decision:
 
 
 def check_preconditions(obj: Mapping[str, Any], options: DeleteOptions) -> None:
-    """Raise 409 if the object is not the one, or not in the state, the client speaks of."""
+    """Raise 409 if the object does not have the client's uid or resourceVersion."""
     metadata = obj["metadata"]
     kind = status_kind(obj)
     uid, revision = options.precondition_uid, options.precondition_resource_version
@@ -68,13 +68,13 @@ def check_preconditions(obj: Mapping[str, Any], options: DeleteOptions) -> None:
 
 
 def status_kind(obj: Mapping[str, Any]) -> str:
-    """Return "Kind" or "Kind.group": Kubernetes names the kind where a failed precondition wants a resource."""
+    """Return "Kind" or "Kind.group": Kubernetes names the kind, not the resource, in a failed precondition."""
     group, slash, _ = obj["apiVersion"].partition("/")
     return f"{obj['kind']}.{group}" if slash else str(obj["kind"])
 
 
 def decide(old: Mapping[str, Any], options: DeleteOptions, strategy: Strategy, *, now: str) -> Decision:
-    """Return what a deletion does. ``old`` is not changed. Raises 409 for failed preconditions."""
+    """Return the decision of a deletion. ``old`` is not changed. Raises 409 for failed preconditions."""
     check_preconditions(old, options)
     obj: Object = copy_object(old)
     metadata = obj["metadata"]
@@ -107,10 +107,10 @@ def decide(old: Mapping[str, Any], options: DeleteOptions, strategy: Strategy, *
 
 
 def _pod_grace_period(pod: Object, period: int | None) -> int:
-    """Return the seconds a Pod has: none unless it is on a node and not finished."""
+    """Return the grace period of a Pod in seconds: 0 unless it is on a node and not finished."""
     spec = pod.get("spec") or {}
     if period is None:
-        period = spec.get("terminationGracePeriodSeconds") or 0  # always there: it is defaulted
+        period = spec.get("terminationGracePeriodSeconds") or 0  # present: it has a default
     finished = (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
     if not spec.get("nodeName") or finished:
         return 0
@@ -118,7 +118,7 @@ def _pod_grace_period(pod: Object, period: int | None) -> int:
 
 
 def _mark(metadata: Object, period: int, now: str, *, later: int = 0) -> None:
-    """Set the marks of a deletion that begins now; one that began before only loses what is left of its time."""
+    """Mark the object for deletion; shorten the remaining time of an earlier mark."""
     begun = "deletionTimestamp" in metadata
     if not begun and metadata.get("generation", 0) > 0:
         metadata["generation"] += 1
@@ -130,7 +130,7 @@ def _mark(metadata: Object, period: int, now: str, *, later: int = 0) -> None:
 def _shorten(metadata: Object, running: int, period: int, now: str) -> int:
     moved = seconds_after(metadata["deletionTimestamp"], period - running)
     if moved < now:
-        # The time is over already. Whoever asked for a graceful end still gets one: the node has the last word.
+        # The time is over, but a graceful deletion stays graceful: the node removes the pod.
         moved = now
         period = 1 if period else 0
     metadata["deletionTimestamp"] = moved
@@ -139,7 +139,7 @@ def _shorten(metadata: Object, running: int, period: int, now: str) -> int:
 
 
 def seconds_after(moment: str, seconds: int) -> str:
-    """Return a time of whole seconds, moved. Example: ("2026-01-01T00:00:00Z", 30) -> "2026-01-01T00:00:30Z"."""
+    """Add seconds to a time. Example: ("2026-01-01T00:00:00Z", 30) -> "2026-01-01T00:00:30Z"."""
     if not seconds:
         return moment
     moved = datetime.fromisoformat(moment).astimezone(UTC) + timedelta(seconds=seconds)
@@ -147,9 +147,9 @@ def seconds_after(moment: str, seconds: int) -> str:
 
 
 def _set_dependents_finalizers(metadata: Object, options: DeleteOptions, strategy: Strategy) -> None:
-    """Put down, as finalizers for the garbage collector, what is to become of the dependents.
+    """Record the fate of the dependents as finalizers for the garbage collector.
 
-    The options decide, then a finalizer that is there already, then the kind.
+    The options decide, then an existing finalizer, then the kind.
     """
     if strategy.dependents == UNSUPPORTED:
         return
@@ -172,13 +172,13 @@ def _set_dependents_finalizers(metadata: Object, options: DeleteOptions, strateg
 
 
 def warnings(resource: str, options: DeleteOptions) -> list[str]:
-    """Return what to tell of a deletion that says nothing about dependents where Kubernetes would rather be told."""
+    """Return Kubernetes' warning about a deletion that should name its propagation policy."""
     decided = options.propagation_policy is not None or options.orphan_dependents is not None
     return [_JOBS_LEAVE_PODS] if resource == JOBS and not decided else []
 
 
 def ends_with_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Tell whether this update removes the last thing a deletion waited for."""
+    """Return True if this update removes the last obstacle of a deletion."""
     before = old["metadata"]
     return (
         "deletionTimestamp" in before
@@ -191,9 +191,9 @@ def ends_with_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 
 
 def decide_namespace(old: Mapping[str, Any], options: DeleteOptions, *, now: str) -> Decision:
-    """A namespace is marked and becomes Terminating; it goes when neither spec nor metadata hold finalizers.
+    """Mark a namespace, which becomes Terminating. It is removed when neither spec nor metadata have finalizers.
 
-    A first deletion only marks, even when nothing is left to wait for; a second one then ends it.
+    The first deletion only marks, even without finalizers; the second one then removes it.
     """
     check_preconditions(old, options)
     obj: Object = copy_object(old)
@@ -210,6 +210,6 @@ def decide_namespace(old: Mapping[str, Any], options: DeleteOptions, *, now: str
 
 
 def namespace_is_done(obj: Mapping[str, Any]) -> bool:
-    """Tell whether a namespace that is being deleted has nothing left to wait for."""
+    """Return True if a terminating namespace has no finalizers left."""
     waits = (obj.get("spec") or {}).get("finalizers") or obj["metadata"].get("finalizers")
     return not waits and "deletionTimestamp" in obj["metadata"]

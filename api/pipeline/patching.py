@@ -29,8 +29,8 @@ def apply(
 ) -> tuple[Object, list[str]]:
     """Return (patched and decoded object, warnings). ``base`` may be changed.
 
-    ``content_type`` is without parameters. 400 for a patch that cannot be read, 415 for an unknown type, 422 for one
-    that cannot be applied or makes something else of the object.
+    ``content_type`` has no parameters. 400 for an unreadable patch, 415 for an unknown type, 422 if it cannot be
+    applied or changes the object's identity.
     """
     if content_type == STRATEGIC_MERGE_PATCH and rt.definition:
         return _strategic(rt, base, body, validation)
@@ -62,7 +62,7 @@ _OPERATION_FIELDS: Final = frozenset(("op", "path", "from", "value"))
 
 
 def _operation_complaints(operations: list[Object]) -> list[str]:
-    """Return complaints about members of operations that mean nothing."""
+    """Return complaints about unknown members of operations."""
     return [
         f"json patch unknown field {go_quote(f'[{index}].{name}')}"
         for index, operation in enumerate(operations)
@@ -72,7 +72,7 @@ def _operation_complaints(operations: list[Object]) -> list[str]:
 
 
 def _read(body: bytes, prefix: str) -> tuple[Any, list[str]]:
-    """Return the decoded patch and complaints about repeated keys. 400 with Go's text if it is no JSON."""
+    """Return the decoded patch and complaints about repeated keys. 400 with Go's text if it is not JSON."""
     try:
         return codec.decode_value(body, strict=True)
     except errors.DecodeError as error:
@@ -88,7 +88,7 @@ def _strategic(rt: ResourceType, base: Object, body: bytes, validation: str) -> 
         word = json_word(patch)
         raise status.bad_request(f"json: cannot unmarshal {word} into Go value of type map[string]interface {{}}")
     patched = strategic_merge.apply(base, patch, kind)
-    as_sent = orjson.dumps(patch)  # its parts are in the object now, and are about to be changed there
+    as_sent = orjson.dumps(patch)  # the object shares its parts, and will change them
 
     def shown() -> str:
         return strategic_merge.go_map(orjson.loads(as_sent))

@@ -1,17 +1,16 @@
-"""One write, step by step: from the decoded body to what is to be stored. Pure; called by the store face.
+"""The steps of a write, from the decoded body to the object to store. Pure; called by actors/writing.
 
     create    decode_object → accept_create → [mutating admission] → finish_create
     update    decode_object → accept_update → [mutating admission] → finish_update
     patch     apply_patch   → accept_update → [mutating admission] → finish_update
-    apply     as a patch; where there is nothing yet: apply_new → accept_create → …
+    apply     like a patch; for a missing object: apply_new → accept_create → …
     delete    prepare_delete → delete_answer
 
-The order is kube-apiserver's: managed fields are computed from what the client wrote, before admission and strategies
-change it; system metadata, the kind's rules and validation come last. Objects are in the version of the request until
-finish_*, which turns them into the stored version.
+The order is kube-apiserver's. Managed fields are computed from the client's object, before admission and strategies
+change it. System metadata, the kind's rules and validation come last. Objects are in the request's version until
+finish_*, which converts them to the stored version.
 
-Every refusal is a StatusError. Functions change the new object they are given and return it; the stored one is never
-changed.
+Every rejection is a StatusError. Functions change the new object and return it; they never change the stored one.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ NAMESPACES = "namespaces"
 
 
 def to_storage_version(rt: ResourceType, obj: Object) -> Object:
-    """Return a request-version object in the version it is stored in."""
+    """Return a request-version object in the stored version."""
     return conversion.convert(obj, rt.storage_api_version)
 
 
@@ -50,7 +49,7 @@ def to_request_version(rt: ResourceType, obj: Object) -> Object:
 
 
 def allows_create_on_update(rt: ResourceType) -> bool:
-    """Tell whether PUT of a missing object creates it."""
+    """Return True if PUT creates a missing object."""
     return strategy_of(rt.resource).create_on_update
 
 
@@ -62,8 +61,9 @@ def decode_object(
 ) -> tuple[Object, list[str]]:
     """Return (object in the request's version, warnings) of a decoded body.
 
-    ``duplicates`` are the codec's complaints about repeated keys, ``raw`` the body for the error of a body that is no
-    object. ``create`` is False for PUT, which demands the URL's name in the body.
+    ``duplicates``: the codec's complaints about repeated keys.
+    ``raw``: the body, for the error of a body that is not an object.
+    ``create``: False for PUT, which requires the URL's name in the body.
     """
     if not isinstance(obj, dict):
         raise bodies.unrecognized(rt, bodies.not_an_object(obj), raw)
@@ -80,7 +80,7 @@ def decode_object(
 
 
 def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
-    """Enter the creator as manager of the fields it sets."""
+    """Record the creator as manager of its fields."""
     meta = obj["metadata"]
     for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         meta.pop(name, None)
@@ -120,12 +120,12 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
 
 
 def prepare_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
-    """accept_create and finish_create, for writers without admission."""
+    """Run accept_create and finish_create, for writers without admission."""
     return finish_create(rt, accept_create(rt, obj, ctx), ctx)
 
 
 def _reset_status(rt: ResourceType, obj: Object) -> None:
-    """Give the object the status of one just created, if its kind has one."""
+    """Set the status of a new object, if its kind has one."""
     if not rt.definition:
         obj.pop("status", None)
         return
@@ -139,7 +139,7 @@ def _reset_status(rt: ResourceType, obj: Object) -> None:
 
 
 def _default_stored(rt: ResourceType, obj: Object) -> None:
-    """Default what a conversion or the hooks have set, as Kubernetes does whenever it reads from its store."""
+    """Apply defaults after a conversion or hooks, as Kubernetes does at each read from its store."""
     if rt.definition and (strategy_of(rt.resource).defaults_again or not rt.is_storage_version):
         defaulting.apply(obj, _storage_kind(rt))
 
@@ -167,7 +167,7 @@ def _drop_duplicate_owners(meta: Object) -> None:
 
 
 def _writer(rt: ResourceType, ctx: WriteContext) -> Writer:
-    # A Scale's managers are told from what the workload's entries were, which have no time for a new one.
+    # A Scale's managers come from the workload's old entries, which have no time for a new manager.
     now = "" if ctx.subresource == "scale" else ctx.now
     return Writer(manager=ctx.manager, api_version=rt.api_version, subresource=ctx.subresource, now=now)
 
@@ -188,7 +188,7 @@ def _reset(rt: ResourceType, ctx: WriteContext) -> Paths:
 
 
 def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Object:
-    """Enter the writer as manager of what it changes. ``old`` is the stored object with its resourceVersion."""
+    """Record the writer as manager of its changes. ``old`` is the stored object with its resourceVersion."""
     _drop_duplicate_owners(new["metadata"])
     kind = bodies.kind_type(rt)
     if kind is not None and not ctx.applies:
@@ -200,7 +200,7 @@ def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
 def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:
     """Apply the rules of an update.
 
-    Raises 409 for another uid or resourceVersion than the stored one's, 422 for an invalid object or change.
+    Raises 409 for a uid or resourceVersion other than the stored one's, 422 for an invalid object or change.
     """
     strategy = strategy_of(rt.resource)
     new = to_storage_version(rt, new)
@@ -235,7 +235,7 @@ def finish_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
 
 
 def prepare_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:
-    """accept_update and finish_update, for writers without admission."""
+    """Run accept_update and finish_update, for writers without admission."""
     return finish_update(rt, old, accept_update(rt, old, new, ctx), ctx)
 
 
@@ -252,7 +252,7 @@ def _check_preconditions(
         return
     if given:
         raise status.conflict(rt, name)
-    # Kubernetes names the resource here where other errors name the kind.
+    # Kubernetes names the resource here; other errors name the kind.
     cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
     raise status.invalid(rt.group, rt.plural, name, [cause])
 
@@ -260,8 +260,7 @@ def _check_preconditions(
 def _validate_update(
     rt: ResourceType, strategy: Strategy, below: SubresourceStrategy | None, new: Object, old: Object
 ) -> list[Cause]:
-    # Kubernetes checks metadata up to four times, for all kinds and once more for each, and reports what is wrong as
-    # often. Once is enough to see that nothing is.
+    # Kubernetes checks metadata up to four times, and reports each problem as often. One check finds valid metadata.
     meta, held = new["metadata"], old["metadata"]
     common = metadata.validate(meta, namespaced=rt.namespaced, name_check=names.segment_name, kube=False)
     common += metadata.validate_update(meta, held, kube=strategy.kube_finalizers)
@@ -293,7 +292,7 @@ def _conclude(rt: ResourceType, old: Object, new: Object, expected: int, warning
     stored = held.get("managedFields", ())
     if entries != stored and managers.equal_but_times(entries, stored):
         same = {**new, "metadata": {**meta, "managedFields": stored}}
-        if same == old:  # a newer time alone is no change
+        if same == old:  # a newer time alone is not a change
             meta["managedFields"] = stored
     ends = deletion.namespace_is_done(new) if rt.resource == NAMESPACES else deletion.ends_with_update(new, old)
     if ends:
@@ -307,10 +306,10 @@ def _conclude(rt: ResourceType, old: Object, new: Object, expected: int, warning
 def apply_patch(
     rt: ResourceType, old: Object, content_type: str, body: bytes, ctx: WriteContext
 ) -> tuple[Object, list[str]]:
-    """Return (patched object in the request's version, warnings). 400, 415 or 422 for what cannot be applied.
+    """Return (patched object in the request's version, warnings). 400, 415 or 422 if the patch cannot be applied.
 
-    ``old``, in the stored version, is used up: the result is made of its parts. A server-side apply (``ctx.applies``)
-    is refused with 409 for what others own, and with 500 for what no such object can have.
+    ``old``, in the stored version, is consumed: the result contains its parts. A server-side apply (``ctx.applies``) is
+    rejected with 409 for fields of other managers, and with 500 for fields outside the schema.
     """
     uid = old["metadata"].get("uid")
     base = to_request_version(rt, old)
@@ -322,7 +321,7 @@ def apply_patch(
         patched, warnings = server_side_apply.apply_to(rt, base, _apply_request(rt, body, ctx))
     meta = patched["metadata"]
     if meta.get("uid", uid) != uid:
-        # A uid in a PUT is a precondition; in a patch it is a change, and that field never changes.
+        # A uid in a PUT is a precondition. In a patch it is a change of a constant field.
         cause = invalid_value("metadata.uid", meta["uid"], metadata.IMMUTABLE)
         raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), [cause, cause])
     metadata.match_name(meta, ctx.name)
@@ -339,7 +338,7 @@ def apply_new(rt: ResourceType, body: bytes, ctx: WriteContext) -> tuple[Object,
         raise status.conflict(rt, ctx.name, why)
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
     metadata.match_name(meta, ctx.name)
-    meta.pop("resourceVersion", None)  # means nothing for an object that is not there
+    meta.pop("resourceVersion", None)  # meaningless for a missing object
     return obj, warnings
 
 
@@ -360,7 +359,7 @@ _OUTCOMES = {
 
 
 def prepare_delete(rt: ResourceType, old: Object, options: DeleteOptions, ctx: WriteContext) -> Prepared:
-    """Return what a deletion comes to. Raises 409 for failed preconditions."""
+    """Return the result of a deletion. Raises 409 for failed preconditions."""
     strategy = strategy_of(rt.resource)
     if rt.resource == NAMESPACES:
         decision = deletion.decide_namespace(old, options, now=ctx.now)
@@ -374,10 +373,10 @@ def prepare_delete(rt: ResourceType, old: Object, options: DeleteOptions, ctx: W
 
 
 def delete_answer(rt: ResourceType, prepared: Prepared, name: str, *, revision: int = 0) -> Object:
-    """Return the body that answers a DELETE: the object while it is there or where its kind says so, else a Status.
+    """Return the answer of a DELETE: the object while it exists or if its kind requires it, else a Status.
 
-    For a change that was stored the caller passes ``prepared`` with the stored object, resourceVersion included;
-    ``revision`` is the deletion's own, for an object that is gone.
+    After a stored change, ``prepared`` has the stored object with its resourceVersion. ``revision`` is the revision of
+    the deletion, for a removed object.
     """
     gone = prepared.outcome in (Outcome.GONE, Outcome.STORE_THEN_GONE)
     if gone and not strategy_of(rt.resource).returns_deleted:

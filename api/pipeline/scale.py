@@ -1,7 +1,6 @@
-"""Subresources that show an object as another kind: scale.
+"""The subresource scale: the Scale of a workload, and the workload with a changed Scale.
 
-Pure, like everything here: the Scale of an object, and the object with a changed Scale. What then happens to the
-object is an ordinary update through the subresource ``scale`` (pipeline.accept_update, finish_update).
+Pure. The change is an ordinary update through the subresource ``scale`` (pipeline.accept_update, finish_update).
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def selector_text(selector: Mapping[str, Any]) -> str:
 def decode_scale(
     rt: ResourceType, obj: Any, *, name: str, namespace: str, validation: str, duplicates: Sequence[str], raw: bytes
 ) -> tuple[Object, list[str]]:
-    """Return (Scale, warnings) of the decoded body of a PUT. 400 for what is no Scale or has another name."""
+    """Return (Scale, warnings) of the decoded body of a PUT. 400 if it is not a Scale, or has another name."""
     kind = scale_type(rt)
     if not isinstance(obj, dict):
         raise bodies.unrecognized(kind, bodies.not_an_object(obj), raw)
@@ -112,7 +111,7 @@ def apply_scale(
 ) -> tuple[Object, list[str]]:
     """Return (workload, warnings) after a server-side apply of a Scale.
 
-    The workload's managers own replicas in its Scale as they do in the workload itself, and the other way round.
+    The workload's managers of replicas are the Scale's managers, and vice versa.
     """
     entries: list[Entry] = old["metadata"].get("managedFields") or []
     shown = {apply.key_of(entry): scale_entry for entry in entries if (scale_entry := _scale_entry(rt, entry))}
@@ -137,7 +136,7 @@ def _has_replicas(entry: Entry) -> bool:
 
 
 def _scale_entry(rt: ResourceType, entry: Entry) -> Entry | None:
-    """Return the entry of a workload's manager as it is for its Scale, None for who does not own replicas."""
+    """Return a manager's entry for the Scale, None if it does not own replicas."""
     if entry.get("apiVersion") != rt.api_version or not _has_replicas(entry):
         return None
     return {**entry, "apiVersion": f"{SCALE_GROUP}/{SCALE_VERSION}", "fieldsV1": {"f:spec": {REPLICAS: {}}}}
@@ -146,7 +145,7 @@ def _scale_entry(rt: ResourceType, entry: Entry) -> Entry | None:
 def _entries_of_workload(
     rt: ResourceType, entries: list[Entry], shown: Mapping[ManagerKey, Entry], after: list[Entry]
 ) -> list[Entry]:
-    """Return the workload's entries: replicas taken from those who lost them in the Scale, entered for who is new."""
+    """Return the workload's entries, with replicas moved to their owners in the Scale."""
     owners = {apply.key_of(entry) for entry in after}
     result = []
     for entry in entries:
@@ -166,7 +165,7 @@ def _entries_of_workload(
 def with_scale(old: Object, scale: Mapping[str, Any]) -> Object:
     """Return the workload with the replicas, and the preconditions, of a Scale. 422 for an invalid one.
 
-    The result goes through accept_update and finish_update; ``scale_of`` of what was stored is the answer.
+    The result goes through accept_update and finish_update; ``scale_of`` of the stored object is the answer.
     """
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     meta = scale["metadata"]

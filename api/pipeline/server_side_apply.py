@@ -1,11 +1,11 @@
-"""Server-side apply, from a request's body to the object that is to be written.
+"""Server-side apply, from a request's body to the object to write.
 
-Lives here: reading the configuration and what it must be, the entry for fields from before the first apply, kubectl's
-last-applied annotation, the result's way into its decoded form. Not here: the merge and the owners (patch/apply.py),
-whether the result may be written (pipeline.py).
+Lives here: the checks of the configuration, the entry for fields from before the first apply, kubectl's last-applied
+annotation, the decoded form of the result. Not here: the merge and the owners (patch/apply.py), the rules of writes
+(pipeline.py).
 
-The order of the refusals is k8s.io/apiserver's: kind and version, managedFields, schema, conflicts, repeated keys;
-names come last, since what is applied to an object need not repeat its name.
+The order of the rejections is k8s.io/apiserver's: kind and version, managedFields, schema, conflicts, repeated keys,
+and last the name, because a configuration need not repeat it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
-"""The manager of what an object without entries holds when it is first applied to."""
+"""The manager of the fields from before the first apply, if the object has no entries."""
 
 KUBECTL: Final = "kubectl"
-"""The manager whose server-side apply takes over from its client-side one, and keeps its annotation up to date."""
+"""kubectl's manager: its server-side apply takes over from its client-side apply, and updates the annotation."""
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MAX_ANNOTATIONS: Final = 256 * 1024
@@ -44,7 +44,7 @@ MAX_ANNOTATIONS: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """An apply: ``body`` is YAML or JSON, ``writer`` who applies, ``reset`` what this endpoint ignores."""
+    """An apply: ``body`` in YAML or JSON, ``writer`` the manager, ``reset`` the fields that this endpoint ignores."""
 
     body: bytes
     writer: Writer
@@ -54,11 +54,11 @@ class Request:
 
 
 def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Object, list[str]]:
-    """Return (the object as it is to be written, warnings). ``old`` is in the request's version, None if there is none;
-    it is used up: the result is made of its parts.
+    """Return (the object to write, warnings).
 
-    The result has its managedFields, and the resourceVersion of the configuration or of ``old``. Raises 400, 409 for
-    conflicts with other managers, 500 for a configuration that does not fit the schema (as Kubernetes does).
+    ``old`` is in the request's version, None if absent. It is consumed: the result contains its parts. The result has
+    its managedFields, and the resourceVersion of the configuration or of ``old``. Raises 400, 409 for conflicts with
+    other managers, 500 for a configuration that does not fit the schema (as Kubernetes does).
     """
     kind = bodies.kind_type(rt)
     if kind is None:
@@ -114,7 +114,7 @@ def _read(body: bytes) -> tuple[Object, list[str]]:
 
 
 def _whole_numbers(value: Any) -> Any:
-    """Return JSON data with 80.0 as 80: they are one number, and one key of a list."""
+    """Return JSON data with 80.0 as 80: both are the same number, and the same key of a list."""
     if value.__class__ is dict:
         return {name: _whole_numbers(item) for name, item in value.items()}
     if value.__class__ is list:
@@ -160,7 +160,7 @@ def _named(rt: ResourceType, obj: Object) -> str:
 
 
 def _live(rt: ResourceType, kind: ObjectType, old: Object | None, request: Request) -> tuple[Object, list[Entry]]:
-    """Return what is applied to, without managedFields, and the entries to begin with."""
+    """Return the live object without managedFields, and the entries before the apply."""
     if old is None:
         return {"apiVersion": rt.api_version, "kind": rt.kind, **kind.zero()}, []
     meta = dict(old["metadata"])
@@ -210,12 +210,12 @@ def _apply(
 
 
 def versions_of(rt: ResourceType) -> managers.Versions:
-    """Return what finds objects of a resource in other versions of it."""
+    """Return the function that converts objects of a resource to its other versions."""
     return lambda obj, api_version: _typed(rt, obj, api_version)
 
 
 def _typed(rt: ResourceType, obj: Object, api_version: str) -> Typed | None:
-    """Return an object in another version of its resource; None for a version that is not known."""
+    """Return an object in another version of its resource; None for an unknown version."""
     if obj["apiVersion"] == api_version:
         served: ResourceType | None = rt if rt.api_version == api_version else _served(rt, api_version)
     else:
@@ -225,7 +225,7 @@ def _typed(rt: ResourceType, obj: Object, api_version: str) -> Typed | None:
         obj = copy_object(obj)
         source = rt if rt.api_version == obj["apiVersion"] else _served(rt, obj["apiVersion"])
         if source is not None and source.definition:
-            # What is taken out on the way is missing even where a complete object always has it.
+            # During a merge, a field may be missing that a complete object always has.
             check.check(obj, object_type(source.definition))
         obj = conversion.convert(obj, api_version)
     return (obj, object_type(served.definition)) if served is not None and served.definition else None
@@ -239,7 +239,7 @@ def _served(rt: ResourceType, api_version: str) -> ResourceType | None:
 
 
 def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object) -> Object:
-    """Bring what was merged into the form of a decoded and defaulted object."""
+    """Return the merged object in the form of a decoded and defaulted object."""
     try:
         check.check(obj, kind)
     except check.TypeMismatch as error:
@@ -254,7 +254,7 @@ def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object) ->
 
 
 def _last_applied_fields(live: Object, kind: ObjectType, api_version: str) -> FieldSet:
-    """Return the fields that were last applied on the client's side and still are as they were then."""
+    """Return the unchanged fields of the last client-side apply."""
     text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     if not text:
         return {}
@@ -269,7 +269,7 @@ def _last_applied_fields(live: Object, kind: ObjectType, api_version: str) -> Fi
 
 
 def _note_last_applied(obj: Object, noted: Object) -> None:
-    """Keep the annotation of a client-side apply, if there is one, in step with what was applied."""
+    """Update the annotation of a client-side apply, if present, to the applied configuration."""
     annotations = obj["metadata"].get("annotations")
     if not annotations or not annotations.get(LAST_APPLIED):
         return
