@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubechronicle.actors.reading.reads import Listing, Reads, Selection, Watching, continued, too_old, watch_scope
+from kubechronicle.actors.reading.reads import Listing, Reads, Selection, Watching, parse_continue, too_old, watch_scope
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.moments import written
 from kubechronicle.api.meta.paging import INCONSISTENT
@@ -61,7 +61,7 @@ class PastReads:
     ) -> Listing:
         at, after = self._at(revision), None
         if continue_token:
-            read_at, after = continued(rt, selection, continue_token)
+            read_at, after = parse_continue(rt, selection, continue_token)
             at = at if read_at == INCONSISTENT else read_at
         else:
             at = revision if exact and revision else at

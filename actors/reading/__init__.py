@@ -1,0 +1,1 @@
+"""Get, list and watch over the views, and over the log for the past."""

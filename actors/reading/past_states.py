@@ -1,10 +1,10 @@
-"""What was at a revision: out of the views' memory while it reaches back so far, else out of the log.
+"""Objects as of a revision: from the views' memory if it reaches back so far, else from the log.
 
-What no selector looks at is not parsed: such entries have neither labels nor fields. Whole lists that were read from
-the log are kept for a while, up to HELD_BYTES: who looks at a moment looks at it again, and pages go on from it. A page
-is read from the log by itself, so that its cost is that of a page.
+Objects are parsed for labels and fields only if a selector needs them. Complete lists read from the log are cached, up
+to CACHE_BYTES: clients read a moment repeatedly, or page by page. A single page is read from the log alone, so it costs
+no more than a page.
 
-Invariant: what is kept is only ever answered for revisions that are not compacted, as the log itself would.
+Invariant: the cache answers only for revisions that are not compacted, as the log would.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from kubechronicle.eventlog.records import Key, Moment, Record
 from kubechronicle.eventlog.views.sorted_store import sort_key
 from kubechronicle.eventlog.views.views import Views
 
-# Records read from the log at once for a list of the past.
+# Records read from the log at once.
 PAST_CHUNK = 2000
-# What a list of the past may hold at most in one answer; more must be paged.
+# Objects of a list without a limit; a longer one must be read in pages.
 MAX_PAST = 1_000_000
-# Of object JSON in lists kept, with ENTRY_BYTES for what is around each object.
-HELD_BYTES = 64 * 1024 * 1024
+# Size of the list cache: the objects' JSON, and ENTRY_BYTES of overhead for each.
+CACHE_BYTES = 64 * 1024 * 1024
 ENTRY_BYTES = 1024
-# How many lists under way are remembered with the number of objects that remain of each.
-REMAINING_KEPT = 1024
-# How many moments are remembered.
-MOMENTS_KEPT = 1024
+# Size of the cache of remaining counts: pages in progress.
+CACHED_COUNTS = 1024
+# Size of the cache of moments.
+CACHED_MOMENTS = 1024
 
 After: TypeAlias = "tuple[str, str] | None"
 
 
-class _Past(NamedTuple):
-    """A list of the past in the order of keys: what there was, and of what only tombstones are left."""
+class _PastList(NamedTuple):
+    """A list of the past in key order: the objects, and the tombstones of erased objects."""
 
     entries: Sequence[Entry]
     erased: Sequence[Entry]
@@ -54,72 +54,74 @@ V = TypeVar("V")
 
 
 class PastStates:
-    """See the head of this file. Revisions must not be above what the views have applied."""
+    """Reads as of a revision, which must not be above the views' applied one."""
 
     def __init__(self, *, log: RevisionLog, views: Views, describe: Describe) -> None:
         self._log = log
         self._views = views
         self._describe = describe
-        self._held: OrderedDict[tuple[str, str, int, bool], tuple[_Past, int]] = OrderedDict()
+        self._cached_lists: OrderedDict[tuple[str, str, int, bool], tuple[_PastList, int]] = OrderedDict()
         self._remaining: OrderedDict[tuple[str, str, int, After], int] = OrderedDict()
         self._moments: OrderedDict[int | datetime, Moment] = OrderedDict()
-        self.bytes_held = 0
-        views.on_erased(self._forget)
+        self.cached_bytes = 0
+        views.on_erased(self._clear)
 
     async def moment(self, asked: Asked) -> Moment:
-        """The revision that was the newest at the moment. BeforeHistory, FutureMoment, FutureRevision."""
+        """Return the newest revision at the moment. BeforeHistory, FutureMoment, FutureRevision."""
         if isinstance(asked, timedelta):
             return await self._log.revision_at(asked)
         known = self._moments.get(asked)
         if known is not None and self._retained("", known.revision):
             return known
-        found = await (self._log.revision_at(asked) if isinstance(asked, datetime) else self._log.moment_of(asked))
-        _remember(self._moments, asked, found, MOMENTS_KEPT)
-        return found
+        moment = await (self._log.revision_at(asked) if isinstance(asked, datetime) else self._log.moment_of(asked))
+        _cache(self._moments, asked, moment, CACHED_MOMENTS)
+        return moment
 
     def is_retained(self, revision: int) -> bool:
-        """Whether a revision is known to be in the log and not compacted, without asking it."""
+        """True if a revision is known to be in the log and not compacted, without a query."""
         return max(self._views.compacted_for(""), 1) <= revision <= self._views.applied
 
     async def get(
         self, resource: str, namespace: str, name: str, revision: int, *, described: bool = False
     ) -> Entry | None:
-        """The object then, or None; ``described`` if its labels and fields are wanted. Compacted, FutureRevision.
-        ``erased``: what it was was erased from history."""
+        """Return the object at a revision, or None. ``described``: with labels and fields. Compacted, FutureRevision.
+
+        An entry with ``erased`` is the tombstone of an object that was erased from history.
+        """
         view = self._views[resource]
         if view.held_since <= revision and view.unchanged_since(revision):
             return view.get(namespace, name)
-        held = self._kept(resource, namespace, revision, described)
-        if held is not None:
-            index = bisect_left(held.entries, (namespace, name), key=sort_key)
-            there = [*held.entries[index : index + 1], *held.erased]
-            return next((entry for entry in there if entry.key[1:] == (namespace, name)), None)
+        past = self._cached(resource, namespace, revision, described)
+        if past is not None:
+            index = bisect_left(past.entries, (namespace, name), key=sort_key)
+            candidates = [*past.entries[index : index + 1], *past.erased]
+            return next((entry for entry in candidates if entry.key[1:] == (namespace, name)), None)
         record = await self._log.get_at(Key(resource, namespace, name), revision=revision)
         return self._entry(record, described) if record is not None else None
 
     async def listing(
         self, rt: ResourceType, selection: Selection, revision: int, *, limit: int, after: After
     ) -> Listing:
-        """A list as of the revision, beginning after a key. Compacted, FutureRevision."""
+        """List objects at a revision, after a key. Compacted, FutureRevision."""
         resource, namespace = rt.resource, selection.namespace
         described = selection.labels is not None or selection.fields is not None
         name = selection.fields.required("metadata.name") if selection.fields is not None else None
         snapshot = self._views[resource].snapshot(revision)
-        held = _Past(snapshot, ()) if snapshot is not None else None
-        if held is None:
-            held = self._kept(resource, namespace, revision, described)
-        if held is None and name and (namespace or not rt.namespaced):
+        past = _PastList(snapshot, ()) if snapshot is not None else None
+        if past is None:
+            past = self._cached(resource, namespace, revision, described)
+        if past is None and name and (namespace or not rt.namespaced):
             one = await self.get(resource, namespace, name, revision, described=True)
-            held = _past([one] if one is not None else [])
-        if held is None and limit:
+            past = _past_list([one] if one is not None else [])
+        if past is None and limit:
             return await self._read_page(resource, selection, revision, limit, after)
-        if held is None:
+        if past is None:
             erased_before = self._views.erasures
-            held = _past(await self._read_all(resource, namespace, revision, after, described))
+            past = _past_list(await self._read_all(resource, namespace, revision, after, described))
             if after is None and self._views.erasures == erased_before:
-                self._keep((resource, namespace, revision, described), held)
-        listing = page_of(selection, within(held.entries, namespace, after), revision, limit)
-        return replace(listing, erased=len(within(held.erased, namespace, after))) if held.erased else listing
+                self._add((resource, namespace, revision, described), past)
+        listing = page_of(selection, within(past.entries, namespace, after), revision, limit)
+        return replace(listing, erased=len(within(past.erased, namespace, after))) if past.erased else listing
 
     def _entry(self, record: Record, described: bool) -> Entry:
         if record.erased:
@@ -140,98 +142,98 @@ class PastStates:
     async def _read_all(
         self, resource: str, namespace: str, revision: int, after: After, described: bool
     ) -> Sequence[Entry]:
-        found: list[Entry] = []
+        entries: list[Entry] = []
         while True:
             chunk = await self._log.list_at(
                 resource, revision=revision, namespace=namespace, after=after, limit=PAST_CHUNK
             )
-            found.extend(self._entry(record, described) for record in chunk)
+            entries.extend(self._entry(record, described) for record in chunk)
             if len(chunk) < PAST_CHUNK:
-                return found
-            if len(found) > MAX_PAST:
+                return entries
+            if len(entries) > MAX_PAST:
                 raise status.request_entity_too_large("the list of the past is too long for one answer; use limit")
             after = (chunk[-1].key.namespace, chunk[-1].key.name)
 
     async def _read_page(self, resource: str, selection: Selection, revision: int, limit: int, after: After) -> Listing:
-        """As many of the log's objects as the page takes; with selectors in chunks, until enough of them match."""
+        """Read one page of objects from the log; with selectors in chunks, until enough objects match."""
         namespace, matches = selection.namespace, selection.matcher()
         size = PAST_CHUNK if matches is not None else min(limit + 1, PAST_CHUNK)
-        began, looked_at, last, more, erased = after, 0, after, False, 0
-        chosen: list[Entry] = []
+        first_key, scanned, last, more, erased = after, 0, after, False, 0
+        selected: list[Entry] = []
         while not more:
             chunk = await self._log.list_at(resource, revision=revision, namespace=namespace, after=last, limit=size)
             for record in chunk:
-                if len(chosen) == limit:
+                if len(selected) == limit:
                     more = True
                     break
                 entry = self._entry(record, matches is not None)
-                looked_at, last = looked_at + 1, (record.key.namespace, record.key.name)
+                scanned, last = scanned + 1, (record.key.namespace, record.key.name)
                 if entry.erased:
                     erased += 1
                 elif matches is None or matches(entry):
-                    chosen.append(entry)
+                    selected.append(entry)
             if len(chunk) < size:
                 break
         if not more or last is None:
-            return Listing(entries=chosen, revision=revision, erased=erased)
+            return Listing(entries=selected, revision=revision, erased=erased)
         remaining = None
         if matches is None:
-            remaining = await self._count(resource, namespace, revision, began, looked_at, last)
+            remaining = await self._count(resource, namespace, revision, first_key, scanned, last)
         where = ("" if namespace else last[0], last[1])
         token = encode_continue(Continue(revision, where))
-        return Listing(entries=chosen, revision=revision, continue_token=token, remaining=remaining, erased=erased)
+        return Listing(entries=selected, revision=revision, continue_token=token, remaining=remaining, erased=erased)
 
     async def _count(
-        self, resource: str, namespace: str, revision: int, began: After, looked_at: int, last: After
+        self, resource: str, namespace: str, revision: int, first_key: After, scanned: int, last: After
     ) -> int:
-        """How many follow the key ``last``: counted for a first page, and taken from it for those that follow."""
-        before = self._remaining.get((resource, namespace, revision, began))
+        """Return the number of objects after the key ``last``: counted for a first page, then subtracted."""
+        before = self._remaining.get((resource, namespace, revision, first_key))
         if before is not None:
-            remaining = before - looked_at
+            remaining = before - scanned
         else:
             remaining = await self._log.count_at(resource, revision=revision, namespace=namespace, after=last)
-        _remember(self._remaining, (resource, namespace, revision, last), remaining, REMAINING_KEPT)
+        _cache(self._remaining, (resource, namespace, revision, last), remaining, CACHED_COUNTS)
         return remaining
 
-    # What is kept
+    # The cache of lists
 
     def _retained(self, resource: str, revision: int) -> bool:
         return revision >= self._views.compacted_for(resource)
 
-    def _kept(self, resource: str, namespace: str, revision: int, described: bool) -> _Past | None:
-        """All objects of the namespace (maybe with those of others) at the revision, if they are kept."""
-        if not self._held or not self._retained(resource, revision):
+    def _cached(self, resource: str, namespace: str, revision: int, described: bool) -> _PastList | None:
+        """Return all objects of the namespace (perhaps with those of others) at the revision, if they are cached."""
+        if not self._cached_lists or not self._retained(resource, revision):
             return None
         for where in ("", namespace):
             for detail in (True,) if described else (False, True):
-                held = self._held.get((resource, where, revision, detail))
-                if held is not None:
-                    self._held.move_to_end((resource, where, revision, detail))
-                    return held[0]
+                past = self._cached_lists.get((resource, where, revision, detail))
+                if past is not None:
+                    self._cached_lists.move_to_end((resource, where, revision, detail))
+                    return past[0]
         return None
 
-    def _forget(self) -> None:
-        """What was read before may be erased now."""
-        self._held.clear()
-        self.bytes_held = 0
+    def _clear(self) -> None:
+        """Clear the cache after an erasure, which may concern any of it."""
+        self._cached_lists.clear()
+        self.cached_bytes = 0
 
-    def _keep(self, key: tuple[str, str, int, bool], past: _Past) -> None:
+    def _add(self, key: tuple[str, str, int, bool], past: _PastList) -> None:
         size = ENTRY_BYTES + sum(len(entry.json) + ENTRY_BYTES for entries in past for entry in entries)
-        if size > HELD_BYTES // 2 or key in self._held:
+        if size > CACHE_BYTES // 2 or key in self._cached_lists:
             return
-        self._held[key] = (past, size)
-        self.bytes_held += size
-        while self.bytes_held > HELD_BYTES:
-            _, (_, freed) = self._held.popitem(last=False)
-            self.bytes_held -= freed
+        self._cached_lists[key] = (past, size)
+        self.cached_bytes += size
+        while self.cached_bytes > CACHE_BYTES:
+            _, (_, freed) = self._cached_lists.popitem(last=False)
+            self.cached_bytes -= freed
 
 
-def _past(entries: Sequence[Entry]) -> _Past:
+def _past_list(entries: Sequence[Entry]) -> _PastList:
     erased = [entry for entry in entries if entry.erased]
-    return _Past([entry for entry in entries if not entry.erased] if erased else entries, erased)
+    return _PastList([entry for entry in entries if not entry.erased] if erased else entries, erased)
 
 
-def _remember(known: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+def _cache(known: OrderedDict[K, V], key: K, value: V, most: int) -> None:
     known[key] = value
     known.move_to_end(key)
     while len(known) > most:

@@ -1,15 +1,15 @@
-"""The reading half of the store face: get, list and watch out of the views, and out of the log for the past.
+"""Reads: get, list and watch from the views, and from the log for the past.
 
-What a resourceVersion means (Kubernetes API concepts, "Resource versions"):
+The resourceVersion of a request (Kubernetes API concepts, "Resource versions"):
 
     get, list  ""   the newest state, consistent across replicas: one shared head query, then the view catches up
-               "0"  whatever this view holds, at once
-               "N"  not older than N; lists: exactly N with match=Exact, or with a limit and no match given
+               "0"  this view's state, at once
+               "N"  not older than N; lists: exactly N with match=Exact, or with a limit and without match
     watch      ""   the newest state as synthetic events, then changes
-               "0"  the view as it is as synthetic events, then changes
+               "0"  this view's state as synthetic events, then changes
                "N"  changes after N, from any retained revision
 
-Nothing here knows HTTP or encodings; answers are Entries, which carry their encoded bytes.
+This module is independent of HTTP and encodings: answers are Entries, which carry their encoded bytes.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from kubechronicle.eventlog.records import Operation
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.eventlog.watching.cursors import Cursor
 
-# How long a read waits for a revision this replica has not reached (k8s.io/apiserver cacher: blockTimeout).
 FRESHNESS_TIMEOUT = 3.0
+"""Seconds a read waits for a revision this replica has not reached (k8s.io/apiserver cacher: blockTimeout)."""
 
 EXPIRED_LIST = "The resourceVersion for the provided list is too old."
 EXPIRED_CONTINUE = (
@@ -49,9 +49,11 @@ EXPIRED_CONTINUE = (
 
 @dataclass(slots=True)
 class Watching:
-    """A begun watch: first ``initial`` (as ADDED), then what ``cursor`` yields, each event through ``classify``.
+    """A started watch: first ``initial`` (as ADDED), then the events of ``cursor``, each passed through ``classify``.
 
-    ``initial_revision``: the revision of the initial state; ``bookmark_initial``: tell its end with a bookmark.
+    ``initial_revision``: the revision of the initial state.
+    ``bookmark_initial``: send a bookmark after the initial state.
+    ``matches``: the selectors; None: every object matches.
     """
 
     initial: Sequence[Entry]
@@ -61,11 +63,11 @@ class Watching:
     matches: Callable[[Entry], bool] | None = None
 
     def classify(self, event: Event) -> tuple[str, Entry] | None:
-        """What this watcher is told of an event: its type and the object; None: nothing.
+        """Return an event's type and object for this watcher; None: the event does not concern it.
 
         An object that stops matching the selectors is DELETED for this watcher, with its last matching state at the
-        event's revision; one that begins to match is ADDED. What was erased may have matched; so what follows it and
-        matches is ADDED, as it is for who has never been told of it, and what does not match is DELETED.
+        event's revision. One that begins to match is ADDED. An erased previous state may have matched. After it, a
+        matching object is therefore ADDED, as for a new watcher, and another one is DELETED.
         """
         matches, previous = self.matches, event.previous
         deleted = event.operation is Operation.DELETE
@@ -75,18 +77,18 @@ class Watching:
         is_now = not deleted and matches(event.entry)
         was = previous is not None and matches(previous)
         if is_now:
-            told_of = was and previous is not None and previous.labels is not ERASED
-            return ("MODIFIED" if told_of else "ADDED"), event.entry
+            known = was and previous is not None and previous.labels is not ERASED
+            return ("MODIFIED" if known else "ADDED"), event.entry
         if previous is None or not (was or previous.labels is ERASED or event.entry.labels is ERASED):
             return None
         return "DELETED", event.entry if deleted else last_seen(event, previous)
 
 
 def last_seen(event: Event, previous: Entry) -> Entry:
-    """The object before an event, sealed with the event's revision; made once per event."""
-    found = event.cache.get("last_seen")
-    if isinstance(found, Entry):
-        return found
+    """Return the object before an event, sealed with the event's revision. It is made once for each event."""
+    cached = event.cache.get("last_seen")
+    if isinstance(cached, Entry):
+        return cached
     member = b'"resourceVersion":"%d"'
     json = previous.json.replace(member % previous.revision, member % event.revision, 1)
     entry = Entry(
@@ -104,7 +106,7 @@ def last_seen(event: Event, previous: Entry) -> Entry:
 
 
 class ObjectReads(Protocol):
-    """What handlers of get, list and watch read from: the present, or a moment of the past (past_reads.py)."""
+    """The interface of get, list and watch: Reads for the present, PastReads for a moment of the past."""
 
     async def get(
         self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None
@@ -133,7 +135,7 @@ class ObjectReads(Protocol):
 
 
 class WatchScope(TypedDict):
-    """What a cursor need not look at beyond; see ``Views.watch``."""
+    """The part of a resource that a cursor reads; see ``Views.watch``."""
 
     namespace: str
     name: str
@@ -141,7 +143,7 @@ class WatchScope(TypedDict):
 
 
 class Reads:
-    """Get, list and watch over the views. ``describe`` is needed for entries read from the log."""
+    """Get, list and watch over the views. ``describe``: for entries read from the log."""
 
     def __init__(self, *, log: RevisionLog, views: Views, consistency: ConsistentRead, describe: Describe) -> None:
         self.views = views
@@ -152,15 +154,15 @@ class Reads:
 
     @property
     def applied(self) -> int:
-        """The revision the views hold now."""
+        """The revision applied to the views."""
         return self._views.applied
 
     async def wait_consistent(self) -> int:
-        """Wait until the views hold everything committed before this call; the revision they hold then."""
+        """Wait until the views hold everything committed before this call, and return their revision."""
         return await self._consistency.wait()
 
     async def wait_not_older(self, revision: int) -> None:
-        """Wait (bounded) until the views hold the revision. StatusError 504: it lies in the future."""
+        """Wait until the views hold the revision, at most FRESHNESS_TIMEOUT. StatusError 504: it is in the future."""
         if self._views.applied >= revision:
             return
         try:
@@ -169,11 +171,11 @@ class Reads:
             raise status.too_large_resource_version(revision, error.current) from None
 
     async def wait_newer(self, revision: int) -> None:
-        """Wait until the views hold more than the revision."""
+        """Wait until the views hold a newer revision."""
         await self._views.wait_applied(revision + 1)
 
     async def get(self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None) -> Entry | None:
-        """The object, or None. ``revision`` None: consistent; otherwise not older than it (0: at once)."""
+        """Return the object, or None. ``revision`` None: consistent; otherwise not older than it (0: at once)."""
         if revision is None:
             await self._consistency.wait()
         elif revision:
@@ -181,11 +183,11 @@ class Reads:
         return self._views[rt.resource].get(namespace, name)
 
     def peek(self, resource: str, namespace: str, name: str) -> Entry | None:
-        """What this view holds now, perhaps behind other replicas."""
+        """Return the object in this view, which may lag behind other replicas."""
         return self._views[resource].get(namespace, name)
 
     def entries(self, resource: str, namespace: str) -> Sequence[Entry]:
-        """All that this view holds now of a namespace ("": of all), perhaps behind other replicas."""
+        """Return the objects of a namespace ("": of all) in this view, which may lag behind other replicas."""
         return self._views[resource].entries(namespace)
 
     async def list(
@@ -198,10 +200,10 @@ class Reads:
         revision: int | None = None,
         exact: bool = False,
     ) -> Listing:
-        """``revision`` None: consistent; 0: at once; else not older than it, or exactly it if ``exact``."""
+        """List objects. ``revision`` None: consistent; 0: at once; else not older than it, or ``exact``ly it."""
         after: tuple[str, str] | None = None
         if continue_token:
-            read_at, after = continued(rt, selection, continue_token)
+            read_at, after = parse_continue(rt, selection, continue_token)
             revision, exact = (None, False) if read_at == INCONSISTENT else (read_at, True)
         if exact and revision:
             paging = bool(continue_token)
@@ -211,27 +213,29 @@ class Reads:
         elif revision:
             await self.wait_not_older(revision)
         if not limit and after is None:
-            return Listing(entries=self._chosen(rt, selection), revision=self._views.applied)
+            return Listing(entries=self._select(rt, selection), revision=self._views.applied)
         view = self._views[rt.resource]
         entries = view.entries(selection.namespace)
         if after is not None:
             entries = view.page(selection.namespace, after, len(entries))
         return page_of(selection, entries, self._views.applied, limit)
 
-    def _chosen(self, rt: ResourceType, selection: Selection) -> Sequence[Entry]:
-        """All that the selection is about. What kubelets ask for is not searched: one object by name (they watch their
-        ConfigMaps so), and the pods of a node."""
+    def _select(self, rt: ResourceType, selection: Selection) -> Sequence[Entry]:
+        """Return the selected objects of the view.
+
+        The selections of kubelets need no search: one object by name (for ConfigMaps), and the pods of a node.
+        """
         view = self._views[rt.resource]
         if selection.fields is None:
-            return selection.chosen(view.entries(selection.namespace))
+            return selection.select(view.entries(selection.namespace))
         name = selection.fields.required("metadata.name")
         if name is None or (rt.namespaced and not selection.namespace):
             node = selection.fields.required("spec.nodeName")
             if node and not selection.namespace:
-                return selection.chosen(view.with_field("spec.nodeName", node))
-            return selection.chosen(view.entries(selection.namespace))
+                return selection.select(view.with_field("spec.nodeName", node))
+            return selection.select(view.entries(selection.namespace))
         one = view.get(selection.namespace, name)
-        return selection.chosen((one,)) if one is not None else ()
+        return selection.select((one,)) if one is not None else ()
 
     async def list_past(
         self,
@@ -243,7 +247,7 @@ class Reads:
         after: tuple[str, str] | None,
         paging: bool,
     ) -> Listing:
-        """The list as it was at the revision, going on after a key. StatusError 410, 504."""
+        """List objects as of a revision, after a key. StatusError 410, 504."""
         await self.wait_not_older(revision)
         try:
             return await self.past.listing(rt, selection, revision, limit=limit, after=after)
@@ -261,8 +265,10 @@ class Reads:
         initial: bool | None = None,
         bookmarks: bool = False,
     ) -> Watching:
-        """``revision`` and the initial state as the head of this file says; ``initial`` is sendInitialEvents if given.
-        That the revision is compacted shows when the cursor is asked."""
+        """Start a watch. ``revision``: see the head of this file. ``initial``: sendInitialEvents, None: not set.
+
+        A compacted revision is reported by the cursor's first batch.
+        """
         send_initial = initial if initial is not None else not revision
         if revision is None:
             await self._consistency.wait()
@@ -271,21 +277,20 @@ class Reads:
         entries: Sequence[Entry] = ()
         start = self._views.applied if send_initial or not revision else revision
         if send_initial:
-            entries = self._chosen(rt, selection)
+            entries = self._select(rt, selection)
         cursor = self._views.watch(rt.resource, after=start, **watch_scope(rt, selection))
-        # A watch from 0 with bookmarks ends its initial events with one as well (KEP-3157's legacy form).
+        # In KEP-3157's legacy form, a watch from 0 with bookmarks ends its initial events with one, too.
         ends_with_bookmark = send_initial and bookmarks and (initial is True or revision == 0)
         return Watching(entries, self._views.applied, ends_with_bookmark, cursor, selection.matcher())
 
 
 def too_old(error: Compacted) -> status.StatusError:
-    """410 as a watch tells it (client-go relists on it)."""
+    """Return the 410 of a watch, on which client-go relists."""
     return status.expired(f"too old resource version: {error.requested} ({error.compacted + 1})")
 
 
-def continued(rt: ResourceType, selection: Selection, text: str) -> tuple[int, tuple[str, str]]:
-    """Of a continue token: the revision its pages are read at (or INCONSISTENT), and the key the last one ended with.
-    StatusError 400."""
+def parse_continue(rt: ResourceType, selection: Selection, text: str) -> tuple[int, tuple[str, str]]:
+    """Parse a continue token into the revision of its pages (or INCONSISTENT) and the last key. StatusError 400."""
     token = decode_continue(text, namespaced=rt.namespaced and not selection.namespace)
     return token.revision, (selection.namespace or token.after[0], token.after[1])
 

@@ -1,4 +1,4 @@
-"""Which objects a read is about, and what a list answers: cut out of entries that are in the order of keys."""
+"""Selections of objects, and pages of the selected entries in key order."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kubechronicle.eventlog.views.sorted_store import sort_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which objects of a resource: a namespace ("": all), a name ("": all) and selectors (None: all)."""
+    """A part of a resource: a namespace ("": all) and selectors (None: all)."""
 
     namespace: str = ""
     labels: LabelSelector | None = None
     fields: FieldSelector | None = None
 
     def matcher(self) -> Callable[[Entry], bool] | None:
-        """A predicate over entries of the namespace; None if it would always be true."""
+        """Return a predicate over entries of the namespace; None: every entry matches."""
         labels, fields = self.labels, self.fields
         if labels is not None and fields is not None:
             return lambda entry: labels.matches(entry.labels) and fields.matches(entry.fields)
@@ -32,9 +32,12 @@ class Selection:
             return lambda entry: fields.matches(entry.fields)
         return None
 
-    def chosen(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Those of the entries that match. Lists with selectors pass over many objects for few (a kubelet's pods among
-        all), so the usual selectors, of one key with one value, cost no call for each."""
+    def select(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Return the matching entries.
+
+        A list with selectors scans many objects for a few, such as the pods of one node. The usual selectors, one key
+        with one value, therefore cost no function call for each entry.
+        """
         labels, fields = self.labels, self.fields
         if labels is None and fields is None:
             return entries
@@ -53,9 +56,13 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """One answer to a list: the entries, the revision they are of, and how it goes on. ``remaining``: how many more
-    objects there are, None where it is not told (selectors, or nothing remains). ``erased``: how many were left out, as
-    what they were was erased from history; whether selectors would have chosen them nobody knows."""
+    """One page of a list.
+
+    ``revision``: the revision of the entries.
+    ``continue_token``: for the next page; "": this is the last one.
+    ``remaining``: the number of objects on later pages; None: there are none, or selectors prevent counting.
+    ``erased``: the number of objects left out because they were erased from history. Selectors cannot judge them.
+    """
 
     entries: Sequence[Entry]
     revision: int
@@ -65,8 +72,7 @@ class Listing:
 
 
 class Span(Sequence[Entry]):
-    """A part of a sequence that is not copied until a part of it is asked for: who reads page after page of 100,000
-    objects must not pay for all that follow with each."""
+    """A part of a sequence without a copy, so that each page of 100,000 objects does not copy all later ones."""
 
     __slots__ = ("_entries", "_range")
 
@@ -84,15 +90,15 @@ class Span(Sequence[Entry]):
     def __getitem__(self, index: slice) -> Sequence[Entry]: ...
 
     def __getitem__(self, index: int | slice) -> Entry | Sequence[Entry]:
-        found = self._range[index]
-        return self._entries[found] if isinstance(found, int) else self._entries[found.start : found.stop]
+        place = self._range[index]
+        return self._entries[place] if isinstance(place, int) else self._entries[place.start : place.stop]
 
     def __iter__(self) -> Iterator[Entry]:
         return map(self._entries.__getitem__, self._range)
 
 
 def within(entries: Sequence[Entry], namespace: str, after: tuple[str, str] | None) -> Sequence[Entry]:
-    """Those of a namespace ("": of all) that follow the key; ``entries`` are in key order."""
+    """Return the entries of a namespace ("": of all) after a key. ``entries`` are in key order."""
     if not namespace and after is None:
         return entries
     start, end = bisect_right(entries, after or (namespace, ""), key=sort_key), len(entries)
@@ -104,19 +110,19 @@ def within(entries: Sequence[Entry], namespace: str, after: tuple[str, str] | No
 def page_of(selection: Selection, entries: Sequence[Entry], revision: int, limit: int) -> Listing:
     """Apply the selectors and the limit to the entries of the namespace, in key order."""
     if not limit:
-        return Listing(entries=selection.chosen(entries)[:], revision=revision)
+        return Listing(entries=selection.select(entries)[:], revision=revision)
     matches = selection.matcher()
-    chosen, looked_at = entries[:limit], min(limit, len(entries))
+    selected, scanned = entries[:limit], min(limit, len(entries))
     if matches is not None:
-        chosen, looked_at = _first_matching(entries, matches, limit)
-    remaining = len(entries) - looked_at
+        selected, scanned = _first_matching(entries, matches, limit)
+    remaining = len(entries) - scanned
     if not remaining:
-        return Listing(entries=chosen, revision=revision)
-    # With a selector nobody knows how many of the rest match, and whether any does: the token is given nevertheless.
-    last = entries[looked_at - 1].key
+        return Listing(entries=selected, revision=revision)
+    # With selectors the rest may hold no match; the token is sent nevertheless.
+    last = entries[scanned - 1].key
     where = ("" if selection.namespace else last.namespace, last.name)
     return Listing(
-        entries=chosen,
+        entries=selected,
         revision=revision,
         continue_token=encode_continue(Continue(revision, where)),
         remaining=remaining if matches is None else None,
@@ -126,11 +132,11 @@ def page_of(selection: Selection, entries: Sequence[Entry], revision: int, limit
 def _first_matching(
     entries: Sequence[Entry], matches: Callable[[Entry], bool], limit: int
 ) -> tuple[Sequence[Entry], int]:
-    """As many as the limit of those that match, and how many entries had to be looked at."""
-    chosen: list[Entry] = []
-    for looked_at, entry in enumerate(entries):
-        if len(chosen) == limit:
-            return chosen, looked_at
+    """Return the first matching entries, at most ``limit``, and the number of entries scanned."""
+    selected: list[Entry] = []
+    for scanned, entry in enumerate(entries):
+        if len(selected) == limit:
+            return selected, scanned
         if matches(entry):
-            chosen.append(entry)
-    return chosen, len(entries)
+            selected.append(entry)
+    return selected, len(entries)

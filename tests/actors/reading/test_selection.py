@@ -37,7 +37,7 @@ def test_chosen_are_those_that_match(labels: str, fields: str) -> None:
     )
     matches = selection.matcher()
     expected = [each for each in ENTRIES if matches is None or matches(each)]
-    assert list(selection.chosen(ENTRIES)) == expected
+    assert list(selection.select(ENTRIES)) == expected
     following: list[Entry] = []
     more, after = True, None
     while more:
