@@ -1,4 +1,4 @@
-"""What a set of rules holds, against looking at every pair of rules; and that no lists are too long for it."""
+"""The rules that a set covers, against a comparison of every pair of rules; and long lists."""
 
 from __future__ import annotations
 

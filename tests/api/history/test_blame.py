@@ -1,4 +1,4 @@
-"""Who last set each field: computed from states, one after the other."""
+"""Blame: the revision that last set each field, computed from successive states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moments: what is read as a revision, a time or a duration, and what is refused."""
+"""Moments: revisions, times and ages, and rejected texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to do to bring back what was, and what of an object can be made again."""
+"""Plans that restore a past state, and objects made again."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ STATES = st.builds(
 
 @given(STATES, STATES)
 def test_what_is_done_brings_back_what_was(live: Any, then: Any) -> None:
-    """By the patch that is sent; then there is nothing left to do, and what was is not touched."""
+    """Apply the plan's patch: no step is left then, and the past state is not changed."""
     then = {**then, "apiVersion": live["apiVersion"], "kind": live["kind"]}
     before = copy.deepcopy((live, then))
     found = steps(keyed(then), keyed(live), prune=False)

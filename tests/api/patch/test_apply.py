@@ -1,4 +1,4 @@
-"""Server-side apply from body to object: who owns what, what is refused, and in which words."""
+"""Server-side apply from body to object: owners of fields, rejections and their messages."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_managers_of_another_version() -> None:
     new["spec"] = {"scaleTargetRef": target, "maxReplicas": 5}
     refused = cluster.refused(409, new, "m2", rt=V2)
     assert fields_of(refused) == [".spec.maxReplicas"]
-    # The manager moves to the new version; what it no longer applies goes, across versions.
+    # The manager's entry moves to the new version; fields it no longer applies are removed across versions.
     moved = cluster.apply(new, rt=V2)
     assert moved["spec"]["maxReplicas"] == 5
     assert moved["spec"]["minReplicas"] == 1  # the default again

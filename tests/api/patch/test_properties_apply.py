@@ -1,6 +1,6 @@
-"""Server-side apply of any objects of any kind, by one and by two managers, against a model of who owns what.
+"""Server-side apply of any objects of any kind, by one and by two managers, against a model of ownership.
 
-The model is a flat one, path → value, and knows nothing of field sets: `leaves` says what a configuration claims.
+The model is flat, path → value, and independent of field sets: `leaves` returns the fields that a configuration claims.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def kind_of(rt: ResourceType) -> ObjectType:
 
 @st.composite
 def configurations(draw: st.DrawFn, rt: ResourceType) -> Object:
-    """What somebody applies: as drawn, with any spelling of values, but without nulls."""
+    """Draw a configuration: as drawn, with any spelling of values, but without nulls."""
     found = draw(objects(kind_of(rt), budget=20))
     given_ = {
         name: value for name, value in found["metadata"].items() if name in ("labels", "annotations", "finalizers")
@@ -44,7 +44,7 @@ def configurations(draw: st.DrawFn, rt: ResourceType) -> Object:
     config = {"apiVersion": rt.api_version, "kind": rt.kind, **found, "metadata": {"name": "a", **given_}}
     remove_nulls(config)
     for part, several in (("spec", "podCIDRs"), ("status", "podIPs")):
-        # The first of them is told twice; which of two is right is for the defaults to say, not for who applies.
+        # The first item also has a field of its own; defaults, not the manager, decide between the two.
         if rt.kind in ("Node", "Pod") and isinstance(config.get(part), dict):
             config[part].pop(several, None)
     return config
@@ -86,7 +86,7 @@ def leaves(value: Any, kind: Type, path: tuple[str, ...] = ()) -> Leaves:
 
 
 def owned(config: Object, rt: ResourceType) -> Leaves:
-    """What a manager owns of a configuration: all but its type and its name."""
+    """Return the fields that a manager owns by a configuration: all but its type and its name."""
     nobodys = (("apiVersion",), ("kind",), ("metadata", "name"))
     return {path: value for path, value in leaves(config, kind_of(rt)).items() if path not in nobodys}
 
@@ -107,7 +107,7 @@ def test_applying_again_changes_nothing(rt: ResourceType, data: st.DataObject) -
 
 @pytest.fixture
 def without_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody owns what is defaulted, so that it may stay or go; the model has no defaults."""
+    """Remove defaulted fields: they have no owner and may stay or go, and the model has no defaults."""
     monkeypatch.setattr(defaulting, "apply", lambda obj, kind: None)
 
 
@@ -136,7 +136,7 @@ def test_two_managers(rt: ResourceType, data: st.DataObject) -> None:
 
 
 def conflicts(rt: ResourceType, live: Object, config: Object) -> int:
-    """How many fields a manager without force is refused for."""
+    """Return the number of conflicts of a manager without force."""
     try:
         apply(rt, live, config, "b", 2)
     except StatusError as refusal:

@@ -1,5 +1,7 @@
-"""Patches as clients compute them: the three-way patch of `kubectl apply` and of Helm makes of any object what it is
-meant to, and a second one changes nothing. Objects of every kind, drawn from the schema.
+"""Patches as clients compute them: the three-way patches of `kubectl apply` and of Helm.
+
+A patch turns any object into the intended one, and a second patch changes nothing. Objects of every kind are drawn from
+the schema.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What holds for objects of every built-in kind: defaulting once is enough, and no representation loses anything.
+"""Properties of objects of every built-in kind: defaulting is idempotent, and no representation loses a field.
 
 Kinds and fields come from the schema (drawn_objects.py). KUBECHRONICLE_TEST_EXAMPLES draws more than a usual run does.
 """
@@ -35,7 +35,7 @@ def kind_of(rt: ResourceType) -> types.ObjectType:
 
 
 def decoded(rt: ResourceType, obj: Object, *, default: bool = False) -> Object:
-    """The object as Kubernetes writes what a client sent."""
+    """Return a client's object as Kubernetes writes it."""
     found: Object = {"apiVersion": rt.api_version, "kind": rt.kind, **copy_object(obj)}
     assert check.check(found, kind_of(rt)) == []
     if default:
@@ -148,6 +148,6 @@ def test_mangled_bytes_are_read_or_refused(rt: ResourceType, data: st.DataObject
         except errors.CodecError:
             continue
         assert isinstance(found, dict)
-        # Whatever was read can be judged: refused with a Status, or brought into its form.
+        # Each decoded object is either rejected with a Status, or brought into its form.
         with contextlib.suppress(StatusError):
             bodies.decode(rt, found)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.resources import OWN_GROUPS
+from kubechronicle.api.registry.resources import OWN_GROUPS
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.registry.registry import builtin_registry
 

@@ -1,4 +1,4 @@
-"""--runtime-config: which versions a text leaves served, in which precedence, and what it cannot say."""
+"""--runtime-config: the served versions, precedence, and rejected texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selectors: grammar, words of the refusals, what matches."""
+"""Selectors: grammar, messages of rejections, matches."""
 
 from __future__ import annotations
 

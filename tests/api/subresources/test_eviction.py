@@ -1,4 +1,4 @@
-"""What a disruption budget allows, and what is noted of it: pure."""
+"""Evictions under a disruption budget, and the changes of its status: pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificate requests: what is in them, who asks, and how they are answered."""
+"""Certificate requests: their contents, their requester, and their answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
-from kind_rules import NOW, Object, context, create, refusals_of, update
+from kind_rules import NOW, Object, context, create, rejections_of, update
 
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.registry.registry import builtin_registry
@@ -127,7 +127,7 @@ def test_blocks_are_found_between_other_texts() -> None:
     ],
 )
 def test_signers(signer: str, found: list[str]) -> None:
-    refused = refusals_of(CSR, {"spec": {**SPEC, "signerName": signer}})
+    refused = rejections_of(CSR, {"spec": {**SPEC, "signerName": signer}})
     assert len(refused) == len(found)
     assert all(part in one for one, part in zip(refused, found, strict=True)), refused
 
@@ -162,16 +162,16 @@ def answered(*conditions: Object, **members: Any) -> Object:
 def test_approval_says_yes_or_no() -> None:
     body = {"spec": SPEC}
     both = answered(condition("Approved"), condition("Denied"))
-    assert refusals_of(CSR, body, both, below="approval") == [
+    assert rejections_of(CSR, body, both, below="approval") == [
         'status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive'
     ]
-    assert refusals_of(CSR, body, answered(condition("Approved", "False")), below="approval") == [
+    assert rejections_of(CSR, body, answered(condition("Approved", "False")), below="approval") == [
         'status.conditions[0].status: Unsupported value: "False": supported values: "True"'
     ]
-    assert refusals_of(CSR, body, answered(condition("Approved"), certificate=CHAIN), below="approval") == [
+    assert rejections_of(CSR, body, answered(condition("Approved"), certificate=CHAIN), below="approval") == [
         "status.certificate: Forbidden: updates may not set certificate content"
     ]
-    assert refusals_of(CSR, body, answered(condition("Approved")), below="status") == [
+    assert rejections_of(CSR, body, answered(condition("Approved")), below="status") == [
         'status.conditions: Forbidden: updates may not add a condition of type "Approved"'
     ]
 

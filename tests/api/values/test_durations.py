@@ -1,4 +1,4 @@
-"""Go's durations: what they mean, how they are written, and what is none."""
+"""Go's durations: their values, their text, and invalid texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered by texts of clients stays small, whatever they send."""
+"""The cache of results by clients' texts stays small, for any texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_short_texts_are_remembered() -> None:
 
     @cached(2, longest=3)
     def work(text: str, other: int = 0) -> str:
-        """Of work."""
+        """Count the calls."""
         worked.append((text, other))
         if text == "bad":
             raise ValueError(text)
