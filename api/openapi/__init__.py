@@ -1,1 +1,1 @@
-"""What the server serves, told as OpenAPI: a v3 document per group-version, and one v2 document of everything."""
+"""OpenAPI documents of the served resources: a v3 document per group-version, and one v2 document of everything."""

@@ -1,13 +1,13 @@
-"""The protobuf form of the documents: messages openapi.v2.Document and openapi.v3.Document, made from the JSON form.
+"""The protobuf form of the documents: openapi.v2.Document and openapi.v3.Document, encoded from the JSON form.
 
-Tables of field numbers (gnostic's OpenAPIv2.proto and OpenAPIv3.proto), and a writer that goes by them.
+Tables of field numbers (gnostic's OpenAPIv2.proto and OpenAPIv3.proto), and an encoder for them.
 
-A message is described by its JSON keys, ``key:number:kind``. Kinds are ``s`` (string), ``b`` (bool), ``i`` (int64),
-``d`` (double), ``any`` (YAML text), the name of another message, each also repeated (``*s``). Keys that are free are
-described by ``%:number:kind``: repeated pairs {1: key, 2: value}; ``x-`` keys by ``x:number``: pairs whose value is
-``any``. Where the schema has a oneof, a function looks at the value and says which message it is.
+A message is a list of its JSON keys, ``key:number:kind``. Kinds are ``s`` (string), ``b`` (bool), ``i`` (int64), ``d``
+(double), ``any`` (YAML text) and the names of messages, each also repeated (``*s``). Arbitrary keys are
+``%:number:kind``: repeated pairs {1: key, 2: value}. Keys with ``x-`` are ``x:number``: pairs with a value of kind
+``any``. For a oneof, a function chooses the message from the value.
 
-Only what kube-apiserver's documents contain is in the tables; anything else is an EncodeError, never left out silently.
+The tables have only the keys of kube-apiserver's documents. Any other key is an EncodeError; none is silently omitted.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _is_reference(value: Any) -> bool:
     return isinstance(value, dict) and "$ref" in value
 
 
-def _places(value: Any) -> _Field:
+def _parameter_place(value: Any) -> _Field:
     numbers: Mapping[str, _Field] = {"query": (3, "QueryParameter"), "path": (4, "PathParameter")}
     return numbers[value["in"]]
 
@@ -85,7 +85,7 @@ _V2_CHOICES: Final[Mapping[str, _Choice]] = {
     "SchemaItem": lambda value: (1, "Schema"),
     "ParametersItem": lambda value: (2, "JsonReference") if _is_reference(value) else (1, "Parameter"),
     "Parameter": lambda value: (1, "BodyParameter") if value["in"] == "body" else (2, "NonBodyParameter"),
-    "NonBodyParameter": _places,
+    "NonBodyParameter": _parameter_place,
     "SecurityDefinitionsItem": lambda value: {"apiKey": (2, "ApiKeySecurity")}[value["type"]],
     "AdditionalPropertiesItem": lambda value: (2, "choice") if isinstance(value, bool) else (1, "Schema"),
     "TypeItem": lambda value: (1, "s") if isinstance(value, str) else (1, "*s"),
@@ -148,14 +148,19 @@ _V3_CHOICES: Final[Mapping[str, _Choice]] = {
     },
     "ItemsItem": lambda value: (1, "SchemaOrReference"),
     "AdditionalPropertiesItem": lambda value: (2, "choice") if isinstance(value, bool) else (1, "SchemaOrReference"),
-    # A default that is no scalar has no form: the message is there, and empty.
+    # A default that is no scalar has no protobuf form: the message is empty.
     "DefaultType": _default,
     "StringArray": lambda value: (1, "*s"),
 }
 
 
 class _Message:
-    """A row of a table: its fields by JSON key, the pairs of its free keys, the number of its ``x-`` keys."""
+    """A row of a table.
+
+    ``fields``: JSON key -> field.
+    ``free``: the field of arbitrary keys, None if there are none.
+    ``extensions``: the number of the ``x-`` keys' field, 0 if there is none.
+    """
 
     __slots__ = ("extensions", "fields", "free")
 
@@ -175,43 +180,43 @@ class _Message:
 
 
 class Messages:
-    """The messages of one version of OpenAPI."""
+    """The messages of one OpenAPI version."""
 
     def __init__(self, table: Mapping[str, str], choices: Mapping[str, _Choice]) -> None:
         self._messages = {name: _Message(row) for name, row in table.items()}
         self._choices = choices
 
     def encode(self, document: Mapping[str, Any]) -> bytes:
-        """Return the bytes of the message Document. EncodeError for what the tables do not know."""
+        """Return the bytes of the message Document. EncodeError for keys that are not in the tables."""
         try:
             return self._value("Document", document)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise EncodeError(f"this is no OpenAPI document: {error}") from error
 
     def _value(self, kind: str, value: Any) -> bytes:
-        """A message's content."""
+        """Return a message's content."""
         choose = self._choices.get(kind)
         if choose is not None:
             number, chosen = choose(value)
             return self._field(number, chosen, value) if number else b""
         message = self._messages[kind]
-        found: list[tuple[int, bytes]] = []
+        parts: list[tuple[int, bytes]] = []
         for key, member in value.items():
             field = message.fields.get(key)
             if field is not None:
-                found.append((field[0], self._field(*field, member)))
+                parts.append((field[0], self._field(*field, member)))
             elif key.startswith("x-") and message.extensions:
-                found.append((message.extensions, _pair(message.extensions, key, _any(member))))
+                parts.append((message.extensions, _pair(message.extensions, key, _any(member))))
             elif message.free is not None:
                 number, each = message.free
-                found.append((number, _pair(number, key, self._value(each, member))))
+                parts.append((number, _pair(number, key, self._value(each, member))))
             else:
                 raise EncodeError(f"{kind} has no field {key}")
-        found.sort(key=lambda each: each[0])
-        return b"".join(part for _, part in found)
+        parts.sort(key=lambda each: each[0])
+        return b"".join(part for _, part in parts)
 
     def _field(self, number: int, kind: str, value: Any) -> bytes:
-        """A field with its tag. Zero values are not written, except in a oneof, where they are a choice."""
+        """Return a field with its tag. Zero values are omitted, except in a oneof, where they mark the choice."""
         if kind.startswith("*"):
             return b"".join(self._element(number, kind[1:], each) for each in value)
         if kind in ("b", "choice"):
@@ -231,7 +236,7 @@ class Messages:
 
 
 def _any(value: Any) -> bytes:
-    """The message Any {2: yaml}."""
+    """Return the message Any {2: yaml}."""
     return _bytes(2, yaml.encode(value))
 
 

@@ -1,8 +1,8 @@
-"""Paths and operations of the served resources, in a form of their own that v2.py and v3.py write out.
+"""Paths and operations of the served resources, in an internal form that v2.py and v3.py write out.
 
-Everything comes from the Registry. Operation ids, descriptions, tags, actions and the way parameters common to all
-operations of a path stand with the path are kube-apiserver's (apiserver pkg/endpoints/installer.go and openapi.go,
-kube-openapi pkg/builder): generated clients name their methods after them.
+Everything comes from the Registry. Operation ids, descriptions, tags and actions are kube-apiserver's, because
+generated clients name their methods after them. Parameters of all operations of a path belong to the path, as there.
+Source: apiserver pkg/endpoints/installer.go and openapi.go, kube-openapi pkg/builder.
 """
 
 from __future__ import annotations
@@ -30,13 +30,17 @@ ANYTHING: Final = ("*/*",)
 
 STATUS: Final = META + "Status"
 TEXT: Final = "string"
-"""Stands in an answer for a plain string instead of a definition."""
+"""The answer of an operation that returns a plain string instead of a definition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """``answers``: status code -> the definition it gives (TEXT for text). ``body`` is the definition it takes, "" for
-    none; the types it is read in are ``consumes``. ``kind`` is (group, version, kind), None beside resources."""
+    """One operation of a path.
+
+    ``answers``: status code -> the returned definition (TEXT for text).
+    ``body``: the definition of the body, "" for none; ``consumes``: its media types.
+    ``kind``: (group, version, kind), None for pages that are no resources.
+    """
 
     method: str
     id: str
@@ -54,7 +58,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """``parameters`` are those of all its operations, which do not name them again."""
+    """A path. ``parameters`` are those of all its operations, which do not list them again."""
 
     path: str
     parameters: tuple[Parameter, ...]
@@ -66,7 +70,7 @@ def group_version_path(group: str, version: str) -> str:
 
 
 def definition_of(rt: ResourceType) -> str:
-    """The definition of a resource's kind; that of a custom resource is named after its group, turned round."""
+    """Return the definition of a resource's kind. A custom resource's begins with its group in reverse order."""
     if rt.definition:
         return rt.definition
     return f"{'.'.join(reversed(rt.group.split('.')))}.{rt.version}.{rt.kind}"
@@ -80,8 +84,10 @@ def list_definition_of(rt: ResourceType) -> str:
 
 
 def identifier(text: str, *, capital: bool) -> str:
-    """``rbac.authorization`` as rbacAuthorization or RbacAuthorization: what is neither letter, digit nor ``_`` (nor a
-    digit in front) is left out, and the next one is a capital (apiserver, ToValidOperationID)."""
+    """Return ``rbac.authorization`` as rbacAuthorization, or RbacAuthorization with ``capital``.
+
+    Characters other than letters, digits and ``_`` are dropped, also a digit in front, and the next letter is a capital
+    (apiserver, ToValidOperationID)."""
     made = []
     for at, letter in enumerate(text):
         if letter.isalpha() or letter == "_" or (at and letter.isdigit()):
@@ -97,7 +103,7 @@ def _capital(word: str) -> str:
 
 
 def group_words(group: str, version: str = "") -> str:
-    """What operation ids call a group and its version: CoreV1, RbacAuthorizationV1."""
+    """Return a group and its version for operation ids: CoreV1, RbacAuthorizationV1."""
     return identifier(group.removesuffix(".k8s.io") or "core", capital=True) + identifier(version, capital=True)
 
 
@@ -107,13 +113,13 @@ def tag(group: str, version: str = "") -> str:
 
 
 def _article(kind: str) -> str:
-    """What stands before a kind: " a ", " an ", and " " before a plural."""
+    """Return the article before a kind: " a ", " an ", and " " before a plural."""
     if kind.endswith("s") and not kind.endswith("ss"):
         return " "
     return " an " if kind[:1].lower() in "aeiou" else " a "
 
 
-# verb -> (HTTP method, x-kubernetes-action, operation id's first word, answers that give the object)
+# verb -> (HTTP method, x-kubernetes-action, operation id's first word, status codes that return the object)
 _VERBS: Final[Mapping[str, tuple[str, str, str, tuple[str, ...]]]] = {
     "list": ("get", "list", "list", ("200",)),
     "watchlist": ("get", "watchlist", "watch", ("200",)),
@@ -158,7 +164,7 @@ def _description(verb: str, rt: ResourceType, subresource: str) -> str:
 
 
 def paths_of(registry: Registry, group: str, version: str) -> Iterator[Path]:
-    """Everything below /api/VERSION or /apis/GROUP/VERSION; nothing for what the registry does not serve."""
+    """Yield all paths below /api/VERSION or /apis/GROUP/VERSION; none if the registry does not serve it."""
     served = registry.resources(group, version)
     if served and not any(rt.custom for rt in served):
         yield _page(
@@ -228,7 +234,7 @@ def _operation(rt: ResourceType, verb: str, noun: str, subresource: Subresource 
 
 
 def _answer(rt: ResourceType, verb: str, definition: str) -> str:
-    """What a verb answers. A namespace's deletion gives the namespace, but every published document says Status."""
+    """Return the definition a verb answers. Deleting a namespace returns it, but all published documents say Status."""
     if verb == "list":
         return list_definition_of(rt)
     if verb in ("watch", "watchlist"):
@@ -241,7 +247,7 @@ def _answer(rt: ResourceType, verb: str, definition: str) -> str:
 
 
 def _patch_types(rt: ResourceType) -> tuple[str, ...]:
-    """Custom resources have no strategic merge patch."""
+    """Return the media types of patches. Custom resources have no strategic merge patch."""
     if rt.custom is None:
         return PATCH_TYPES
     return tuple(name for name in PATCH_TYPES if "strategic" not in name)
@@ -272,7 +278,7 @@ def _subresource_paths(
         yield _path(url, made, names)
 
 
-# verb -> the methods it lets through
+# verb -> the methods it allows
 _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "create": ("post",),
     "delete": ("delete",),
@@ -319,7 +325,7 @@ def _log(rt: ResourceType, subresource: Subresource, noun: str) -> Operation:
 
 
 def _path(url: str, operations: Iterable[Operation], names: tuple[Parameter, ...]) -> Path:
-    """What all operations of the path have in common goes to the path; everything by name."""
+    """Return a path with the common parameters of its operations moved to it, and all parameters sorted."""
     operations = list(operations)
     shared = set(operations[0].parameters).intersection(*(each.parameters for each in operations))
     rest = [
@@ -328,8 +334,8 @@ def _path(url: str, operations: Iterable[Operation], names: tuple[Parameter, ...
     return Path(url, _sorted((*names, *shared)), tuple(rest))
 
 
-def _sorted(given: Iterable[Parameter]) -> tuple[Parameter, ...]:
-    return tuple(sorted(given, key=lambda one: (one.name, one.place)))
+def _sorted(unsorted: Iterable[Parameter]) -> tuple[Parameter, ...]:
+    return tuple(sorted(unsorted, key=lambda one: (one.name, one.place)))
 
 
 # -- pages that are no resources --------------------------------------------------------------------------------------
@@ -385,4 +391,4 @@ PAGES: Final[Mapping[str, Path]] = {
         TEXT, "openid", ("application/jwk-set+json",),
     ),
 }  # fmt: skip
-"""Path without its slash -> the page, for those that stand beside resources."""
+"""Path without its slash -> the page, for pages that are no resources."""

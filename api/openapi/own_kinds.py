@@ -1,4 +1,4 @@
-"""The descriptions of the kinds kubechronicle has beside Kubernetes', for kubectl explain and generated clients."""
+"""Descriptions of kubechronicle's own kinds, for kubectl explain and generated clients."""
 
 from __future__ import annotations
 
@@ -23,76 +23,76 @@ def _texts(description: str) -> Schema:
 _ANY_OBJECT: Final = {"type": "object"}
 
 _REVISION: Final[Mapping[str, Schema]] = {
-    "operation": _text("What was done to the object: Create, Update or Delete.", enum=["Create", "Update", "Delete"]),
-    "time": _text("When it was committed, to the microsecond.", format="date-time"),
+    "operation": _text("The kind of change: Create, Update or Delete.", enum=["Create", "Update", "Delete"]),
+    "time": _text("Time of the commit, with microseconds.", format="date-time"),
     "object": _object(
-        "Which object was changed.",
-        apiVersion=_text("The version it is stored in."),
+        "The changed object.",
+        apiVersion=_text("The version of its stored form."),
         kind=_text("Its kind."),
         resource=_text("The plural of its kind, as in URLs."),
         namespace=_text("Its namespace."),
         name=_text("Its name."),
-        uid=_text("Its uid: another object of the same name has another."),
+        uid=_text("Its uid, which differs from that of a later object with the same name."),
     ),
-    "version": {"type": "integer", "format": "int64", "description": "How many changes it has seen."},
-    "previousRevision": _text("The revision of the state that was replaced; none for a Create."),
+    "version": {"type": "integer", "format": "int64", "description": "The number of changes of the object so far."},
+    "previousRevision": _text("The revision of the replaced state; absent for a Create."),
     "who": _object(
-        "Who asked for the change, as authenticated.",
-        username=_text("The user the request counted for."),
+        "The authenticated user and client of the change.",
+        username=_text("The user of the request, after impersonation."),
         uid=_text("The user's uid."),
         groups=_texts("The user's groups."),
         extra={
             "type": "object",
-            "description": "What else the authenticator said of the user.",
+            "description": "Further attributes of the user from the authenticator.",
             "additionalProperties": {"type": "array", "items": {"type": "string"}},
         },
-        impersonator=_text("The user who made the request in that name."),
-        sourceAddress=_text("The address the request came from."),
-        userAgent=_text("The client that sent it."),
+        impersonator=_text("The user that impersonated this user."),
+        sourceAddress=_text("The source address of the request."),
+        userAgent=_text("The User-Agent of the client."),
         fieldManager=_text("Its field manager."),
     ),
     "request": _object(
-        "The request that changed it.",
+        "The request that made the change.",
         verb=_text("create, update, patch, delete or deletecollection."),
         uri=_text("Its path and query, without credentials."),
         auditID=_text("Its id, as in the Audit-ID header of the answer."),
     ),
-    "changed": _texts("The fields that changed, in words: spec.template.spec.containers[name=web].image."),
-    "summary": _text("What changed, from what to what, in one line."),
+    "changed": _texts("The paths of changed fields: spec.template.spec.containers[name=web].image."),
+    "summary": _text("The changes, with old and new values, in one line."),
     "diff": {
         "type": "array",
-        "description": "What changed as a JSON patch (RFC 6902) from before to after; old is what was there. "
-        "The server's bookkeeping (managedFields) is left out. Lists have it with ?content=diff.",
+        "description": "The change as a JSON patch (RFC 6902) from before to after, with the old values. "
+        "Without the server's bookkeeping (managedFields). Lists have it with ?content=diff.",
         "items": _object(
             "One operation.",
             op=_text("add, remove or replace."),
             path=_text("A JSON pointer (RFC 6901)."),
-            value={"description": "What is there now."},
-            old={"description": "What was there before."},
+            value={"description": "The new value."},
+            old={"description": "The old value."},
         ),
     },
     "before": {**_ANY_OBJECT, "description": "The object before the change. Lists have it with ?content=full."},
     "after": {**_ANY_OBJECT, "description": "The object after it. Lists have it with ?content=full."},
     "redacted": {
         "type": "boolean",
-        "description": "You may not read the object: that it changed is told, what changed is not.",
+        "description": "You may not read the object: the change is listed without its content.",
     },
     "erased": {
         "type": "boolean",
-        "description": "What the object was after the change, and so what changed, was erased from history.",
+        "description": "The object's state after the change was erased from history, and with it the difference.",
     },
     "beforeErased": {
         "type": "boolean",
-        "description": "What the object was before the change was erased from history; so nobody knows what changed.",
+        "description": "The object's state before the change was erased from history, so the difference is unknown.",
     },
 }
 
 OWN_KINDS: Final[Mapping[str, tuple[str, Mapping[str, Schema]]]] = {
     "Revision": (
-        "Revision is one change of an object in a namespace, as the log keeps it. Its name is the revision: the number "
-        "of the change among all changes of the cluster, which is the resourceVersion the object had after it.",
+        "Revision is one change of an object in a namespace, as recorded in the log. Its name is the revision: the "
+        "number of the change among all changes of the cluster. The object has it as resourceVersion after the change.",
         _REVISION,
     ),
-    "ClusterRevision": ("ClusterRevision is one change of a cluster-scoped object, as the log keeps it.", _REVISION),
+    "ClusterRevision": ("ClusterRevision is one change of a cluster-scoped object, as recorded in the log.", _REVISION),
 }
 """Kind -> its description, and its fields beside apiVersion, kind and metadata."""

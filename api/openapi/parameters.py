@@ -1,7 +1,7 @@
-"""The parameters of operations: what stands behind the ``?`` of a URL, and in its path. Tables.
+"""Tables of the parameters of operations, in the query and in the path of a URL.
 
-Source of names and types: the option types of apimachinery and of core/v1 (ListOptions, PodLogOptions and their like);
-lists are given as their items' type there, which is what every published document does.
+Source of names and types: the option types of apimachinery and core/v1 (ListOptions, PodLogOptions and so on). A list
+has its items' type, as in every published document.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubechronicle.api.schema.types import META, definitions
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """``place`` is query or path (always required), ``type`` a JSON type."""
+    """A parameter. ``place``: query, or path (always required). ``type``: a JSON type."""
 
     name: str
     type: str
@@ -30,48 +30,46 @@ def _query(type_name: str, **described: str) -> dict[str, Parameter]:
 _COMMON: Final[Mapping[str, Parameter]] = {
     **_query(
         "boolean",
-        allowWatchBookmarks="Let the watch send events of type BOOKMARK, which tell how far it has come.",
+        allowWatchBookmarks="Let the watch send events of type BOOKMARK with the revision it has reached.",
         force="Take over fields that other managers own. Only for apply patches, and only for the user.",
         sendInitialEvents=(
-            "Begin the watch with an ADDED event for every object there is, followed by a bookmark with the annotation "
+            "Begin the watch with an ADDED event for every existing object, followed by a bookmark with the annotation "
             "k8s.io/initial-events-end. Needs watch=true and resourceVersionMatch=NotOlderThan."
         ),
-        watch="Go on with a stream of changes (added, modified, deleted) from resourceVersion instead of listing.",
+        watch="Stream the changes (added, modified, deleted) since resourceVersion instead of listing.",
     ),
-    **_query("integer", limit="The most items one answer may have; the rest is fetched with the answer's continue."),
-    **_query(
-        "integer", timeoutSeconds="How long the list or watch may take, in seconds, whatever happens in the meantime."
-    ),
+    **_query("integer", limit="The most items of one answer; its continue token fetches the rest."),
+    **_query("integer", timeoutSeconds="The longest time of the list or watch, in seconds, with or without activity."),
     **_query(
         "string",
-        dryRun="Go through all stages of the request but persist nothing. The one valid value is All.",
-        fieldManager="Who makes this change, for managedFields: at most 128 printable characters.",
+        dryRun="Process all stages of the request without storing the result. The only valid value is All.",
+        fieldManager="The author of this change in managedFields: at most 128 printable characters.",
         fieldSelector="Only objects whose fields match, such as metadata.name=a. Everything by default.",
         fieldValidation=(
-            "What becomes of unknown and duplicate fields: Ignore drops them, Warn (the default) drops them and adds a "
-            "warning to the answer for each, Strict refuses the request with all of them listed."
+            "Treatment of unknown and duplicate fields: Ignore drops them, Warn (the default) drops them and adds a "
+            "warning for each to the answer, Strict rejects the request and lists them."
         ),
         labelSelector="Only objects whose labels match, such as app=a,tier in (b,c). Everything by default.",
         pretty=(
-            "'true': indent the answer. By default only browsers and command-line tools (curl, wget) get it indented."
+            "'true': indent the answer. The default is true only for browsers and command-line tools (curl, wget)."
         ),
-        resourceVersion="The revision to read from; unset means the newest. resourceVersionMatch says how it is meant.",
+        resourceVersion="The revision to read from; unset means the newest. See resourceVersionMatch.",
         resourceVersionMatch="How resourceVersion constrains a list: Exact or NotOlderThan.",
-        shardSelector="Only objects of a shard of the list. Takes effect with the alpha feature ShardedListAndWatch.",
+        shardSelector="Only objects of a shard of the list. Requires the alpha feature ShardedListAndWatch.",
     ),
     "continue": Parameter(
         "continue",
         "string",
-        "The continue token of the answer before, to get the next items of the same list. A token too old is answered "
-        "with 410 ResourceExpired.",
+        "The continue token of the previous answer, for the next items of the same list. An expired token is "
+        "answered with 410 ResourceExpired.",
     ),
 }
 
 _PATCH_MANAGER: Final = Parameter(
     "fieldManager",
     "string",
-    "Who makes this change, for managedFields: at most 128 printable characters. Required for apply patches, optional "
-    "for the others.",
+    "The author of this change in managedFields: at most 128 printable characters. Required for apply patches, "
+    "optional for others.",
 )
 
 _DELETE_OPTIONS: Final = (
@@ -94,7 +92,7 @@ _LIST: Final = (
     "timeoutSeconds",
     "watch",
 )
-# A collection is deleted as it is listed, but not watched.
+# Deleting a collection takes the parameters of a list, but not of a watch.
 _COLLECTION: Final = tuple(name for name in _LIST if name not in ("allowWatchBookmarks", "watch"))
 _WRITE: Final = ("dryRun", "fieldManager", "fieldValidation")
 
@@ -110,8 +108,7 @@ def name_of(kind: str) -> Parameter:
 
 
 def of_verb(verb: str) -> tuple[Parameter, ...]:
-    """Return the query parameters of a verb of the registry, ``watchlist`` and ``watch`` being the paths below
-    /watch/."""
+    """Return the query parameters of a verb. ``watchlist`` and ``watch`` are the paths below /watch/."""
     if verb in ("list", "watch", "watchlist"):
         return _named(_LIST)
     if verb == "deletecollection":
@@ -130,7 +127,7 @@ def _named(names: Iterable[str]) -> tuple[Parameter, ...]:
 
 
 def _of_delete_options() -> tuple[Parameter, ...]:
-    """The same fields as in a body of DeleteOptions, described as there."""
+    """Return parameters for fields of DeleteOptions, with the same descriptions."""
     fields = definitions()[META + "DeleteOptions"]["properties"]
     made = []
     for name in _DELETE_OPTIONS:
@@ -145,42 +142,42 @@ def _of(*parameters: tuple[str, str, str]) -> tuple[Parameter, ...]:
 
 
 LOG: Final = _of(
-    ("container", "string", "Whose log to stream; may be left out for a pod of one container."),
-    ("follow", "boolean", "Go on with the log as it grows. False by default."),
+    ("container", "string", "The container of the log; optional for a pod with one container."),
+    ("follow", "boolean", "Follow the log as it grows. False by default."),
     (
         "insecureSkipTLSVerifyBackend",
         "boolean",
-        "Do not verify the kubelet's serving certificate. The connection can then be listened to and altered.",
+        "Do not verify the kubelet's serving certificate. An attacker can then read and change the data.",
     ),
-    ("limitBytes", "integer", "End after about this many bytes, perhaps within a line."),
-    ("previous", "boolean", "The log of the container's instance before the present one. False by default."),
-    ("sinceSeconds", "integer", "Only lines of the last so many seconds. Excludes sinceTime."),
-    ("stream", "string", "All (the default), Stdout or Stderr. With tailLines only All."),
-    ("tailLines", "integer", "Only the last so many lines. With stream only All."),
-    ("timestamps", "boolean", "Begin every line with its time in RFC 3339. False by default."),
+    ("limitBytes", "integer", "End after about this many bytes, possibly within a line."),
+    ("previous", "boolean", "The log of the container's previous instance. False by default."),
+    ("sinceSeconds", "integer", "Only lines of the last given number of seconds. Not allowed with sinceTime."),
+    ("stream", "string", "All (the default), Stdout or Stderr. With tailLines, only All is allowed."),
+    ("tailLines", "integer", "Only this many last lines. With stream, only All is allowed."),
+    ("timestamps", "boolean", "Begin every line with its RFC 3339 time. False by default."),
 )
 
 CONNECT: Final[Mapping[str, tuple[Parameter, ...]]] = {
-    "NodeProxyOptions": _of(("path", "string", "The path of the node's URL this request is for.")),
-    "PodProxyOptions": _of(("path", "string", "The path of the pod's URL this request is for.")),
+    "NodeProxyOptions": _of(("path", "string", "The path of the request in the node's URL.")),
+    "PodProxyOptions": _of(("path", "string", "The path of the request in the pod's URL.")),
     "ServiceProxyOptions": _of(
-        ("path", "string", "The path of the service's URL this request is for, with suffixes and parameters.")
+        ("path", "string", "The path of the request in the service's URL, with suffixes and parameters.")
     ),
     "PodAttachOptions": _of(
-        ("container", "string", "The container to attach to; may be left out for a pod of one container."),
-        ("stderr", "boolean", "Pass its standard error on. True by default."),
-        ("stdin", "boolean", "Pass standard input to it. False by default."),
-        ("stdout", "boolean", "Pass its standard output on. True by default."),
+        ("container", "string", "The container to attach to; optional for a pod with one container."),
+        ("stderr", "boolean", "Forward its standard error. True by default."),
+        ("stdin", "boolean", "Forward standard input to it. False by default."),
+        ("stdout", "boolean", "Forward its standard output. True by default."),
         ("tty", "boolean", "The container runtime allocates a terminal for the call. False by default."),
     ),
     "PodExecOptions": _of(
         ("command", "string", "The command and its arguments, one value each; no shell is involved."),
-        ("container", "string", "The container to run it in; may be left out for a pod of one container."),
-        ("stderr", "boolean", "Pass the command's standard error on."),
-        ("stdin", "boolean", "Pass standard input to the command. False by default."),
-        ("stdout", "boolean", "Pass the command's standard output on."),
+        ("container", "string", "The container to run it in; optional for a pod with one container."),
+        ("stderr", "boolean", "Forward the command's standard error."),
+        ("stdin", "boolean", "Forward standard input to the command. False by default."),
+        ("stdout", "boolean", "Forward the command's standard output."),
         ("tty", "boolean", "Allocate a terminal for the call. False by default."),
     ),
     "PodPortForwardOptions": _of(("ports", "integer", "The ports to forward. Required when WebSockets are used.")),
 }
-"""The options' kind of a subresource that is connected to -> its query parameters."""
+"""Kind of a connect subresource's options -> its query parameters."""

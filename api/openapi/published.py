@@ -1,7 +1,7 @@
-"""Enums and defaults of the published v1.36 document that the carrying package leaves out. A table, and its look-up.
+"""Enums and defaults of the published v1.36 document that are missing from the kubernetes-validate package.
 
-Names are definition and field as in ``core.v1.Pod.kind``; ``[]`` behind a name means the items of the list. Zero values
-(``""``, ``{}``) are not tabulated where they follow from the types: schemas.py derives them.
+Names are definition and field, as in ``core.v1.Pod.kind``; ``[]`` behind a name means the items of a list. The tables
+omit zero values (``""``, ``{}``) that schemas.py derives from the types.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ _ENUMS: Final = (
     (("Equal", "Exists"), "resource.v1.DeviceToleration.operator"),
     (("Immediate", "WaitForFirstConsumer"), "storage.v1.StorageClass.volumeBindingMode"),
 )
-"""(values, the fields that take them)"""
+"""(values, the fields with this enum)"""
 
 _DEFAULTS: Final = (
     (
@@ -193,7 +193,7 @@ _DEFAULTS: Final = (
     ("rbd", "core.v1.RBDPersistentVolumeSource.pool core.v1.RBDVolumeSource.pool"),
     ("xfs", "core.v1.ScaleIOPersistentVolumeSource.fsType core.v1.ScaleIOVolumeSource.fsType"),
 )
-"""(default, the fields that have it)"""
+"""(default, the fields with this default)"""
 
 
 @functools.cache
@@ -202,9 +202,9 @@ def _by_field(table: tuple[tuple[Any, str], ...]) -> Mapping[str, Any]:
 
 
 def enum(definition: str, field: str) -> tuple[str, ...] | None:
-    """Return the values of ``core.v1.Pod``'s field (``field[]`` for a list's items), None if they are not listed."""
-    found: tuple[str, ...] | None = _look_up(_ENUMS, definition, field)
-    return found
+    """Return the enum of a field of ``core.v1.Pod`` (``field[]`` for a list's items), None if there is none."""
+    values: tuple[str, ...] | None = _look_up(_ENUMS, definition, field)
+    return values
 
 
 def default(definition: str, field: str) -> Any:
@@ -213,7 +213,7 @@ def default(definition: str, field: str) -> Any:
 
 
 def _look_up(table: tuple[tuple[Any, str], ...], definition: str, field: str) -> Any:
-    """The definition's own row; for a beta or alpha version that of the stable one, whose types it shares."""
+    """Return the definition's row. A beta or alpha version without one has that of the stable version."""
     rows = _by_field(table)
     found = rows.get(f"{definition}.{field}")
     if found is not None:

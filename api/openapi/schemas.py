@@ -1,12 +1,12 @@
-"""The definitions as OpenAPI schemas, in the two dialects documents are written in.
+"""The definitions as OpenAPI schemas, in the dialects of v2 and v3.
 
-The source is the published v1.36 definitions, with the rewrites of the package that carries them undone (optional types
-as ``[T, null]``, enums of apiVersion and kind). What the package leaves out is put back: enums from published.py, and
-defaults, which follow from Go's types but for the few in published.py (kube-openapi pkg/generators: the zero value of
-what is neither a pointer nor left out when empty, ``{}`` for a struct, in items as in fields).
+The source is the published v1.36 definitions. Rewrites of the kubernetes-validate package are undone (optional types
+as ``[T, null]``, enums of apiVersion and kind). Its omissions are added: enums from published.py, and defaults. These
+follow from Go's types, except for the few in published.py: the zero value if a field is neither a pointer nor omitted
+when empty, ``{}`` for a struct, in items as in fields (kube-openapi pkg/generators).
 
-v2 has no defaults (kube-apiserver prunes them), and a description may stand beside a $ref; v3 wraps such a $ref into
-allOf, and tells a quantity's or an IntOrString's two types where v2 says string.
+v2 has no defaults (kube-apiserver prunes them), and allows a description beside a $ref. v3 wraps such a $ref in allOf,
+and has both types of a quantity or an IntOrString, for which v2 has string.
 """
 
 from __future__ import annotations
@@ -31,33 +31,34 @@ _TEXTS: Final[Mapping[str, str]] = {
         "A fixed-point number: digits with an optional sign and point, then a suffix. Suffixes are binary (Ki, Mi, Gi, "
         "Ti, Pi, Ei), decimal (n, u, m, none, k, M, G, T, P, E) or an exponent (e3, E3). Examples: 500m, 2Gi, 1e3. "
         "It is written back in canonical form: no precision is lost, no fraction is left, and the suffix is as large "
-        "as possible (1500m stays, 1000m becomes 1). At most 2^63-1 in size and three digits behind the point; what is "
-        "finer is rounded up."
+        "as possible (1500m stays, 1000m becomes 1). At most 2^63-1 in size and three digits behind the point; finer "
+        "values are rounded up."
     ),
     INT_OR_STRING: "An integer or a string: a number, a percentage, or the name of a port. Written as it was read.",
 }
-"""Descriptions of the two definitions that the package gives without one."""
+"""Descriptions of the two definitions without one in the package."""
 
 _ZEROES: Final[Mapping[str, Any]] = {"string": "", "integer": 0, "number": 0, "boolean": False}
 
 
 def components(wanted: Iterable[str], write: Callable[[str, set[str]], Schema]) -> Schema:
-    """Return the definitions asked for and all they refer to, by name. ``write`` gives one and adds what it refers to
-    to the set."""
-    found: Schema = {}
+    """Return the wanted definitions and all definitions they refer to, by name.
+
+    ``write``: returns a definition, and adds the names it refers to to the set."""
+    written: Schema = {}
     waiting = list(wanted)
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in written:
             continue
         references: set[str] = set()
-        found[name] = write(name, references)
-        waiting.extend(references - found.keys())
-    return dict(sorted(found.items()))
+        written[name] = write(name, references)
+        waiting.extend(references - written.keys())
+    return dict(sorted(written.items()))
 
 
 def custom_definitions(served: Iterable[ResourceType]) -> Schema:
-    """Return the definitions of custom resources among those served, in the package's form."""
+    """Return the definitions of the served custom resources, in the package's form."""
     made: Schema = {}
     meta = {"$ref": f"#/$defs/{META}ObjectMeta"}
     for rt in served:
@@ -92,7 +93,7 @@ def custom_definitions(served: Iterable[ResourceType]) -> Schema:
 
 
 class Writer:
-    """Writes definitions in one dialect: ``v3`` or v2. ``custom`` are definitions beside the published ones."""
+    """Writes definitions in one dialect: ``v3`` or v2. ``custom``: definitions that are not published."""
 
     def __init__(self, *, v3: bool, custom: Mapping[str, Schema]) -> None:
         self._v3 = v3
@@ -103,7 +104,7 @@ class Writer:
         return {"$ref": self._target + definition}
 
     def write(self, definition: str, references: set[str]) -> Schema:
-        """Return a definition's schema. KeyError for an unknown one."""
+        """Return a definition's schema. KeyError for an unknown definition."""
         if definition == QUANTITY:
             return self._either(definition, ("string", "number"))
         if definition == INT_OR_STRING:
@@ -143,13 +144,13 @@ class Writer:
         enum: tuple[str, ...] | None = None,
         items_enum: tuple[str, ...] | None = None,
     ) -> Schema:
-        """A schema below a definition, with what its field knows of it."""
+        """Return a schema below a definition, with the default and enums of its field."""
         made = self._plain(schema, references)
         for below in ("items", "additionalProperties"):
             if isinstance(schema.get(below), dict):
                 element = _element(schema[below]) if self._v3 else None
                 made[below] = self._value(schema[below], references, element, items_enum)
-        made.pop("enum", None)  # of apiVersion and kind: the carrying package's addition
+        made.pop("enum", None)  # of apiVersion and kind: added by the package
         if enum is not None:
             made["enum"] = list(enum)
             if "description" in made:
@@ -166,7 +167,7 @@ class Writer:
 
     @staticmethod
     def _plain(schema: Schema, references: set[str]) -> Schema:
-        """What stays as it is: everything but references and what is below."""
+        """Return a copy without references and nested schemas."""
         made = {key: value for key, value in schema.items() if key not in _STRUCTURE}
         if "type" in made:
             made["type"] = _word(schema)
@@ -174,7 +175,7 @@ class Writer:
 
 
 def _listed(enum: tuple[str, ...]) -> str:
-    """What kube-openapi adds to a description, for readers who are not shown the enum."""
+    """Return kube-openapi's addition to a description: the values of the enum."""
     return "\n\nPossible enum values:" + "".join(f'\n - `"{value}"`' for value in enum)
 
 
@@ -189,7 +190,7 @@ def _word(schema: Schema) -> str:
 
 
 def _is_struct(schema: Schema) -> bool:
-    """Whether it refers to an object, even one without fields."""
+    """Return whether a schema refers to an object, even one without fields."""
     if "$ref" not in schema:
         return False
     target = definitions().get(schema["$ref"].rpartition("/")[2], {})
@@ -200,17 +201,17 @@ _EMPTY_STRUCTS: Final = (".StorageVersionSpec",)
 
 
 def _scalar_zero(schema: Schema) -> Any:
-    """The zero of a scalar that has one in the documents: bytes, which Go keeps as a slice, have none."""
+    """Return the zero of a scalar in the documents. Bytes, a slice in Go, have none."""
     return None if schema.get("format") == "byte" else _ZEROES.get(_word(schema))
 
 
 def _element(schema: Schema) -> Any:
-    """The default of an item, or of a map's value."""
+    """Return the default of a list's item or a map's value."""
     return {} if _is_struct(schema) else _scalar_zero(schema)
 
 
 def _zero(name: str, schema: Schema, presence_code: str, *, required: bool) -> Any:
-    """The default of a field that follows from its Go type; presence codes are those of schema/types.py."""
+    """Return the default of a field that follows from its Go type. For presence codes see schema/types.py."""
     codes = presence_code.partition(":")[0]
     if _is_struct(schema):
         if "s" in codes or name == "metadata":

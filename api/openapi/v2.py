@@ -1,8 +1,7 @@
 """OpenAPI v2 (Swagger 2.0) of everything the server serves, in one document.
 
-kubectl before 1.27 and the generators of clients read it. Parameters that many operations share stand once, under names
-made of their content's hash (kube-openapi pkg/builder/parameters.go): ``pretty-tJGM1-ng``. Pure: the caller keeps the
-bytes.
+kubectl before 1.27 and client generators read it. Shared parameters occur once, under names with a content hash
+(kube-openapi pkg/builder/parameters.go): ``pretty-tJGM1-ng``. Pure: the caller caches the bytes.
 """
 
 from __future__ import annotations
@@ -20,13 +19,14 @@ from kubechronicle.api.registry.registry import Registry
 
 Document = dict[str, Any]
 
-# kubectl before 1.27 looks for these two in the operation itself; a name tells its kind and is seldom shared.
+# kubectl before 1.27 expects dryRun and fieldValidation in the operation itself. A name mentions its kind, so it is
+# seldom shared.
 _UNSHARED: Final = frozenset({"name", "dryRun", "fieldValidation"})
 _SHARED_BODIES: Final = "io.k8s.apimachinery"
 
 
 def document(registry: Registry, pages: Collection[str], *, server_version: str) -> Document:
-    """Return the document. ``pages`` are the paths the server answers beside /api and /apis."""
+    """Return the document. ``pages``: the paths of the server beside /api and /apis."""
     writer = schemas.Writer(v3=False, custom=schemas.custom_definitions(registry))
     maker = _Maker(writer)
     paths = {each.path: maker.path(each) for each in _paths(registry, pages)}
@@ -53,7 +53,7 @@ def _paths(registry: Registry, pages: Collection[str]) -> Iterator[Path]:
 
 
 class _Maker:
-    """Writes paths. ``needed`` gathers the definitions they refer to, ``shared`` the parameters they have in common."""
+    """Writes paths, and collects their definitions in ``needed`` and their shared parameters in ``shared``."""
 
     def __init__(self, writer: schemas.Writer) -> None:
         self.needed: set[str] = set()
@@ -79,11 +79,11 @@ class _Maker:
         }
         if not operation.consumes:
             del made["consumes"]
-        given = [self._parameter(each) for each in operation.parameters]
+        written = [self._parameter(each) for each in operation.parameters]
         if operation.body:
-            given.insert(0, self._body(operation))
-        if given:
-            made["parameters"] = given
+            written.insert(0, self._body(operation))
+        if written:
+            made["parameters"] = written
         for code, definition in operation.answers.items():
             if definition != TEXT:
                 self.needed.add(definition)
@@ -131,8 +131,8 @@ class _Maker:
 
 
 def content_hash(content: bytes) -> str:
-    """Eight letters for a parameter's JSON: 48 bits of its FNV-1 hash of 64 bits, in base64 for URLs."""
-    found = 0xCBF29CE484222325
+    """Return eight letters for a parameter's JSON: 48 bits of its 64-bit FNV-1 hash, in URL-safe base64."""
+    fnv = 0xCBF29CE484222325
     for byte in content:
-        found = (found * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF) ^ byte
-    return base64.urlsafe_b64encode(found.to_bytes(8, "big")[:6]).decode()
+        fnv = (fnv * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF) ^ byte
+    return base64.urlsafe_b64encode(fnv.to_bytes(8, "big")[:6]).decode()

@@ -1,7 +1,7 @@
-"""OpenAPI v3: the index, and a document for each group-version and for each page beside them (KEP-2896).
+"""OpenAPI v3: the index, and a document for each group-version and for each other page (KEP-2896).
 
-kubectl reads ``paths.*.patch`` to learn whether the server validates fields, and the components to explain. Pure: the
-caller keeps the bytes.
+kubectl reads ``paths.*.patch`` to find out if the server validates fields, and the components for ``kubectl explain``.
+Pure: the caller caches the bytes.
 """
 
 from __future__ import annotations
@@ -33,26 +33,28 @@ SECURITY_SCHEME: Final[Document] = {
 
 
 def served(registry: Registry, pages: Collection[str]) -> list[str]:
-    """Return the paths of all documents. ``pages`` are the paths the server answers beside /api and /apis."""
-    found = ["api", "apis"]
-    found += [name for name in operations.PAGES if f"/{name}" in pages]
+    """Return the paths of all documents. ``pages``: the paths of the server beside /api and /apis."""
+    paths = ["api", "apis"]
+    paths += [name for name in operations.PAGES if f"/{name}" in pages]
     for group in registry.groups():
         if group and not any(rt.custom for rt in _resources(registry, group)):
-            found.append(f"apis/{group}")
-        found += [group_version_path(group, version) for version in registry.versions(group)]
-    return sorted(found)
+            paths.append(f"apis/{group}")
+        paths += [group_version_path(group, version) for version in registry.versions(group)]
+    return sorted(paths)
 
 
 def index(hashes: Mapping[str, str], *, prefix: str = "") -> Document:
-    """/openapi/v3: the documents by path, each URL with the document's hash so that clients may cache it for ever.
-    ``prefix`` of the URLs."""
-    urls = {path: f"{prefix}/openapi/v3/{path}?hash={found}" for path, found in sorted(hashes.items())}
+    """Return the index at /openapi/v3: path -> URL with the document's hash, so that clients can cache it for ever.
+
+    ``prefix``: the beginning of the URLs."""
+    urls = {path: f"{prefix}/openapi/v3/{path}?hash={digest}" for path, digest in sorted(hashes.items())}
     return {"paths": {path: {"serverRelativeURL": url} for path, url in urls.items()}}
 
 
 def document_hash(registry: Registry, path: str, *, server_version: str) -> str:
-    """Names a document's content without making it: it follows from the code and the tables it is made of, the
-    server's version and the resources served."""
+    """Return a hash of a document's content without making it.
+
+    The content follows from the code and tables it is made with, the server's version and the served resources."""
     group, version = _group_version(path)
     types = (
         f"{rt.plural}/{rt.kind}/{rt.list_kind}/{rt.namespaced}/{rt.definition}/{rt.custom}/{','.join(rt.verbs)}/"
@@ -65,7 +67,7 @@ def document_hash(registry: Registry, path: str, *, server_version: str) -> str:
 
 @functools.cache
 def _makers() -> str:
-    """The digest of everything documents are made with. About 20 ms, once."""
+    """Return the digest of all code and tables that documents are made with. Takes about 20 ms, once."""
     digest = hashlib.sha512(json.encode(definitions()))
     api = resources.files("kubechronicle.api")
     for folder in ("openapi", "schema", "builtin"):
@@ -76,7 +78,7 @@ def _makers() -> str:
 
 
 def _files(folder: Traversable) -> Iterator[Traversable]:
-    """Every file below a folder, always in the same order."""
+    """Yield every file below a folder, always in the same order."""
     for each in sorted(folder.iterdir(), key=lambda each: each.name):
         if each.is_dir():
             yield from _files(each)
@@ -85,7 +87,7 @@ def _files(folder: Traversable) -> Iterator[Traversable]:
 
 
 def document(registry: Registry, path: str, *, server_version: str) -> Document:
-    """Return the document of one of the paths ``served`` names. KeyError for another."""
+    """Return the document of one of the paths of ``served``. KeyError for any other path."""
     group, version = _group_version(path)
     if path in operations.PAGES:
         paths = [operations.PAGES[path]]
@@ -110,7 +112,7 @@ def document(registry: Registry, path: str, *, server_version: str) -> Document:
 
 
 def _group_version(path: str) -> tuple[str, str]:
-    """``("apps", "v1")`` of apis/apps/v1, ``("apps", "")`` of apis/apps, ``("", "v1")`` of api/v1."""
+    """Return ``("apps", "v1")`` for apis/apps/v1, ``("apps", "")`` for apis/apps, ``("", "v1")`` for api/v1."""
     root, *rest = path.split("/")
     if root == "api" and len(rest) == 1:
         return "", rest[0]

@@ -1,8 +1,8 @@
 """Scopes of a quota: an object counts if it matches all scopes and the whole scope selector.
 
 An evaluator returns the *traits* of an object, by name of the scope: True or False (Terminating), or the object's
-values (PriorityClass, VolumeAttributesClass). A scope that is absent from the traits is unknown to the kind: a quota with that
-scope does not cover its objects.
+values (PriorityClass, VolumeAttributesClass). A scope that is absent from the traits is unknown to the kind: a quota
+with that scope does not cover its objects.
 
     PriorityClass In [high]        pod of class high: yes; of class low or without: no
     PriorityClass NotIn [high]     pod of class low or without: yes

@@ -6,8 +6,8 @@ Lives here: printers of kinds, rows, whole tables, PartialObjectMetadata. Not he
 A table is rows and column definitions. Each is available alone, so that a watch can send definitions once and a
 server can cache rows. Cells with ages are valid only for their time.
 
-Printers of built-in kinds take objects in their stored form. If the request has another version, ``served`` has the same
-objects in that version.
+Printers of built-in kinds take objects in their stored form. If the request has another version, ``served`` has the
+same objects in that version.
 
     table_row(pods, pod, since=ages_at(now))
     -> {"cells": ["web-1", "1/1", "Running", "0", "5m", …], "object": {…metadata…}}
