@@ -1,1 +1,1 @@
-"""Admission: what may still change or refuse a write after authorization and before it is decided."""
+"""Admission: plugins and storage hooks that change or reject a write after authorization and before it is decided."""

@@ -1,6 +1,8 @@
-"""Certificate requests (plugin/pkg/admission/certificates of kube-apiserver): CertificateApproval and
-CertificateSigning ask whether one may approve or sign for this signer, CertificateSubjectRestriction lets nobody become
-a master by a certificate that this server's own signer would sign."""
+"""Admission of certificate requests (plugin/pkg/admission/certificates of kube-apiserver).
+
+CertificateApproval and CertificateSigning check permissions on the signer. CertificateSubjectRestriction rejects client
+certificates for system:masters.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ MASTERS: Final = "system:masters"
 
 
 def _may(attributes: Attributes, state: State, verb: str, signer: str) -> bool:
-    """Whether who asks has the verb on this signer, or on all signers of its domain."""
+    """Return True if the requester has the verb on this signer or on all signers of its domain."""
     domain = f"{signer.partition('/')[0]}/*"
     return any(state.permits(attributes.who, verb, GROUP, "signers", name) for name in (signer, domain))
 
 
 class CertificateApproval(AdmissionPlugin):
-    """Approving and denying takes the verb "approve" on the signer."""
+    """Approval and denial require the verb "approve" on the signer."""
 
     name = "CertificateApproval"
     resources = REQUESTS
@@ -38,7 +40,7 @@ class CertificateApproval(AdmissionPlugin):
 
 
 class CertificateSigning(AdmissionPlugin):
-    """Storing a certificate, or a condition of it, takes the verb "sign" on the signer."""
+    """Changes of the certificate or conditions require the verb "sign" on the signer."""
 
     name = "CertificateSigning"
     resources = REQUESTS
@@ -57,7 +59,7 @@ class CertificateSigning(AdmissionPlugin):
 
 
 class CertificateSubjectRestriction(AdmissionPlugin):
-    """A request to the signer of clients is not for the group that may do everything."""
+    """Requests to the signer of client certificates must not name the group system:masters."""
 
     name = "CertificateSubjectRestriction"
     resources = REQUESTS

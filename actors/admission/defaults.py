@@ -1,4 +1,4 @@
-"""The default among classes that an annotation marks as such."""
+"""Default classes: those with an annotation that marks them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from kubechronicle.eventlog.entries import Entry
 
 
 def newest_default(entries: Sequence[Entry], annotations: Sequence[str]) -> str:
-    """The name of the newest entry with one of the annotations "true", of equally new ones the first by name; "" if
-    there is none. Creation times are RFC 3339 in UTC and compare as text."""
-    found: list[tuple[str, str]] = []
+    """Return the name of the newest entry with one of the annotations "true", or "". Ties are broken by name.
+
+    Creation times are RFC 3339 in UTC and compare as text.
+    """
+    marked: list[tuple[str, str]] = []
     for entry in entries:
         meta = entry.object()["metadata"]
-        given = meta.get("annotations") or {}
-        if any(given.get(name) == "true" for name in annotations):
-            found.append((meta.get("creationTimestamp", ""), meta["name"]))
-    if not found:
+        present = meta.get("annotations") or {}
+        if any(present.get(name) == "true" for name in annotations):
+            marked.append((meta.get("creationTimestamp", ""), meta["name"]))
+    if not marked:
         return ""
-    newest = max(created for created, _ in found)
-    return min(name for created, name in found if created == newest)
+    newest = max(created for created, _ in marked)
+    return min(name for created, name in marked if created == newest)

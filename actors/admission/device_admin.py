@@ -1,4 +1,4 @@
-"""Admin access to devices, which reaches past who has them: only namespaces marked for it may ask (KEP-5018)."""
+"""Admin access to devices that others have allocated: allowed in labelled namespaces only (KEP-5018)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def _requests(obj: dict[str, Any], resource: str) -> list[dict[str, Any]]:
 
 
 class AdminAccess:
-    """A Claimant that hands out nothing but leave."""
+    """A StorageHook that checks claims for admin access."""
 
     resources = frozenset({CLAIMS, TEMPLATES})
 
     def begin_write(self, attributes: Attributes, state: State) -> None:
-        """StatusError 422 for a new claim or template that asks for admin access in a namespace without the mark."""
+        """Reject with 422 a new claim or template with admin access in a namespace without the label."""
         obj = attributes.object
         if obj is None or attributes.operation != CREATE:
             return
@@ -45,5 +45,5 @@ class AdminAccess:
             raise status.invalid(rt.group, rt.kind, name, [cause])
 
     def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
-        """Leave is not given back."""
+        """Return nothing: a check holds nothing."""
         return ()

@@ -1,12 +1,12 @@
-"""Nobody hands out rights they don't have: what RBAC asks of those who write roles and bindings.
+"""Privilege escalation checks: RBAC objects grant only rights that their writer has.
 
-    a role       needs all of its rules held by the writer, or the verb "escalate" on roles
-    a binding    needs all rules of the role it refers to held by the writer, or the verb "bind" on that role
-    aggregation  of cluster roles needs every right there is: what will be aggregated is not known yet
+    a role       requires all of its rules, or the verb "escalate" on roles
+    a binding    requires all rules of its role, or the verb "bind" on that role
+    aggregation  of cluster roles requires all rights, because the aggregated rules are not known yet
 
-The verbs are asked of all authorizers; the rules somebody holds are those RBAC gives, and no others can be listed.
-system:masters may do all of it. As in kube-apiserver this is asked after mutating admission and before the kind's own
-rules, of creations and of changes that touch the rules or the reference.
+All authorizers are consulted for the verbs, but only RBAC for the writer's rules, since only RBAC can list them.
+system:masters needs no check. As in kube-apiserver, the check runs after mutating admission and before the kind's
+rules, for creations and for changes of the rules or the reference.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ EVERYTHING: Final = (
 
 
 class Rights(Protocol):
-    """What roles and bindings let somebody do."""
+    """The rules of a user."""
 
     def rights(self, who: Who, namespace: str) -> tuple[Sequence[Rule], Sequence[str]]:
-        """The rules bindings give in a namespace ("": cluster-wide), and what of them could not be resolved."""
+        """Return the rules a user is bound to in a namespace ("": cluster-wide), and the errors of resolving them."""
         ...
 
 
 class EscalationCheck:
-    """A claimant, for the place in a write it has; it claims nothing."""
+    """A StorageHook that checks roles and bindings."""
 
     resources = ROLES | BINDINGS
 
@@ -51,16 +51,16 @@ class EscalationCheck:
         self._rights = rights
 
     def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
-        """Nothing is given back."""
+        """Return nothing: a check holds nothing."""
         return ()
 
     def begin_write(self, attributes: Attributes, state: State) -> None:
-        """403 for rules the writer does not hold, 404 for a binding to a role that is not there."""
+        """Reject with 403 rules the writer does not have, with 404 a binding to a missing role."""
         obj = attributes.object
         if obj is None or GROUP_MASTERS in attributes.who.groups:
             return
         old = attributes.old.object() if attributes.old is not None else None
-        if old is not None and _only_for_the_collector(obj, old):
+        if old is not None and _is_collector_change(obj, old):
             return
         if attributes.rt.resource in ROLES:
             self._role(attributes, obj, old, state)
@@ -73,7 +73,7 @@ class EscalationCheck:
             return
         aggregates = obj.get("aggregationRule") or (old or {}).get("aggregationRule")
         if aggregates and self._missing(attributes, EVERYTHING):
-            raise self._refused(attributes, "must have cluster-admin privileges to use the aggregationRule")
+            raise self._forbidden(attributes, "must have cluster-admin privileges to use the aggregationRule")
         self._confirm(attributes, obj.get("rules") or ())
 
     def _binding(self, attributes: Attributes, obj: Object, state: State) -> None:
@@ -97,14 +97,14 @@ class EscalationCheck:
             return
         who = attributes.who
         groups = "[" + " ".join(map(go_quote, who.groups)) + "]"
-        asking = f"user {go_quote(who.user)} (groups={groups})"
-        heading = f"{asking} is attempting to grant RBAC permissions not currently held:"
+        requester = f"user {go_quote(who.user)} (groups={groups})"
+        heading = f"{requester} is attempting to grant RBAC permissions not currently held:"
         text = "\n".join([heading, *rbac.describe(missing)])
         if unresolved:
             text += f"; resolution errors: [{', '.join(unresolved)}]"
-        raise self._refused(attributes, text)
+        raise self._forbidden(attributes, text)
 
-    def _refused(self, attributes: Attributes, why: str) -> status.StatusError:
+    def _forbidden(self, attributes: Attributes, why: str) -> status.StatusError:
         name = attributes.name
         if attributes.operation == CREATE and attributes.object is not None:
             name = attributes.object["metadata"].get("name", "")
@@ -114,8 +114,8 @@ class EscalationCheck:
 _COLLECTOR_FIELDS: Final = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
 
 
-def _only_for_the_collector(new: Object, old: Object) -> bool:
-    """Whether a change touches only what the garbage collector needs to be able to change of every object."""
+def _is_collector_change(new: Object, old: Object) -> bool:
+    """Return True for a change of only the fields that the garbage collector changes in objects of any kind."""
 
     def rest(obj: Object) -> Object:
         kept = {name: value for name, value in obj["metadata"].items() if name not in _COLLECTOR_FIELDS}

@@ -1,5 +1,5 @@
-"""DenyServiceExternalIPs: Services get no external IPs that they do not have already
-(plugin/pkg/admission/network/denyserviceexternalips of kube-apiserver). Off unless asked for."""
+"""DenyServiceExternalIPs: reject new external IPs of Services
+(plugin/pkg/admission/network/denyserviceexternalips of kube-apiserver). Disabled by default."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""DefaultIngressClass: an Ingress that names no class gets the default one (plugin/pkg/admission/network of
-kube-apiserver). Naming one by the old annotation counts."""
+"""DefaultIngressClass: set the default class of an Ingress that names none, not even by the old annotation
+(plugin/pkg/admission/network of kube-apiserver)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""LimitRanger: containers get a namespace's default requests and limits, and stay within its minima, maxima and ratios;
-so do whole pods and claims (plugin/pkg/admission/limitranger of kube-apiserver).
+"""LimitRanger: default requests and limits for containers, and bounds for containers, pods and claims
+(plugin/pkg/admission/limitranger of kube-apiserver).
 
     LimitRange: Container default cpu 500m, defaultRequest cpu 100m, max cpu 1
     pod without resources → requests cpu 100m, limits cpu 500m, and an annotation that says so
@@ -16,13 +16,13 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.quantity import total, value_of
 
 Amounts = Mapping[str, str]
-# What is to be added up, by name of the resource.
+# Quantities to add up, by name of the resource.
 Sums = dict[str, tuple[str, ...]]
 
 LIMIT_RANGES: Final = "limitranges"
 CLAIMS: Final = "persistentvolumeclaims"
 ANNOTATION: Final = "kubernetes.io/limit-ranger"
-# What a pod's own resources may say; for other names the sum of its containers counts.
+# Resources that a pod may set itself (names or prefixes); others are the sum of its containers.
 POD_LEVEL: Final = ("cpu", "memory", "hugepages-")
 KINDS: Final = (("containers", "container"), ("initContainers", "init container"))
 
@@ -47,14 +47,14 @@ class LimitRanger(AdmissionPlugin):
 
 
 def _concerns(attributes: Attributes) -> bool:
-    """Pods when they are made or resized, since nothing else changes their resources; claims always."""
+    """Return True for created or resized pods, since nothing else changes their resources, and for every claim."""
     if attributes.rt.resource == "pods" and attributes.operation == UPDATE:
         return attributes.subresource == "resize"
     return not attributes.subresource
 
 
 def _limit_ranges(attributes: Attributes, state: State) -> list[list[Object]]:
-    """The limits of each LimitRange of the namespace; none for what is being deleted."""
+    """Return the limits of each LimitRange of the namespace; none for an object that is being deleted."""
     if attributes.old is not None and "deletionTimestamp" in attributes.old.object()["metadata"]:
         return []
     found = (entry.object() for entry in state.entries(LIMIT_RANGES, attributes.namespace))
@@ -71,9 +71,9 @@ def _apply_defaults(pod: Object, limits: list[Object]) -> None:
         if limit.get("type") == "Container":
             requests.update(limit.get("defaultRequest") or {})
             maxima.update(limit.get("default") or {})
-    told: list[str] = []
+    defaulted: list[str] = []
     spec = pod.get("spec") or {}
-    for field, what in KINDS:
+    for field, kind in KINDS:
         for container in spec.get(field) or []:
             resources = container.setdefault("resources", {})
             for side, values, word in (("requests", requests, "request"), ("limits", maxima, "limit")):
@@ -81,10 +81,10 @@ def _apply_defaults(pod: Object, limits: list[Object]) -> None:
                 missing = sorted(values.keys() - present.keys())
                 if missing:
                     resources[side] = {**present, **{name: values[name] for name in missing}}
-                    told.append(f"{', '.join(missing)} {word} for {what} {container.get('name', '')}")
-    if told:
+                    defaulted.append(f"{', '.join(missing)} {word} for {kind} {container.get('name', '')}")
+    if defaulted:
         meta = pod["metadata"]
-        text = "LimitRanger plugin set: " + "; ".join(told)
+        text = "LimitRanger plugin set: " + "; ".join(defaulted)
         meta["annotations"] = {**(meta.get("annotations") or {}), ANNOTATION: text}
 
 
@@ -147,21 +147,24 @@ def _claim_problems(spec: Object, limits: list[Object]) -> Iterable[str]:
 
 
 def pod_total(spec: Object, side: str) -> dict[str, str]:
-    """What a pod asks for as a whole: its containers and sidecars together, or what an init container needs beside the
-    sidecars started before it, if that is more; the pod's own word where it has one. ``side``: requests or limits."""
+    """Return the requests or limits (``side``) of a whole pod.
+
+    That is the larger one of two sums: all containers and sidecars; an init container and the sidecars started before
+    it. Resources that the pod sets itself take precedence.
+    """
     sums: Sums = {}
     for container in spec.get("containers") or []:
         _add(sums, (container.get("resources") or {}).get(side) or {})
-    beside: Sums = {}
+    sidecars: Sums = {}
     peak: Sums = {}
     for container in spec.get("initContainers") or []:
         own = (container.get("resources") or {}).get(side) or {}
         if container.get("restartPolicy") == "Always":
             _add(sums, own)
-            _add(beside, own)
-            needed = dict(beside)
+            _add(sidecars, own)
+            needed = dict(sidecars)
         else:
-            needed = dict(beside)
+            needed = dict(sidecars)
             _add(needed, own)
         _raise(peak, needed)
     _raise(sums, peak)

@@ -1,5 +1,5 @@
-"""NamespaceLifecycle: nothing is created in a namespace that does not exist or is being deleted, and the namespaces
-the system stands on are not deleted (k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle)."""
+"""NamespaceLifecycle: reject creations in a missing or terminating namespace, and deletions of system namespaces
+(k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Record
 
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
-# Access reviews ask about namespaces that need not exist.
+# Access reviews may name a missing namespace.
 REVIEWS_GROUP = "authorization.k8s.io"
 
 
@@ -38,8 +38,11 @@ class NamespaceLifecycle(AdmissionPlugin):
 
 
 def too_late(rt: ResourceType, record: Record, peek: Callable[[str, str, str], Entry | None]) -> StatusError | None:
-    """Why an object should not have been created, seen from views that hold all that was committed before it: its
-    namespace had ended by then, or begun to, and whoever emptied it may have passed already. None: all is well."""
+    """Return the rejection of a created object whose namespace had ended or begun to end before. None: it had not.
+
+    ``peek``: of views that hold everything committed before the object. The namespace controller may have emptied the
+    namespace already, so it may miss the object.
+    """
     if not rt.namespaced:
         return None
     namespace = peek("namespaces", "", record.key.namespace)

@@ -1,8 +1,12 @@
-"""NodeRestriction (plugin/pkg/admission/noderestriction of kube-apiserver): a kubelet changes what is its own.
+"""NodeRestriction (plugin/pkg/admission/noderestriction of kube-apiserver): a kubelet changes only its own objects.
 
-The Node authorizer has let the request through by its path; this looks at what it carries: mirror pods of its own and
-their status, its Node without taints, owners and others' labels, its lease and CSINode, tokens for its pods and the
-audiences these have volumes for, requests for certificates in its own name.
+The Node authorizer has checked the path of the request; this plugin checks its content. A kubelet may write:
+
+- mirror pods of its node, and the status of its pods;
+- its Node, except taints, owner references and labels of others;
+- its lease and CSINode;
+- tokens for its pods, with the audiences of their volumes;
+- certificate requests in its own name.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ GROUP_NODES: Final = "system:nodes"
 LEASE_NAMESPACE: Final = "kube-node-lease"
 RESTRICTED: Final = "node-restriction.kubernetes.io"
 
-# kubeletapis.IsKubeletLabel: what a kubelet sets by itself, and domains it may use freely.
+# kubeletapis.IsKubeletLabel: labels a kubelet sets, and domains it may use freely.
 KUBELET_LABELS: Final = frozenset({
     "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/instance-type",
     "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
@@ -40,13 +44,13 @@ KUBELET_LABELS: Final = frozenset({
 })  # fmt: skip
 KUBELET_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
-# Whose certificates speak for nodes.
+# Certificate requests, and the signers of nodes' certificates.
 CERTIFICATES: Final = "certificatesigningrequests.certificates.k8s.io"
 NODE_SIGNERS: Final = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
-# The right to tokens for audiences no volume of the pod is for; the audience is the resource.
+# Verb that allows tokens for an audience that no volume of the pod has. The audience is the resource.
 AUDIENCE_VERB: Final = "request-serviceaccounts-token-audience"
 
-# What a claim's status may be changed in.
+# Fields of a claim's status that a kubelet may change.
 CLAIM_STATUS: Final = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
 
 
@@ -126,15 +130,15 @@ def _new_pod(node: str, attributes: Attributes, pod: Object, state: State) -> No
         raise forbidden(attributes, f"node {node} UID mismatch: {uid}")
     bare = {**pod, "metadata": {**metadata, "annotations": {}}}
     referred = {resource for resource, _ in references(bare)}
-    for resource, what in REFERENCES:
+    for resource, noun in REFERENCES:
         if resource in referred:
-            raise refuse(f"can not create pods that reference {what}")
+            raise refuse(f"can not create pods that reference {noun}")
     for volume in spec.get("volumes") or ():
         if any("clusterTrustBundle" in each for each in (volume.get("projected") or {}).get("sources") or ()):
             raise refuse("can not create pods that reference clustertrustbundles")
 
 
-# What a mirror pod must not refer to, in the order in which it is told.
+# Kinds that a mirror pod must not refer to, in the order of their errors.
 REFERENCES: Final = (
     (ACCOUNTS, "a service account"),
     (SECRETS, "secrets"),
@@ -186,30 +190,30 @@ def _node(node: str, attributes: Attributes, state: State) -> None:
         return
     labels = new["metadata"].get("labels") or {}
     if attributes.operation == CREATE or attributes.old is None:
-        refused = refused_labels(labels, {})
-        if refused:
-            listed = ", ".join(refused)
+        rejected = rejected_labels(labels, {})
+        if rejected:
+            listed = ", ".join(rejected)
             why = f"node {go_quote(node)} is not allowed to set the following labels: {listed}"
             raise forbidden(attributes, why)
         return
     old = attributes.old.object()
     if ((new.get("spec") or {}).get("taints") or []) != ((old.get("spec") or {}).get("taints") or []):
         raise forbidden(attributes, f"node {go_quote(node)} is not allowed to modify taints")
-    # Or the garbage collector would delete the Node for it, and it could come back without what restricts it.
+    # With an owner the garbage collector would delete the Node, and the kubelet could create it without restrictions.
     if (new["metadata"].get("ownerReferences") or []) != (old["metadata"].get("ownerReferences") or []):
         raise forbidden(attributes, f"node {go_quote(node)} is not allowed to modify ownerReferences")
-    refused = refused_labels(labels, old["metadata"].get("labels") or {})
-    if refused:
-        raise forbidden(attributes, f"is not allowed to modify labels: {', '.join(refused)}")
+    rejected = rejected_labels(labels, old["metadata"].get("labels") or {})
+    if rejected:
+        raise forbidden(attributes, f"is not allowed to modify labels: {', '.join(rejected)}")
 
 
-def refused_labels(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
-    """The labels that differ and that no kubelet may set, sorted."""
+def rejected_labels(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
+    """Return the changed labels that a kubelet must not set, sorted."""
     changed = {key for key in new.keys() | old.keys() if new.get(key) != old.get(key) or (key in new) != (key in old)}
-    return sorted(key for key in changed if _is_refused(key))
+    return sorted(key for key in changed if _is_rejected(key))
 
 
-def _is_refused(key: str) -> bool:
+def _is_rejected(key: str) -> bool:
     domain = key.partition("/")[0] if "/" in key else ""
     if _within(domain, RESTRICTED):
         return True
@@ -263,7 +267,7 @@ def _token(node: str, attributes: Attributes, state: State) -> None:
 
 
 def _audience(attributes: Attributes, pod: Object, state: State) -> None:
-    """ServiceAccountNodeAudienceRestriction (KEP-4412): a token is for whom the pod has a volume with one."""
+    """Reject an audience that no volume of the pod has (ServiceAccountNodeAudienceRestriction, KEP-4412)."""
     audiences = ((attributes.object or {}).get("spec") or {}).get("audiences") or []
     if len(audiences) > 1:
         raise forbidden(attributes, "node may only request 0 or 1 audiences")
@@ -277,21 +281,21 @@ def _audience(attributes: Attributes, pod: Object, state: State) -> None:
 
 
 def _audiences_of(pod: Object, state: State) -> set[str]:
-    """Whom the tokens are for that the pod's volumes hold, or that the CSI drivers of its volumes are to be given."""
-    found: set[str] = set()
+    """Return the audiences of the tokens in the pod's volumes and of those for the CSI drivers of its volumes."""
+    audiences: set[str] = set()
     for volume in (pod.get("spec") or {}).get("volumes") or ():
         for source in (volume.get("projected") or {}).get("sources") or ():
             if source.get("serviceAccountToken") is not None:
-                found.add(source["serviceAccountToken"].get("audience", ""))
+                audiences.add(source["serviceAccountToken"].get("audience", ""))
         driver = state.peek("csidrivers.storage.k8s.io", "", _driver_of(volume, pod["metadata"], state))
         if driver is not None:
             requests = (driver.object().get("spec") or {}).get("tokenRequests") or ()
-            found.update(request.get("audience", "") for request in requests)
-    return found
+            audiences.update(request.get("audience", "") for request in requests)
+    return audiences
 
 
 def _driver_of(volume: Object, metadata: Object, state: State) -> str:
-    """The CSI driver of a pod's volume, its claim's, or that of the claim made for it; "" if it has none."""
+    """Return the CSI driver of a pod's volume: inline, or of its claim's or generated claim's volume; "": none."""
     claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
     if (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
         claim = f"{metadata['name']}-{volume['name']}"
@@ -334,8 +338,8 @@ def _csi_node(node: str, attributes: Attributes, state: State) -> None:
 def _slice(node: str, attributes: Attributes, state: State) -> None:
     obj = attributes.object if attributes.old is None else attributes.old.object()
     if obj is not None and (obj.get("spec") or {}).get("nodeName") != node:
-        what = "create" if attributes.operation == CREATE else "update" if attributes.operation == UPDATE else "delete"
-        raise forbidden(attributes, f"can only {what} ResourceSlice with the same NodeName as the requesting node")
+        verb = "create" if attributes.operation == CREATE else "update" if attributes.operation == UPDATE else "delete"
+        raise forbidden(attributes, f"can only {verb} ResourceSlice with the same NodeName as the requesting node")
 
 
 def _name(attributes: Attributes) -> str:
@@ -360,4 +364,4 @@ CHECKS: Final[Mapping[tuple[str, str], Check]] = {
     ("resourceslices.resource.k8s.io", ""): _slice,
     (CERTIFICATES, ""): _certificate,
 }
-"""(storage resource, subresource) -> what is asked of a node that writes there; other pod subresources are refused."""
+"""(storage resource, subresource) → check of a node's write. Other pod subresources are rejected."""

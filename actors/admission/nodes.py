@@ -1,5 +1,5 @@
-"""What nodes have to do with pods and their own beginning: TaintNodesByCondition, DefaultTolerationSeconds and
-PodTopologyLabels (plugin/pkg/admission/{nodetaint,defaulttolerationseconds,podtopologylabels} of kube-apiserver)."""
+"""TaintNodesByCondition, DefaultTolerationSeconds and PodTopologyLabels
+(plugin/pkg/admission/{nodetaint,defaulttolerationseconds,podtopologylabels} of kube-apiserver)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attrib
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-# --default-not-ready-toleration-seconds and its sister, as they are by default.
+# Default of --default-not-ready-toleration-seconds and --default-unreachable-toleration-seconds.
 TOLERATION_SECONDS: Final = 300
 TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
 class TaintNodesByCondition(AdmissionPlugin):
-    """A new node takes no pods until its conditions have been looked at."""
+    """Taints a new node, so that it receives no pods until its conditions are known."""
 
     name = "TaintNodesByCondition"
     resources = frozenset({"nodes"})
@@ -32,7 +32,7 @@ class TaintNodesByCondition(AdmissionPlugin):
 
 
 class DefaultTolerationSeconds(AdmissionPlugin):
-    """Pods stay five minutes on a node that is gone, unless they say otherwise."""
+    """Lets pods stay on an unreachable node for five minutes, unless they have tolerations of their own."""
 
     name = "DefaultTolerationSeconds"
     resources = frozenset({"pods"})
@@ -57,7 +57,7 @@ def _toleration(key: str) -> dict[str, Any]:
 
 
 class PodTopologyLabels(AdmissionPlugin):
-    """A pod carries zone and region of the node it is bound to, or made on."""
+    """Labels a pod with the zone and region of its node, at creation or binding."""
 
     name = "PodTopologyLabels"
     resources = frozenset({"pods"})
@@ -74,6 +74,6 @@ class PodTopologyLabels(AdmissionPlugin):
         entry = state.peek("nodes", "", node) if node else None
         if entry is None:
             return
-        found = {name: entry.labels[name] for name in TOPOLOGY_LABELS if name in entry.labels}
-        if found:
-            obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **found}
+        labels = {name: entry.labels[name] for name in TOPOLOGY_LABELS if name in entry.labels}
+        if labels:
+            obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **labels}

@@ -1,6 +1,6 @@
-"""All admission plugins, in the order in which they are asked (kube-apiserver's), and which of them run.
+"""All admission plugins in their order, kube-apiserver's, and the choice of those that run.
 
-A plugin that changes objects sees what those before it have made of them: RuntimeClass, for one, adds its tolerations
+A mutating plugin receives the object as changed by the plugins before it: RuntimeClass, for one, adds its tolerations
 after DefaultTolerationSeconds.
 """
 
@@ -55,9 +55,9 @@ PLUGINS: Final[tuple[Callable[[], MinimalPlugin], ...]] = (
 )
 NAMES: Final = tuple(plugin().name for plugin in PLUGINS)
 DEFAULT: Final = frozenset(NAMES) - {"DenyServiceExternalIPs"}
-"""The plugins that run unless an operator says otherwise."""
+"""The plugins enabled by default."""
 
 
 def plugins_in_order(enabled: Collection[str]) -> list[MinimalPlugin]:
-    """The plugins of these names."""
+    """Return new plugins of these names, in order."""
     return [plugin for plugin in (make() for make in PLUGINS) if plugin.name in enabled]

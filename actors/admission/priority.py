@@ -1,7 +1,7 @@
-"""Priority: a pod's priority class becomes its priority (plugin/pkg/admission/priority of kube-apiserver).
+"""Priority: set a pod's priority from its priority class (plugin/pkg/admission/priority of kube-apiserver).
 
-A class named must exist; without one the cluster's default class counts, and without that priority 0. A pod may not
-claim another priority, or another preemption policy, than its class gives.
+The named class must exist. Without one the cluster's default class applies, and without that priority 0. A pod must not
+set another priority or preemption policy than its class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Priority(AdmissionPlugin):
             return
         spec = attributes.object["spec"]
         if attributes.operation == "UPDATE":
-            # Defaulted fields a client leaves out of a PUT keep what admission gave the pod when it was created.
+            # A PUT without the defaulted fields keeps the values that admission set at creation.
             old = attributes.old.object()["spec"] if attributes.old is not None else {}
             for field in ("priority", "preemptionPolicy"):
                 if field in old and field not in spec:
@@ -35,13 +35,13 @@ class Priority(AdmissionPlugin):
             self._resolve(attributes, spec, state)
 
     def validate(self, attributes: Attributes, state: State) -> None:
-        """One class is the default, not two."""
+        """Reject a second default class."""
         marked = attributes.object
         if attributes.rt.resource != PRIORITY_CLASSES or marked is None or not marked.get("globalDefault"):
             return
-        held = _default_class(state).get("metadata", {}).get("name", "")
-        if held and not (attributes.operation == UPDATE and held == marked["metadata"]["name"]):
-            why = f"PriorityClass {held} is already marked as default. Only one default can exist"
+        default = _default_class(state).get("metadata", {}).get("name", "")
+        if default and not (attributes.operation == UPDATE and default == marked["metadata"]["name"]):
+            why = f"PriorityClass {default} is already marked as default. Only one default can exist"
             raise forbidden(attributes, why)
 
     def _resolve(self, attributes: Attributes, spec: dict[str, Any], state: State) -> None:
@@ -50,13 +50,13 @@ class Priority(AdmissionPlugin):
             entry = state.peek(PRIORITY_CLASSES, "", name)
             if entry is None:
                 raise status.forbidden("pods", attributes.name, f"no PriorityClass with name {name} was found")
-            found: Mapping[str, Any] = entry.object()
+            chosen: Mapping[str, Any] = entry.object()
         else:
-            found = _default_class(state)
-            if found:
-                spec["priorityClassName"] = found["metadata"]["name"]
-        priority = found.get("value", 0)
-        policy = found.get("preemptionPolicy") or PREEMPT_LOWER_PRIORITY
+            chosen = _default_class(state)
+            if chosen:
+                spec["priorityClassName"] = chosen["metadata"]["name"]
+        priority = chosen.get("value", 0)
+        policy = chosen.get("preemptionPolicy") or PREEMPT_LOWER_PRIORITY
         claimed = spec.get("priority")
         if claimed is not None and claimed != priority:
             raise status.forbidden(
@@ -77,7 +77,7 @@ class Priority(AdmissionPlugin):
 
 
 def _default_class(state: State) -> Mapping[str, Any]:
-    """The class marked globalDefault; of several, the one of the lowest value."""
+    """Return the class marked globalDefault; of several, the one with the lowest value."""
     classes = (entry.object() for entry in state.entries(PRIORITY_CLASSES, ""))
     marked = [one for one in classes if one.get("globalDefault")]
     return min(marked, key=lambda one: int(one.get("value", 0)), default={})

@@ -1,11 +1,11 @@
-"""ResourceQuota: what is made or grows is charged to the quotas of its namespace, in the transaction that makes it
+"""ResourceQuota: charge created and growing objects to the quotas of their namespace, in the same transaction
 (k8s.io/apiserver/pkg/admission/plugin/resourcequota).
 
-The charge is a change of the quota's status beside the write. The log refuses both if the quota has been charged by
-somebody else meanwhile, on whatever replica, and the write is checked again against what is left; so no quota is ever
-overdrawn. A lane per quota spares this replica's writes the refusals.
+The charge is a companion change of the quota's status. If another write on any replica has charged the quota
+meanwhile, the log rejects the transaction, and the write is checked again. So no quota is ever exceeded. A lock on each
+quota spares this replica's writes these rejections.
 
-What is counted, and what a refusal says, is in api/quota.
+api/quota holds the measures and the error messages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUOTAS: Final = "resourcequotas"
 DEVICE_CLASSES: Final = "deviceclasses.resource.k8s.io"
 CLAIMS: Final = "resourceclaims.resource.k8s.io"
 MANAGER: Final = "kube-apiserver"
-"""Who manages a charge's fields."""
+"""The field manager of charges."""
 
 
 class ResourceQuota(AdmissionPlugin):
@@ -46,7 +46,7 @@ class ResourceQuota(AdmissionPlugin):
         if evaluator is None:
             return
         if subresource and not evaluator.handles(operation, subresource, attributes.object, None):
-            return  # spares taking the quotas apart for every status a kubelet sends
+            return  # before the quotas are decoded: kubelets send many status updates
         write = Write(
             operation=operation,
             subresource=subresource,
@@ -57,11 +57,11 @@ class ResourceQuota(AdmissionPlugin):
         try:
             for index, used in charges(quotas, evaluator, write, facts_of(state)):
                 attributes.companions.append(_charged(entries[index], quotas[index], used))
-        except Exceeded as refusal:
-            raise forbidden(attributes, str(refusal)) from None
+        except Exceeded as error:
+            raise forbidden(attributes, str(error)) from None
 
     def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
-        """Only creations take turns: few updates change what an object uses, and the log settles those."""
+        """Lock quotas for creations only: few updates change an object's usage, and the log detects their conflicts."""
         if operation != CREATE or not namespace:
             return ()
         entries = state.entries(QUOTAS, namespace)
@@ -77,7 +77,7 @@ class ResourceQuota(AdmissionPlugin):
 
 
 def facts_of(state: State) -> Facts:
-    """What measuring may look at, in these views."""
+    """Return the objects that usage depends on, from these views."""
 
     def pod(namespace: str, name: str) -> Object | None:
         entry = state.peek("pods", namespace, name)
@@ -92,7 +92,7 @@ def facts_of(state: State) -> Facts:
 
 
 def _charged(entry: Entry, quota: Object, used: dict[str, str]) -> CompanionChange:
-    """The quota with another status.used, as an update of its status by the server itself leaves it."""
+    """Return the change of a quota's status.used, as an update of its status by the server."""
     rt = known_registry().builtin("", "v1", QUOTAS)
     new: Object = {**quota, "metadata": dict(quota["metadata"]), "status": {**quota["status"], "used": used}}
     context = WriteContext(

@@ -1,4 +1,4 @@
-"""RuntimeClass: a pod bears the overhead, the node selector and the tolerations of its runtime class
+"""RuntimeClass: apply the overhead, node selector and tolerations of a pod's runtime class
 (plugin/pkg/admission/runtimeclass of kube-apiserver)."""
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ class RuntimeClass(AdmissionPlugin):
         if pod is None or attributes.subresource:
             return
         spec = pod.setdefault("spec", {})
-        found = _class_of(attributes, spec, state)
-        if found is None:
+        runtime_class = _class_of(attributes, spec, state)
+        if runtime_class is None:
             return
-        overhead = (found.get("overhead") or {}).get("podFixed")
-        if found.get("overhead") is not None:
+        overhead = (runtime_class.get("overhead") or {}).get("podFixed")
+        if runtime_class.get("overhead") is not None:
             if spec.get("overhead") is not None and not _equal(overhead, spec["overhead"]):
                 raise forbidden(attributes, NO_MATCH)
             if overhead:
                 spec["overhead"] = overhead
-        if found.get("scheduling") is not None:
-            _schedule(attributes, spec, found["scheduling"])
+        if runtime_class.get("scheduling") is not None:
+            _schedule(attributes, spec, runtime_class["scheduling"])
 
     def validate(self, attributes: Attributes, state: State) -> None:
         pod = attributes.object
         if pod is None or attributes.subresource:
             return
         spec = pod.get("spec") or {}
-        found = _class_of(attributes, spec, state)
-        if found is not None and found.get("overhead") is not None:
-            if not _equal(found["overhead"].get("podFixed"), spec.get("overhead")):
+        runtime_class = _class_of(attributes, spec, state)
+        if runtime_class is not None and runtime_class.get("overhead") is not None:
+            if not _equal(runtime_class["overhead"].get("podFixed"), spec.get("overhead")):
                 raise forbidden(attributes, NO_MATCH)
         elif spec.get("overhead") is not None:
             raise forbidden(attributes, NO_OVERHEAD)
 
 
 def _class_of(attributes: Attributes, spec: Object, state: State) -> Object | None:
-    """The pod's runtime class; None if it names none."""
+    """Return the pod's runtime class, or None if it names none."""
     name = spec.get("runtimeClassName")
     if name is None:
         return None
@@ -84,7 +84,7 @@ def _schedule(attributes: Attributes, spec: Object, scheduling: Object) -> None:
 
 
 def merge_tolerations(first: list[Object], second: list[Object]) -> list[Object]:
-    """Both lists in order, without what another one covers; of equal ones the first stays."""
+    """Return both lists in order, without tolerations that another one covers. Of equal ones the first remains."""
     every = [*first, *second]
     merged: list[Object] = []
     for place, one in enumerate(every):
@@ -97,7 +97,7 @@ def merge_tolerations(first: list[Object], second: list[Object]) -> list[Object]
 
 
 def _covers(wide: Object, narrow: Object) -> bool:
-    """Tell whether whatever ``narrow`` tolerates, ``wide`` tolerates too."""
+    """Return True if ``wide`` tolerates every taint that ``narrow`` tolerates."""
     if wide == narrow:
         return True
     operator = wide.get("operator", "")

@@ -1,7 +1,7 @@
-"""ServiceAccount: every pod runs as a service account that exists, and finds its token in the usual place
+"""ServiceAccount: require an existing service account for every pod, and mount its token at the usual path
 (plugin/pkg/admission/serviceaccount of kube-apiserver).
 
-Pods that mirror what a kubelet runs on its own may refer to nothing that the API server gives out.
+Mirror pods, which show a kubelet's static pods, must not refer to objects of the API server.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MIRROR_POD: Final = "kubernetes.io/config.mirror"
 ENFORCE_SECRETS: Final = "kubernetes.io/enforce-mountable-secrets"
 VOLUME_PREFIX: Final = "kube-api-access-"
 MOUNT_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
-# The token lives an hour and seven seconds: the seven mark it as one of a pod that did not ask for a lifetime.
+# An hour and seven seconds. The seven seconds identify tokens of pods that requested no lifetime.
 TOKEN_SECONDS: Final = 3607
 ROOT_CA: Final = "kube-root-ca.crt"
-# Spellings of true that Go's ParseBool takes.
+# Spellings of true in Go's ParseBool.
 TRUE_WORDS: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 
 
@@ -82,20 +82,20 @@ def _account(attributes: Attributes, spec: Object, state: State) -> Object:
     if entry is not None:
         return entry.object()
     why = f"error looking up service account {attributes.namespace}/{name}: serviceaccount {go_quote(name)} not found"
-    refusal = forbidden(attributes, why)
-    # A namespace's default account is made by a controller, soon after the namespace.
-    raise NotYet.because(refusal) if name == DEFAULT_NAME else refusal
+    error = forbidden(attributes, why)
+    # A controller creates a namespace's default account soon after the namespace.
+    raise NotYet.because(error) if name == DEFAULT_NAME else error
 
 
 def _automounts(account: Object, spec: Object) -> bool:
-    wish = spec.get("automountServiceAccountToken")
-    if wish is None:
-        wish = account.get("automountServiceAccountToken")
-    return wish is None or bool(wish)
+    automount = spec.get("automountServiceAccountToken")
+    if automount is None:
+        automount = account.get("automountServiceAccountToken")
+    return automount is None or bool(automount)
 
 
 def _mount_token(spec: Object) -> None:
-    """Every container that has nothing at the usual place gets the token there, all from one volume."""
+    """Mount the token, from one volume, into every container with no mount at its path."""
     volumes = spec.get("volumes") or []
     present = next((one["name"] for one in volumes if one.get("name", "").startswith(VOLUME_PREFIX)), "")
     name = present or VOLUME_PREFIX + "".join(NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in os.urandom(5))
@@ -132,7 +132,7 @@ def _check_mirror(attributes: Attributes, spec: Object) -> None:
                 raise forbidden(attributes, "a mirror pod may not use ServiceAccountToken volume projections")
 
 
-# Where a volume names a secret: field of the volume -> path below it.
+# Volume fields that name a secret → path below the field.
 _VOLUME_SECRETS: Final = {
     "secret": ("secretName",),
     "azureFile": ("secretName",),
@@ -148,7 +148,7 @@ _VOLUME_SECRETS: Final = {
 
 
 def _secret_names(spec: Object) -> Iterator[str]:
-    """Every secret a pod refers to, in its containers, volumes and pull secrets."""
+    """Yield every secret a pod refers to, in its containers, volumes and pull secrets."""
     for reference in spec.get("imagePullSecrets") or []:
         yield reference.get("name", "")
     for field in ("initContainers", "containers", "ephemeralContainers"):
@@ -191,7 +191,7 @@ def _limit_secrets(attributes: Attributes, account: Object, spec: Object) -> Non
             raise forbidden(attributes, f"{why}{name} does not reference that imagePullSecret")
 
 
-def _limit_environment(attributes: Attributes, account: Object, containers: list[Object], what: str) -> None:
+def _limit_environment(attributes: Attributes, account: Object, containers: list[Object], kind: str) -> None:
     name = account["metadata"]["name"]
     allowed = {one.get("name") for one in account.get("secrets") or []}
     for container in containers:
@@ -199,7 +199,7 @@ def _limit_environment(attributes: Attributes, account: Object, containers: list
             reference = (variable.get("valueFrom") or {}).get("secretKeyRef")
             if reference is not None and reference.get("name", "") not in allowed:
                 why = (
-                    f"{what} {container.get('name', '')} with envVar {variable.get('name', '')} referencing "
+                    f"{kind} {container.get('name', '')} with envVar {variable.get('name', '')} referencing "
                     f'secret.secretName="{reference.get("name", "")}" is not allowed because service account {name} '
                     "does not reference that secret"
                 )

@@ -1,4 +1,4 @@
-"""Volumes and their claims: DefaultStorageClass, StorageObjectInUseProtection and PersistentVolumeClaimResize
+"""Admission of volumes and claims: DefaultStorageClass, StorageObjectInUseProtection, PersistentVolumeClaimResize
 (plugin/pkg/admission/storage of kube-apiserver)."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROTECTED: Final = {
 
 
 class DefaultStorageClass(AdmissionPlugin):
-    """A claim that names no class gets the default one, if there is one; "" is a name."""
+    """Sets the default class of a claim that names none; "" counts as a name."""
 
     name = "DefaultStorageClass"
     resources = frozenset({CLAIMS})
@@ -43,7 +43,7 @@ class DefaultStorageClass(AdmissionPlugin):
 
 
 class StorageObjectInUseProtection(AdmissionPlugin):
-    """What is used is not deleted: a controller takes the finalizer away when the last user is gone."""
+    """Adds a finalizer, which a controller removes once the object is no longer in use."""
 
     name = "StorageObjectInUseProtection"
     resources = frozenset(PROTECTED)
@@ -60,7 +60,7 @@ class StorageObjectInUseProtection(AdmissionPlugin):
 
 
 class PersistentVolumeClaimResize(AdmissionPlugin):
-    """A claim grows only when it is bound and its class allows it."""
+    """Allows a claim to grow only if it is bound and its class allows expansion."""
 
     name = "PersistentVolumeClaimResize"
     resources = frozenset({CLAIMS})

@@ -1,8 +1,7 @@
-"""What the Pod Security Standards look for in a pod, check by check (k8s.io/pod-security-admission/policy).
+"""The checks of the Pod Security Standards (k8s.io/pod-security-admission/policy).
 
-A check is given a pod's metadata and spec and answers None, or (reason, detail) of what it forbids. Containers are
-looked at in the order init, ordinary, ephemeral. Which level has which check in which version:
-pod_security_standards.py.
+A check receives a pod's metadata and spec, and returns None or (reason, detail) of a violation. Containers are checked
+in the order init, ordinary, ephemeral. standards.py lists the checks of each level and version.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ VOLUMES: Final = (
     "projected",
     "secret",
 )
-# sysctls by the version that first took them for safe
+# Safe sysctls, by the first version that allows them.
 SYSCTLS: Final = (
     (
         0,
@@ -61,20 +60,20 @@ def _quoted(items: Iterable[str]) -> str:
 
 
 def _counted(word: str, items: Iterable[str]) -> str:
-    """``container "a"`` or ``containers "a", "b"``."""
+    """Return ``container "a"`` or ``containers "a", "b"``."""
     listed = list(items)
     return f"{word}{'' if len(listed) == 1 else 's'} {_quoted(listed)}"
 
 
 def _containers(spec: Object) -> Iterator[tuple[str, Object, Object]]:
-    """(name, container, its securityContext) of every container."""
+    """Yield (name, container, its securityContext) of every container."""
     for field in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(field) or []:
             yield container.get("name", ""), container, container.get("securityContext") or {}
 
 
 def _setters(spec: Object, bad: Callable[[Object], bool]) -> list[str]:
-    """``pod`` and ``container "c"`` where the securityContext is bad."""
+    """Return ``pod`` and ``container "c"`` if their securityContext is bad."""
     setters = ["pod"] if bad(spec.get("securityContext") or {}) else []
     containers = [name for name, _, context in _containers(spec) if bad(context)]
     if containers:

@@ -1,12 +1,12 @@
-"""PodSecurity: a namespace's labels say which of the Pod Security Standards its pods have to meet
+"""PodSecurity: apply the Pod Security Standards that a namespace's labels select
 (k8s.io/pod-security-admission/admission).
 
-    pod-security.kubernetes.io/enforce: baseline           pods that break it are refused
-    pod-security.kubernetes.io/warn: restricted            the client is warned, of workloads' templates too
-    pod-security.kubernetes.io/enforce-version: v1.30      as that version had it; latest without
+    pod-security.kubernetes.io/enforce: baseline           pods that violate it are rejected
+    pod-security.kubernetes.io/warn: restricted            the client is warned, also about workloads' templates
+    pod-security.kubernetes.io/enforce-version: v1.30      the standard of that version; default: latest
 
-A level or version nobody knows is refused when the label is set; where it got past that, it counts as restricted for
-``enforce`` and as nothing for ``warn``. ``audit`` shares the rules but has nowhere to go yet.
+A label with an unknown level or version is rejected. In an existing label it counts as restricted for ``enforce`` and
+as unset for ``warn``. ``audit`` is validated, but there is no audit log yet.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ MODES: Final = ("enforce", "audit", "warn")
 LABELS: Final = frozenset(f"{PREFIX}{mode}{suffix}" for mode in MODES for suffix in ("", "-version"))
 LATEST: Final = "latest"
 _VERSION: Final = re.compile(r"v1\.(0|[1-9][0-9]*)\Z")
-# How many pods of a namespace are looked at when its level rises.
+# Pods of a namespace that are checked when its level rises.
 MAX_PODS: Final = 3000
-# Where a pod is in other kinds.
+# Paths of pod templates in other kinds.
 TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
     "replicationcontrollers": ("spec", "template"),
     "podtemplates": ("template",),
@@ -87,7 +87,7 @@ class PodSecurity(AdmissionPlugin):
             return
         policy, _ = policy_of(namespace.labels)
         pod = _pod_of(obj, TEMPLATES.get(attributes.rt.resource, ()))
-        if pod is None or (is_pod and attributes.operation == UPDATE and not _matters(attributes, obj)):
+        if pod is None or (is_pod and attributes.operation == UPDATE and not _changes_pod(attributes, obj)):
             return
         meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
         if is_pod:
@@ -110,8 +110,8 @@ def _details(found: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{reason} ({detail})" if detail else reason for reason, detail in found)
 
 
-def _matters(attributes: Attributes, pod: Object) -> bool:
-    """Of what an update of a pod can change, images and ephemeral containers make it another pod."""
+def _changes_pod(attributes: Attributes, pod: Object) -> bool:
+    """Return True if an update changes images or ephemeral containers. Other updates need no check."""
     if attributes.old is None:
         return True
     new, old = pod.get("spec") or {}, attributes.old.object().get("spec") or {}
@@ -131,7 +131,7 @@ def _images(spec: Object, field: str) -> list[Any]:
 
 
 def policy_of(labels: Mapping[str, str]) -> tuple[Policy, list[Cause]]:
-    """What the labels ask for, and what is wrong with them. Without ``warn``, clients are warned by ``enforce``."""
+    """Return the policy of the labels and their errors. Without ``warn``, ``enforce`` also applies to warnings."""
     causes: list[Cause] = []
     enforce = _standard(labels, "enforce", standards.RESTRICTED, causes)
     _standard(labels, "audit", standards.PRIVILEGED, causes)
@@ -160,11 +160,11 @@ def _standard(labels: Mapping[str, str], mode: str, fallback: str, causes: list[
 
 def _check_namespace(attributes: Attributes, namespace: Object, state: State) -> None:
     labels = namespace["metadata"].get("labels") or {}
-    held = attributes.old.labels if attributes.old is not None else {}
-    if LABELS.isdisjoint(labels) and LABELS.isdisjoint(held):
+    old_labels = attributes.old.labels if attributes.old is not None else {}
+    if LABELS.isdisjoint(labels) and LABELS.isdisjoint(old_labels):
         return
     policy, causes = policy_of(labels)
-    old, old_causes = policy_of(held)
+    old, old_causes = policy_of(old_labels)
     name = namespace["metadata"]["name"]
     if causes and (attributes.operation == CREATE or causes != old_causes):
         raise status.invalid("", "Namespace", name, causes)
@@ -173,11 +173,11 @@ def _check_namespace(attributes: Attributes, namespace: Object, state: State) ->
         return
     if wanted.version == old.enforce.version and LEVELS.index(wanted.level) <= LEVELS.index(old.enforce.level):
         return
-    attributes.warnings.extend(_existing(name, wanted, state))
+    attributes.warnings.extend(_warnings_for_existing(name, wanted, state))
 
 
-def _existing(namespace: str, wanted: Standard, state: State) -> list[str]:
-    """What to tell of pods that are there already and break the new level. One pod of each controller comes first."""
+def _warnings_for_existing(namespace: str, wanted: Standard, state: State) -> list[str]:
+    """Return warnings about existing pods that violate the new level. One pod of each controller is checked first."""
     first: list[Object] = []
     others: list[Object] = []
     seen: set[str] = set()
@@ -193,17 +193,17 @@ def _existing(namespace: str, wanted: Standard, state: State) -> list[str]:
         found = wanted.violations(pod["metadata"], pod.get("spec") or {})
         if found:
             breaking.setdefault(", ".join(reason for reason, _ in found), []).append(pod["metadata"]["name"])
-    told = []
+    warnings = []
     if len(pods) > MAX_PODS:
         part = f"the first {MAX_PODS} of {len(pods)} existing pods"
-        told.append(f"new PodSecurity enforce level only checked against {part}")
+        warnings.append(f"new PodSecurity enforce level only checked against {part}")
     if breaking:
-        what = f"existing pods in namespace {go_quote(namespace)} violate the new PodSecurity enforce level"
-        told.append(f"{what} {go_quote(str(wanted))}")
-    return told + sorted(f"{_named(names)}: {reasons}" for reasons, names in breaking.items())
+        subject = f"existing pods in namespace {go_quote(namespace)} violate the new PodSecurity enforce level"
+        warnings.append(f"{subject} {go_quote(str(wanted))}")
+    return warnings + sorted(f"{_name_list(names)}: {reasons}" for reasons, names in breaking.items())
 
 
-def _named(names: list[str]) -> str:
+def _name_list(names: list[str]) -> str:
     others = len(names) - 1
     if not others:
         return names[0]

@@ -1,5 +1,4 @@
-"""The Pod Security Standards as a table: which check holds for which level from which version on
-(k8s.io/pod-security-admission/policy)."""
+"""The Pod Security Standards as a table: level and version → checks (k8s.io/pod-security-admission/policy)."""
 
 from __future__ import annotations
 
@@ -15,26 +14,30 @@ PRIVILEGED: Final = "privileged"
 BASELINE: Final = "baseline"
 RESTRICTED: Final = "restricted"
 NEWEST_MINOR: Final = 36
-"""``latest``, and what versions to come are taken for."""
+"""The version of ``latest`` and of every later version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``versions``: (minor version it holds from, check), ascending; ``overrides``: baseline checks it stands for."""
+    """One rule of a standard.
+
+    ``versions``: (first minor version, check), ascending.
+    ``overrides``: the baseline rules it replaces.
+    """
 
     id: str
     versions: tuple[tuple[int, CheckPod], ...]
     overrides: tuple[str, ...] = ()
 
     def check_of(self, minor: int) -> CheckPod | None:
-        found = None
+        latest = None
         for first, check in self.versions:
             if first <= minor:
-                found = check
-        return found
+                latest = check
+        return latest
 
 
-# In the order in which what they find is told: bytewise by id.
+# In the order of their messages: bytewise by id.
 BASELINE_ROWS: Final = (
     Row("appArmorProfile", ((0, checks.apparmor),)),
     Row("capabilities_baseline", ((0, checks.capabilities),)),
@@ -79,7 +82,7 @@ RESTRICTED_ROWS: Final = (
 
 @functools.cache
 def checks_of(level: str, minor: int) -> tuple[CheckPod, ...]:
-    """The checks of a level in a version of the policy, in the order of their answers."""
+    """Return the checks of a level in a version, in the order of their messages."""
     if level == PRIVILEGED:
         return ()
     baseline, restricted = BASELINE_ROWS, RESTRICTED_ROWS if level == RESTRICTED else ()
@@ -89,6 +92,6 @@ def checks_of(level: str, minor: int) -> tuple[CheckPod, ...]:
 
 
 def evaluate(level: str, minor: int, meta: Object, spec: Object) -> list[tuple[str, str]]:
-    """(reason, detail) of everything the level forbids in the pod."""
-    chosen = checks_of(level, min(minor, NEWEST_MINOR))
-    return [found for check in chosen if (found := check(meta, spec)) is not None]
+    """Return (reason, detail) of every violation of the level in the pod."""
+    selected = checks_of(level, min(minor, NEWEST_MINOR))
+    return [violation for check in selected if (violation := check(meta, spec)) is not None]

@@ -16,7 +16,7 @@ from in_process import Answer, InProcess, open_server, pod
 from trio.testing import MockClock
 
 from kubechronicle.actors.admission import plugins
-from kubechronicle.actors.admission.node_restriction import refused_labels
+from kubechronicle.actors.admission.node_restriction import rejected_labels
 
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
@@ -197,7 +197,7 @@ async def test_its_lease_and_csi_node(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("new", "old", "refused"),
+    ("new", "old", "rejected"),
     [
         ({"a": "b", "example.com/x": "y"}, {}, []),
         ({"kubernetes.io/hostname": "n", "topology.kubernetes.io/zone": "z"}, {}, []),
@@ -209,5 +209,5 @@ async def test_its_lease_and_csi_node(autojump_clock: MockClock) -> None:
         ({"x.k8s.io/y": "1"}, {"x.k8s.io/y": "2"}, ["x.k8s.io/y"]),
     ],
 )
-def test_labels_no_kubelet_may_set(new: Any, old: Any, refused: list[str]) -> None:
-    assert refused_labels(new, old) == refused
+def test_labels_no_kubelet_may_set(new: Any, old: Any, rejected: list[str]) -> None:
+    assert rejected_labels(new, old) == rejected
