@@ -122,11 +122,7 @@ class NamespaceLifecycleLoop:
         """Follow namespaces, and finish the deletion of terminating ones."""
         task_status.started()
         reflector = Reflector(
-            self._store.reads,
-            self._namespaces,
-            component=COMPONENT,
-            on_list=self._pass,
-            delays=repeat(RETRY_INTERVAL),
+            self._store.reads, self._namespaces, component=COMPONENT, on_list=self._pass, delays=repeat(RETRY_INTERVAL)
         )
         await reflector.run()
 

@@ -1,4 +1,4 @@
-"""Tokens of service accounts in Secrets: put in, good for requests, and gone with the account."""
+"""Tokens of service accounts in Secrets: added, valid for requests, and deleted with the account."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ async def robot(server: InProcess) -> str:
     return str(made["metadata"]["uid"])
 
 
-async def settled(server: InProcess, name: str = "s") -> tuple[Any, dict[str, bytes]]:
-    """The Secret when all has calmed down, and its data."""
+async def final_secret(server: InProcess, name: str = "s") -> tuple[Any, dict[str, bytes]]:
+    """Wait until nothing is left to do. Return the Secret and its data."""
     await trio.sleep(LONG)
-    found = await server.get(f"{SECRETS}/{name}")
-    return found, {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+    secret_object = await server.get(f"{SECRETS}/{name}")
+    return secret_object, {key: base64.b64decode(value) for key, value in (secret_object.get("data") or {}).items()}
 
 
 async def status_with(server: InProcess, token: bytes) -> int:
@@ -58,10 +58,10 @@ async def test_a_secret_for_an_account_gets_its_token(autojump_clock: MockClock)
     async with running() as server:
         uid = await robot(server)
         await server.post(SECRETS, secret())
-        found, data = await settled(server)
-        assert found["metadata"]["annotations"] == {NAME: "robot", UID: uid}
+        secret_object, data = await final_secret(server)
+        assert secret_object["metadata"]["annotations"] == {NAME: "robot", UID: uid}
         assert (data["namespace"], data["ca.crt"]) == (b"default", BUNDLE)
-        assert "kube-controller-manager" in {entry["manager"] for entry in found["metadata"]["managedFields"]}
+        assert "kube-controller-manager" in {entry["manager"] for entry in secret_object["metadata"]["managedFields"]}
         assert await status_with(server, data["token"]) == 403
         quiet = server.log.store.revision
         await trio.sleep(1000)
@@ -70,35 +70,35 @@ async def test_a_secret_for_an_account_gets_its_token(autojump_clock: MockClock)
         assert await status_with(server, data["token"]) == 401
 
 
-async def test_what_is_there_stays(autojump_clock: MockClock) -> None:
+async def test_existing_data_is_kept(autojump_clock: MockClock) -> None:
     async with running() as server:
         await robot(server)
         await server.post(SECRETS, secret(**{"ca.crt": "theirs", "extra": "x"}))
-        _, data = await settled(server)
+        _, data = await final_secret(server)
         assert (data["ca.crt"], data["extra"]) == (b"theirs", b"x")
         before = data["token"]
         await server.patch(f"{SECRETS}/s", {"data": {"token": None}})
-        _, data = await settled(server)
+        _, data = await final_secret(server)
         assert len(data["token"]) > 100
         assert await status_with(server, data["token"]) == 403
         assert (await status_with(server, before) == 403) is (before == data["token"])
 
 
-async def test_without_an_authority_there_is_none_to_tell(autojump_clock: MockClock) -> None:
+async def test_without_an_authority_the_secret_has_none(autojump_clock: MockClock) -> None:
     async with running(bundle=b"") as server:
         await robot(server)
         await server.post(SECRETS, secret())
-        _, data = await settled(server)
+        _, data = await final_secret(server)
         assert set(data) == {"token", "namespace"}
 
 
-async def test_a_secret_goes_with_its_account(autojump_clock: MockClock) -> None:
+async def test_a_secret_is_deleted_with_its_account(autojump_clock: MockClock) -> None:
     async with running() as server:
         await robot(server)
         await server.post(SECRETS, secret())
         await server.post(SECRETS, secret("of-nobody", "ghost"))
         await server.post(SECRETS, secret("another-kind", kind="Opaque"))
-        _, data = await settled(server)
+        _, data = await final_secret(server)
         assert await server.names(SECRETS) == ["another-kind", "s"]
         await server.delete(f"{ACCOUNTS}/robot")
         assert await status_with(server, data["token"]) == 401
@@ -107,13 +107,13 @@ async def test_a_secret_goes_with_its_account(autojump_clock: MockClock) -> None
         assert await server.names(SECRETS) == ["another-kind"]
 
 
-async def test_a_failure_is_made_up_for(autojump_clock: MockClock) -> None:
+async def test_a_failed_write_is_retried(autojump_clock: MockClock) -> None:
     log = MemoryLog()
     async with running(log) as server:
         await robot(server)
         await server.post(SECRETS, secret())
         log.fail_next("append", Fault.UNAVAILABLE, Fault.LOST_BEFORE_COMMIT)
-        _, data = await settled(server)
+        _, data = await final_secret(server)
         assert data["token"]
 
 
@@ -129,9 +129,9 @@ async def test_a_secret_must_name_an_account(autojump_clock: MockClock, name: st
         assert await server.names(SECRETS) == []
 
 
-async def test_it_is_one_of_the_controllers(autojump_clock: MockClock) -> None:
+async def test_controllers_setting_starts_the_loop(autojump_clock: MockClock) -> None:
     async with open_server(loops=True, controllers=frozenset({"serviceaccount-token"}), root_ca=BUNDLE) as server:
         await robot(server)
         await server.post(SECRETS, secret())
-        _, data = await settled(server)
+        _, data = await final_secret(server)
         assert await status_with(server, data["token"]) == 403

@@ -1,4 +1,4 @@
-"""The APIServices of what the server serves by itself."""
+"""The APIServices of the built-in API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubechronicle.eventlog.memory.memory_log import MemoryLog
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 
-def test_what_is_wanted_follows_the_registry() -> None:
+def test_api_services_follow_the_registry() -> None:
     specs = wanted(builtin_registry())
     assert specs["v1."] == {"version": "v1", "groupPriorityMinimum": 18000, "versionPriority": 1}
     assert specs["v2.autoscaling"]["versionPriority"] == 30
@@ -23,7 +23,7 @@ def test_what_is_wanted_follows_the_registry() -> None:
     assert set(wanted(serving(rt for rt in builtin_registry() if rt.group != "batch"))) == set(specs) - {"v1.batch"}
 
 
-async def test_they_are_made_at_the_start(autojump_clock: MockClock) -> None:
+async def test_api_services_are_created_at_the_start(autojump_clock: MockClock) -> None:
     log = MemoryLog()
     async with open_server(log, loops=True) as server:
         assert await server.names(SERVICES) == sorted(wanted(builtin_registry()))
@@ -42,7 +42,7 @@ async def test_they_are_made_at_the_start(autojump_clock: MockClock) -> None:
         assert log.store.revision == before
 
 
-async def test_what_is_no_longer_served_goes(autojump_clock: MockClock) -> None:
+async def test_versions_no_longer_served_are_removed(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         await server.ask("DELETE", f"{SERVICES}/v1.policy")
         mine = {"group": "x.example.com", "version": "v1", "groupPriorityMinimum": 9, "versionPriority": 9}

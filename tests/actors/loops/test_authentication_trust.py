@@ -1,4 +1,4 @@
-"""The ConfigMap that tells extension API servers how clients are known: made, completed, never narrowed."""
+"""The ConfigMap by which extension API servers authenticate clients: created, completed, never narrowed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def data(server: InProcess) -> Any:
     return (await server.get(MAP))["data"]
 
 
-async def test_without_a_proxy_the_clients_authorities_are_told(autojump_clock: MockClock) -> None:
+async def test_without_a_proxy_only_client_authorities_are_published(autojump_clock: MockClock) -> None:
     async with running(trusting(CLIENTS)) as server:
         assert await data(server) == {"client-ca-file": pem(CLIENTS)}
         hook = "/readyz/poststarthook/start-cluster-authentication-info-controller"
@@ -59,7 +59,7 @@ async def test_without_a_proxy_the_clients_authorities_are_told(autojump_clock: 
         assert server.log.store.revision == quiet
 
 
-async def test_all_of_a_proxy_is_told(autojump_clock: MockClock) -> None:
+async def test_all_settings_of_a_proxy_are_published(autojump_clock: MockClock) -> None:
     async with running(trusting(CLIENTS, proxies=(PROXIES,))) as server:
         assert await data(server) == {
             "client-ca-file": pem(CLIENTS),
@@ -72,7 +72,7 @@ async def test_all_of_a_proxy_is_told(autojump_clock: MockClock) -> None:
         }
 
 
-async def test_it_is_made_again_and_put_right(autojump_clock: MockClock) -> None:
+async def test_a_deleted_or_changed_map_is_restored(autojump_clock: MockClock) -> None:
     async with running(trusting(CLIENTS)) as server:
         before = await data(server)
         await server.delete(MAP)
@@ -83,7 +83,7 @@ async def test_it_is_made_again_and_put_right(autojump_clock: MockClock) -> None
         assert await data(server) == before
 
 
-async def test_what_another_server_trusts_stays_until_it_expires(autojump_clock: MockClock) -> None:
+async def test_authorities_of_another_server_stay_until_they_expire(autojump_clock: MockClock) -> None:
     ours = trusting(CLIENTS, proxies=(PROXIES,))
     async with running(ours) as server:
         held = await data(server)
@@ -94,13 +94,13 @@ async def test_what_another_server_trusts_stays_until_it_expires(autojump_clock:
             "requestheader-group-headers": "no list",
         }
         await server.patch(MAP, {"data": theirs})
-        found = await data(server)
-        assert found["client-ca-file"] == pem(OTHERS, CLIENTS)
-        assert json.loads(found["requestheader-allowed-names"]) == ["other", "front"]
-        assert json.loads(found["requestheader-group-headers"]) == ["X-Remote-Group"]
+        published = await data(server)
+        assert published["client-ca-file"] == pem(OTHERS, CLIENTS)
+        assert json.loads(published["requestheader-allowed-names"]) == ["other", "front"]
+        assert json.loads(published["requestheader-group-headers"]) == ["X-Remote-Group"]
 
 
-async def test_new_authorities_are_told_without_a_restart(autojump_clock: MockClock) -> None:
+async def test_new_authorities_are_published_without_a_restart(autojump_clock: MockClock) -> None:
     trusted = [CLIENTS]
     trust = Trust(client_ca=lambda: [ca.certificate for ca in trusted])
     async with running(trust) as server:
@@ -111,22 +111,22 @@ async def test_new_authorities_are_told_without_a_restart(autojump_clock: MockCl
 
 async def test_two_servers_agree(autojump_clock: MockClock) -> None:
     async with running(trusting(CLIENTS)) as first, running(trusting(OTHERS), first.log.store) as second:
-        found = await data(first)
-        assert set(x509.load_pem_x509_certificates(found["client-ca-file"].encode())) == {
+        published = await data(first)
+        assert set(x509.load_pem_x509_certificates(published["client-ca-file"].encode())) == {
             CLIENTS.certificate,
             OTHERS.certificate,
         }
         quiet = first.log.store.revision
-        assert await data(second) == found
+        assert await data(second) == published
         assert first.log.store.revision == quiet
 
 
-def test_too_much_of_others_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_bytes_of_others_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     held = {"client-ca-file": pem(OTHERS, PROXIES)}
     assert trusting(CLIENTS).data(held) == {"client-ca-file": pem(OTHERS, PROXIES, CLIENTS)}
     monkeypatch.setattr(authentication_trust, "MAX_BYTES", len(pem(CLIENTS)) + 1)
     assert trusting(CLIENTS).data(held) == {"client-ca-file": pem(CLIENTS)}
 
 
-def test_nobody_is_trusted() -> None:
+def test_without_authorities_the_map_is_empty() -> None:
     assert Trust().data({}) == {}

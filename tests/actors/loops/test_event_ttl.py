@@ -1,4 +1,4 @@
-"""Events end a while after they were last written, by the log's clock; over memory and over Postgres."""
+"""Events expire a fixed time after their last write, by the log's clock; on memory and on Postgres."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOUR = timedelta(hours=1)
 
 
 class Clock:
-    """The log's clock, as the test sets it."""
+    """The log's clock, set by the test."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 3, 1, tzinfo=UTC)
@@ -57,7 +57,7 @@ def new_event(name: str) -> dict[str, Any]:
     }
 
 
-async def test_an_event_ends_an_hour_after_it_was_last_written() -> None:
+async def test_an_event_expires_an_hour_after_its_last_write() -> None:
     clock = Clock()
     async with open_server(MemoryStore(now=clock)) as server:
         loop = EventExpiry(server.store, HOUR)
@@ -69,7 +69,7 @@ async def test_an_event_ends_an_hour_after_it_was_last_written() -> None:
         await server.post(EVENTS, event("c"))
         clock.advance(minutes=29)
         assert await loop.expire() == 0
-        await server.patch(f"{EVENTS}/a", {})  # changes nothing, and so is no write
+        await server.patch(f"{EVENTS}/a", {})  # no change, so no write
         clock.advance(minutes=1)
         assert await loop.expire() == 2
         assert await server.names(EVENTS) == await server.names(NEW_EVENTS) == ["again", "c"]
@@ -82,29 +82,29 @@ async def test_an_event_ends_an_hour_after_it_was_last_written() -> None:
         assert server.log.store.revision == before
 
 
-async def test_watchers_are_told_and_the_log_says_who() -> None:
+async def test_watchers_see_the_deletion_and_the_log_its_author() -> None:
     clock = Clock()
     async with open_server(MemoryStore(now=clock)) as server:
         await server.post(EVENTS, event("a", reason="Started"))
         clock.advance(hours=1)
         async with server.watch(f"{EVENTS}?watch=true&resourceVersion={server.log.store.revision}") as stream:
             assert await EventExpiry(server.store, HOUR).expire() == 1
-            told = await stream.next()
-        assert told is not None
-        assert (told["type"], told["object"]["metadata"]["name"], told["object"]["reason"]) == (
+            change = await stream.next()
+        assert change is not None
+        assert (change["type"], change["object"]["metadata"]["name"], change["object"]["reason"]) == (
             "DELETED",
             "a",
             "Started",
         )
         revision = server.log.store.revision
-        assert told["object"]["metadata"]["resourceVersion"] == str(revision)
+        assert change["object"]["metadata"]["resourceVersion"] == str(revision)
         (record,) = await server.log.read(after=revision - 1, limit=1)
         assert record.operation is Operation.DELETE
         who = server.log.store.who[revision]
         assert (who.user, who.verb, who.user_agent) == ("system:apiserver", "delete", "kubechronicle/event-ttl")
 
 
-async def test_nothing_holds_an_event_and_nothing_else_ends() -> None:
+async def test_finalizers_do_not_keep_an_event_and_other_objects_stay() -> None:
     clock = Clock()
     async with open_server(MemoryStore(now=clock)) as server:
         await server.post(EVENTS, event("held", metadata={"finalizers": ["example.com/hold"]}))
@@ -117,7 +117,9 @@ async def test_nothing_holds_an_event_and_nothing_else_ends() -> None:
         assert await server.names("/api/v1/namespaces/default/configmaps") == ["stays"]
 
 
-async def test_many_go_in_batches_the_oldest_first(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_expire_in_batches_the_oldest_first(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(event_ttl, "BATCH", 4)
     monkeypatch.setattr(event_ttl, "PAGE", 3)
     clock = Clock()
@@ -145,8 +147,10 @@ async def test_many_go_in_batches_the_oldest_first(autojump_clock: MockClock, mo
         assert trio.current_time() - begun >= 2 * event_ttl.PAUSE
 
 
-async def test_what_is_rewritten_meanwhile_stays(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two batches, here; and by another server, which this one has not heard of."""
+async def test_an_event_rewritten_during_a_pass_stays(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rewritten here between two batches, or by another server without this one having seen it."""
     monkeypatch.setattr(event_ttl, "BATCH", 1)
     clock = Clock()
     store = MemoryStore(now=clock)
@@ -172,7 +176,7 @@ async def test_what_is_rewritten_meanwhile_stays(autojump_clock: MockClock, monk
         assert await loop.expire() == 2
 
 
-async def test_servers_may_do_it_at_once() -> None:
+async def test_several_servers_may_expire_at_once() -> None:
     clock = Clock()
     store = MemoryStore(now=clock)
     async with open_server(store) as one, open_server(store) as other:
@@ -194,7 +198,7 @@ async def test_servers_may_do_it_at_once() -> None:
         assert await one.names(EVENTS) == await other.names(EVENTS) == []
 
 
-async def test_history_forgotten_sooner_than_events_are_to_go() -> None:
+async def test_history_compacted_sooner_than_events_expire() -> None:
     clock = Clock()
     async with open_server(MemoryStore(now=clock)) as server:
         loop = EventExpiry(server.store, HOUR)
@@ -212,7 +216,7 @@ async def test_history_forgotten_sooner_than_events_are_to_go() -> None:
         assert await loop.expire() == 3
 
 
-async def test_it_runs_by_itself_unless_events_are_kept_for_ever(autojump_clock: MockClock) -> None:
+async def test_it_runs_by_itself_unless_events_are_kept_forever(autojump_clock: MockClock) -> None:
     for seconds, left in ((2, []), (0, ["a"])):
         clock = Clock()
         async with open_server(MemoryStore(now=clock), loops=True, other={"event_ttl": seconds}) as server:
@@ -223,7 +227,7 @@ async def test_it_runs_by_itself_unless_events_are_kept_for_ever(autojump_clock:
 
 
 @pytest.mark.parametrize(("hours", "interval"), [(24, 60), (1, 60), (0.01, 1.8), (0.001, 1)])
-async def test_how_often_it_looks(hours: float, interval: float) -> None:
+async def test_interval_between_passes(hours: float, interval: float) -> None:
     async with open_server() as server:
         assert EventExpiry(server.store, timedelta(hours=hours)).interval == pytest.approx(interval)
 

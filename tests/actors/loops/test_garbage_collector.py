@@ -20,7 +20,7 @@ from kubechronicle.eventlog.records import Operation
 COLLECTOR = frozenset({"garbage-collector"})
 SPACES = "/api/v1/namespaces"
 MAPS = f"{SPACES}/default/configmaps"
-LONG = 100.0  # virtual seconds in which everything that is going to happen has happened
+LONG = 100.0  # virtual seconds after which nothing more happens
 Object = dict[str, Any]
 
 
@@ -29,14 +29,14 @@ def running(log: MemoryLog | MemoryStore | None = None, **options: Any) -> Any:
 
 
 def owner_of(obj: Object, *, blocks: bool = False, **changes: Any) -> Object:
-    """An ownerReference to the object."""
+    """Return an ownerReference to the object."""
     metadata = obj["metadata"]
-    found = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": metadata["name"], "uid": metadata["uid"]}
-    return {**found, **({"blockOwnerDeletion": True} if blocks else {}), **changes}
+    reference = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+    return {**reference, **({"blockOwnerDeletion": True} if blocks else {}), **changes}
 
 
 async def make(server: InProcess, name: str, *owners: Object, namespace: str = "default", **metadata: Any) -> Object:
-    """A ConfigMap owned by these objects or references."""
+    """Create a ConfigMap owned by these objects or references."""
     body = configmap(name, namespace)
     references = [one if "uid" in one else owner_of(one) for one in owners]
     body["metadata"].update(metadata, **({"ownerReferences": references} if references else {}))
@@ -44,11 +44,11 @@ async def make(server: InProcess, name: str, *owners: Object, namespace: str = "
 
 
 async def maps(server: InProcess, path: str = MAPS) -> list[str]:
-    """The ConfigMaps that are left when all has calmed down."""
+    """Wait until nothing is left to do. Return the names of the remaining ConfigMaps."""
     await trio.sleep(LONG)
     quiet = server.log.store.revision
     await trio.sleep(LONG)
-    assert server.log.store.revision == quiet, "it does not come to rest"
+    assert server.log.store.revision == quiet, "the collector still writes"
     assert server.tree.restarts_total == 0
     return await server.names(path)
 
@@ -63,7 +63,7 @@ async def delete(server: InProcess, name: str, policy: str = "Background") -> An
 
 
 def ends(server: InProcess) -> list[str]:
-    """The names of what was deleted, in order."""
+    """Return the names of the deleted objects, in order."""
     return [row.key.name for row in server.log.store.rows(after=0) if row.operation is Operation.DELETE]
 
 
@@ -71,7 +71,7 @@ def ends(server: InProcess) -> list[str]:
 
 
 async def family(server: InProcess, *, blocks: bool = True) -> None:
-    """root <- middle <- leaf-0, leaf-1; and a stranger."""
+    """Create root <- middle <- leaf-0, leaf-1, and an unrelated stranger."""
     root = await make(server, "root")
     middle = await make(server, "middle", owner_of(root, blocks=blocks))
     for number in range(2):
@@ -137,7 +137,7 @@ async def test_many_dependents(autojump_clock: MockClock) -> None:
         assert len(ends(server)) == 151
 
 
-async def test_a_dependents_own_finalizers_say_what_becomes_of_its_dependents(autojump_clock: MockClock) -> None:
+async def test_finalizers_of_a_dependent_decide_about_its_own_dependents(autojump_clock: MockClock) -> None:
     async with running() as server:
         root = await make(server, "root")
         orphaning = await make(server, "orphaning", root, finalizers=["orphan"])
@@ -153,7 +153,7 @@ async def test_a_dependents_own_finalizers_say_what_becomes_of_its_dependents(au
         assert await maps(server) == ["let-go"]
 
 
-async def test_a_running_pod_ends_in_its_time_and_its_owner_after_it(autojump_clock: MockClock) -> None:
+async def test_an_owner_waits_for_a_pod_that_terminates_gracefully(autojump_clock: MockClock) -> None:
     async with running() as server:
         root = await make(server, "root")
         pods = f"{SPACES}/default/pods"
@@ -178,7 +178,7 @@ async def test_other_finalizers_stay(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
-async def test_one_of_two_owners_goes(autojump_clock: MockClock, policy: str) -> None:
+async def test_one_of_two_owners_is_deleted(autojump_clock: MockClock, policy: str) -> None:
     async with running() as server:
         first, second = await make(server, "first"), await make(server, "second")
         await make(server, "leaf", owner_of(first, blocks=True), owner_of(second, blocks=True))
@@ -189,8 +189,8 @@ async def test_one_of_two_owners_goes(autojump_clock: MockClock, policy: str) ->
         assert await maps(server) == []
 
 
-async def test_blocking_that_ends(autojump_clock: MockClock) -> None:
-    """A reference that no longer blocks, or is gone, lets the owner go."""
+async def test_a_reference_that_stops_blocking_releases_its_owner(autojump_clock: MockClock) -> None:
+    """The reference is changed to not block, or removed: then the owner is deleted."""
     async with running() as server:
         root = await make(server, "root")
         for name in ("unblocks", "leaves"):
@@ -203,7 +203,7 @@ async def test_blocking_that_ends(autojump_clock: MockClock) -> None:
         assert await maps(server) == ["leaves", "unblocks"]
 
 
-# -- owners that are not there ----------------------------------------------------------------------------------------
+# -- owners that do not exist -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -218,16 +218,16 @@ async def test_blocking_that_ends(autojump_clock: MockClock) -> None:
         ({"apiVersion": "example.com/v1", "kind": "Widget"}, ["a", "o"]),
     ],
 )
-async def test_owners_that_are_not_what_is_there(autojump_clock: MockClock, changes: Object, left: list[str]) -> None:
+async def test_owners_that_do_not_match_an_object(autojump_clock: MockClock, changes: Object, left: list[str]) -> None:
     async with running() as server:
         o = await make(server, "o")
         await make(server, "a", owner_of(o, **changes))
         assert await maps(server) == left
 
 
-async def test_an_owner_made_again_is_another(autojump_clock: MockClock) -> None:
+async def test_a_recreated_owner_is_another_object(autojump_clock: MockClock) -> None:
     log = MemoryLog()
-    async with open_server(log) as server:  # nobody collects
+    async with open_server(log) as server:  # without the collector
         o = await make(server, "o")
         await make(server, "a", o)
         await delete(server, "o")
@@ -236,7 +236,7 @@ async def test_an_owner_made_again_is_another(autojump_clock: MockClock) -> None
         assert await maps(server) == ["o"]
 
 
-async def test_a_reference_that_is_added_to_what_is_there(autojump_clock: MockClock) -> None:
+async def test_a_reference_added_to_an_existing_object(autojump_clock: MockClock) -> None:
     async with running() as server:
         o = await make(server, "o")
         await make(server, "a")
@@ -248,7 +248,7 @@ async def test_a_reference_that_is_added_to_what_is_there(autojump_clock: MockCl
         assert await maps(server) == []
 
 
-async def test_a_kind_that_is_served_later_is_waited_for(autojump_clock: MockClock) -> None:
+async def test_an_owner_of_a_kind_served_later_keeps_its_dependent(autojump_clock: MockClock) -> None:
     log = MemoryLog()
     hidden = {"runtime_config": "autoscaling/v1=false,autoscaling/v2=false"}
     async with open_server(log) as server:
@@ -291,11 +291,11 @@ async def test_resources_that_come_and_go_while_it_runs(autojump_clock: MockCloc
 
 
 async def invalid(server: InProcess, namespace: str) -> list[str]:
-    found = await server.get(f"{SPACES}/{namespace}/events")
-    return [item["message"] for item in found["items"] if item["reason"] == "OwnerRefInvalidNamespace"]
+    events = await server.get(f"{SPACES}/{namespace}/events")
+    return [item["message"] for item in events["items"] if item["reason"] == "OwnerRefInvalidNamespace"]
 
 
-async def test_an_owner_in_another_namespace_is_none(autojump_clock: MockClock) -> None:
+async def test_an_owner_in_another_namespace_does_not_count(autojump_clock: MockClock) -> None:
     async with running() as server:
         await server.post(SPACES, {"metadata": {"name": "far"}})
         o = await make(server, "o")
@@ -309,7 +309,7 @@ async def test_an_owner_in_another_namespace_is_none(autojump_clock: MockClock) 
         assert event["involvedObject"]["name"] == "a"
 
 
-async def test_what_is_in_no_namespace_has_no_owner_in_one(autojump_clock: MockClock) -> None:
+async def test_a_cluster_scoped_object_has_no_namespaced_owner(autojump_clock: MockClock) -> None:
     async with running() as server:
         o = await make(server, "o")
         roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
@@ -319,10 +319,10 @@ async def test_what_is_in_no_namespace_has_no_owner_in_one(autojump_clock: MockC
         await delete(server, "o")
         await maps(server)
         assert {"absent", "there"} <= set(await server.names(roles))
-        assert len(await invalid(server, "default")) == 1, "of the one whose owner was seen"
+        assert len(await invalid(server, "default")) == 1, "only about the object with a known owner"
 
 
-async def test_owners_in_no_namespace(autojump_clock: MockClock) -> None:
+async def test_cluster_scoped_owners(autojump_clock: MockClock) -> None:
     async with running() as server:
         roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
         role = await server.post(roles, {"metadata": {"name": "r"}, "rules": []})
@@ -350,7 +350,7 @@ async def test_events_are_left_alone(autojump_clock: MockClock) -> None:
 
 
 async def cycle(server: InProcess, *names: str) -> None:
-    """Each is owned by the one before, the first by the last; all block."""
+    """Create objects, each owned by the one before, the first by the last. All references block."""
     previous = first = await make(server, names[0])
     for name in names[1:]:
         previous = await make(server, name, owner_of(previous, blocks=True))
@@ -362,8 +362,8 @@ async def cycle(server: InProcess, *names: str) -> None:
     ("names", "policy"),
     [("a", "Background"), ("ab", "Background"), ("ab", "Foreground"), ("abcd", "Background"), ("abcd", "Foreground")],
 )
-async def test_cycles_go(autojump_clock: MockClock, names: str, policy: str) -> None:
-    """But for one that waits in the foreground for itself: that is for good, with other collectors as well."""
+async def test_cycles_are_deleted(autojump_clock: MockClock, names: str, policy: str) -> None:
+    """Except for an object that waits in the foreground for itself: it stays forever, also in other collectors."""
     async with running() as server:
         await cycle(server, *names)
         assert await maps(server) == list(names)
@@ -375,9 +375,9 @@ async def test_cycles_go(autojump_clock: MockClock, names: str, policy: str) -> 
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
-async def test_what_was_under_way_when_the_server_stopped_is_finished(autojump_clock: MockClock, policy: str) -> None:
+async def test_deletions_under_way_at_a_restart_are_finished(autojump_clock: MockClock, policy: str) -> None:
     log = MemoryLog()
-    async with open_server(log) as server:  # nobody collects
+    async with open_server(log) as server:  # without the collector
         await family(server)
         await delete(server, "root", policy)
     async with running(log) as server:
@@ -386,8 +386,8 @@ async def test_what_was_under_way_when_the_server_stopped_is_finished(autojump_c
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
-async def test_restarts_in_the_middle(autojump_clock: MockClock, policy: str) -> None:
-    """After each of the collector's writes the server stops, and another goes on."""
+async def test_restarts_after_every_write(autojump_clock: MockClock, policy: str) -> None:
+    """After each write of the collector the server stops, and another one continues."""
     log = MemoryLog()
     async with open_server(log) as server:
         await family(server)
@@ -406,7 +406,7 @@ async def test_restarts_in_the_middle(autojump_clock: MockClock, policy: str) ->
 
 @pytest.mark.parametrize("call", ["append", "head", "read"])
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
-async def test_failures_on_the_way_are_tried_again(autojump_clock: MockClock, call: str, policy: str) -> None:
+async def test_failures_are_retried(autojump_clock: MockClock, call: str, policy: str) -> None:
     async with running() as server:
         await family(server)
         await delete(server, "root", policy)
@@ -416,7 +416,7 @@ async def test_failures_on_the_way_are_tried_again(autojump_clock: MockClock, ca
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
-async def test_two_replicas_do_it_together(autojump_clock: MockClock, policy: str) -> None:
+async def test_two_replicas_share_the_work(autojump_clock: MockClock, policy: str) -> None:
     store = MemoryStore()
     async with running(store) as one, running(store) as two:
         await family(one)
@@ -441,8 +441,8 @@ async def test_changes_compacted_before_they_were_read(
         assert "rebuilding the graph" in caplog.text
 
 
-async def test_an_owner_this_replica_has_not_heard_of_yet(autojump_clock: MockClock) -> None:
-    """Nothing is deleted on the strength of a view that is behind."""
+async def test_an_owner_this_replica_has_not_seen_yet(autojump_clock: MockClock) -> None:
+    """A lagging view is no reason to delete anything."""
     store = MemoryStore()
     async with running(store) as one, open_server(store, loops=True) as two:
         with one.log.hold("read") as gate:
@@ -453,8 +453,8 @@ async def test_an_owner_this_replica_has_not_heard_of_yet(autojump_clock: MockCl
         assert await maps(one) == ["a", "o"]
 
 
-async def test_a_dependent_that_finds_another_owner_in_time_stays(autojump_clock: MockClock) -> None:
-    """The deletion is on condition that the object is as it was when its end was decided."""
+async def test_a_dependent_that_gets_another_owner_in_time_stays(autojump_clock: MockClock) -> None:
+    """The deletion has the precondition that the object is unchanged since the decision."""
     store = MemoryStore()
     async with running(store) as one, open_server(store, loops=True) as two:
         o, p = await make(two, "o"), await make(two, "p")
@@ -462,7 +462,7 @@ async def test_a_dependent_that_finds_another_owner_in_time_stays(autojump_clock
         await maps(one)
         with one.log.hold("append") as gate:
             await delete(two, "o")
-            await trio.sleep(1)  # its end is decided and on the way
+            await trio.sleep(1)  # its deletion is decided and waits for the log
             await two.patch(f"{MAPS}/a", {"metadata": {"ownerReferences": [owner_of(p)]}})
             gate.release()
         assert await maps(one) == ["a", "p"]

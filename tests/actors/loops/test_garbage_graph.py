@@ -1,4 +1,4 @@
-"""The garbage collector's rules: what a change of the graph asks for, and what becomes of an object."""
+"""The garbage collector's rules: objects to process after a change of the graph, and decisions about an object."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def key(name: str, namespace: str = "default", resource: str = "configmaps") -> 
 
 
 def ref(name: str, *, blocks: bool = False, kind: str = "ConfigMap", api_version: str = "v1") -> Reference:
-    """To the object whose uid is ``uid-NAME``."""
+    """Return a reference to the object with uid ``uid-NAME``."""
     return Reference(api_version, kind, name, f"uid-{name}", blocks)
 
 
@@ -44,7 +44,7 @@ def waiting(name: str, *owners: Reference) -> Node:
 
 
 def put(graph: Graph, one: Node | str, namespace: str = "default") -> Any:
-    """A node, or the name of an object that needs none."""
+    """Put a node, or an object (by name) that needs no node."""
     if isinstance(one, str):
         return graph.put(key(one, namespace), f"uid-{one}", None)
     return graph.put(one.key, one.uid, one)
@@ -57,7 +57,7 @@ def entry(name: str, *, namespace: str = "default", resource: str = "configmaps"
     return Entry(key(name, namespace, resource), uid, 7, 7, 1, encoded, {}, {})
 
 
-# -- what an object is to the collector -------------------------------------------------------------------------------
+# -- nodes ------------------------------------------------------------------------------------------------------------
 
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "uid-o"}
 
@@ -95,7 +95,7 @@ def test_references_of_odd_shape() -> None:
 # -- the graph --------------------------------------------------------------------------------------------------------
 
 
-def test_what_has_no_owners_costs_nothing() -> None:
+def test_an_object_without_owners_has_no_node() -> None:
     graph = Graph()
     assert put(graph, "a") is NOTHING
     assert put(graph, "a") is NOTHING
@@ -113,7 +113,7 @@ def test_new_owners_are_checked() -> None:
     assert put(graph, node("a", ref("o"))).check is None
 
 
-def test_the_end_of_an_owner_concerns_its_dependents() -> None:
+def test_dependents_of_a_deleted_owner_are_processed() -> None:
     graph = Graph()
     put(graph, "o")
     for one in (node("a", ref("o")), node("b", ref("o"), ref("p")), node("c", ref("p"))):
@@ -125,7 +125,7 @@ def test_the_end_of_an_owner_concerns_its_dependents() -> None:
     assert not graph.dependents("uid-o")
 
 
-def test_an_owner_made_again_is_another() -> None:
+def test_a_recreated_owner_is_another_object() -> None:
     graph = Graph()
     put(graph, "o")
     put(graph, node("a", ref("o")))
@@ -138,7 +138,7 @@ def test_an_owner_made_again_is_another() -> None:
     assert not graph.dependents("uid-o")
 
 
-def test_a_deletion_in_the_foreground() -> None:
+def test_a_foreground_deletion() -> None:
     graph = Graph()
     put(graph, "o")
     for name in "abc":
@@ -153,7 +153,7 @@ def test_a_deletion_in_the_foreground() -> None:
     assert not graph.is_waiting("uid-o")
 
 
-def test_a_dependent_that_comes_late_is_checked() -> None:
+def test_a_dependent_created_late_is_checked() -> None:
     graph = Graph()
     put(graph, waiting("o"))
     late = node("a", ref("o", blocks=True))
@@ -177,7 +177,7 @@ def test_a_finalizer_alone_is_no_deletion() -> None:
     assert set(put(graph, waiting("a", ref("o"))).to_process) == {key("a")}
 
 
-def test_owners_in_other_namespaces_are_told_once() -> None:
+def test_owners_in_other_namespaces_are_reported_once() -> None:
     graph = Graph()
     put(graph, "o", "one")
     far = node("a", ref("o"), ref("p"), namespace="two")
@@ -205,7 +205,7 @@ def test_a_resource_that_is_no_longer_served() -> None:
     assert not put(graph, "a").to_process
 
 
-# -- what becomes of an object ----------------------------------------------------------------------------------------
+# -- decisions --------------------------------------------------------------------------------------------------------
 
 A, B, C = ref("a"), ref("b"), ref("c")
 BACKGROUND, FOREGROUND = Decision(Act.DELETE, policy="Background"), Decision(Act.DELETE, policy="Foreground")
@@ -272,7 +272,7 @@ def test_decisions_by_finalizers(one: Node, owner_states: list[OwnerState], expe
         ),
     ],
 )
-def test_who_waits_for_dependents(dependents: list[Node], expected: Decision) -> None:
+def test_decisions_that_wait_for_dependents(dependents: list[Node], expected: Decision) -> None:
     assert decide(waiting("x", A), [GONE], dependents) == expected
 
 
@@ -297,7 +297,7 @@ def test_who_waits_for_dependents(dependents: list[Node], expected: Decision) ->
         ("default", ref("h", kind="HorizontalPodAutoscaler", api_version="autoscaling/v2"), SOLID),
     ],
 )
-def test_what_a_reference_refers_to(namespace: str, reference: Reference, expected: OwnerState) -> None:
+def test_states_of_owners(namespace: str, reference: Reference, expected: OwnerState) -> None:
     waits = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
     there = [
         entry("o"),
@@ -316,7 +316,7 @@ def test_what_a_reference_refers_to(namespace: str, reference: Reference, expect
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_an_event_tells_of_an_owner_in_another_namespace() -> None:
+def test_message_about_an_owner_in_another_namespace() -> None:
     assert foreign_owner(node("a", namespace="two"), ref("o")) == (
         'ownerRef [v1/ConfigMap, namespace: two, name: o, uid: uid-o] does not exist in namespace "two"'
     )

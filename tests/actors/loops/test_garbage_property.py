@@ -1,9 +1,9 @@
-"""Whatever owns whom and is deleted how, with restarts in between: what the collector does is right, by the log.
+"""The garbage collector under random programs: every write of the collector is right by the log.
 
-Programs create ConfigMaps with owners among those created before (there or not) and perhaps somebody's finalizer,
-change owners, delete with every policy, and stop servers, mostly without waiting for the collector. In the end nothing
-remains whose owners are gone; and every single write of the collector is checked against the state it was made in,
-replayed from the log.
+Programs create ConfigMaps with earlier ones as owners (existing or not), perhaps with a foreign finalizer. They change
+owners, delete with every policy, and stop servers, mostly without waiting for the collector. In the end, no object
+without an existing owner remains. Every write of the collector is checked against the state before it, replayed from
+the log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Made(NamedTuple):
 
 
 class Program:
-    """Performs operations on one server after another, all on one log."""
+    """Operations on one server after another, all on one log."""
 
     def __init__(self) -> None:
         self.log = MemoryLog()
@@ -70,22 +70,22 @@ class Program:
                 assert server.tree.restarts_total == 0
 
     def references(self, server: InProcess, wanted: list[tuple[int, bool]]) -> list[Object]:
-        """To objects that are there to stay, or gone: who refers to one that is just being deleted may be too late."""
-        found: dict[str, Object] = {}
+        """Return references to objects that stay or are deleted. A reference to one in deletion may come too late."""
+        references: dict[str, Object] = {}
         for index, blocks in wanted:
             if not self.made:
                 break
             one = self.made[index % len(self.made)]
             entry = server.store.reads.peek("configmaps", "default", one.name)
             if entry is None or "deletionTimestamp" not in entry.object()["metadata"]:
-                found[one.uid] = {
+                references[one.uid] = {
                     "apiVersion": "v1",
                     "kind": "ConfigMap",
                     "name": one.name,
                     "uid": one.uid,
                     "blockOwnerDeletion": blocks,
                 }
-        return list(found.values())
+        return list(references.values())
 
     async def create(self, server: InProcess, owners: list[tuple[int, bool]], held: bool) -> None:
         body = configmap(f"m{len(self.made)}")
@@ -120,7 +120,7 @@ class Program:
         await trio.sleep(seconds)
 
 
-# -- what is right ----------------------------------------------------------------------------------------------------
+# -- the checks -------------------------------------------------------------------------------------------------------
 
 
 def owners(metadata: Object) -> list[tuple[str, str]]:
@@ -136,7 +136,7 @@ class Checker:
 
     def __init__(self) -> None:
         self.state: dict[str, Object] = {}
-        self.waited: set[str] = set()  # uids of what waits in the foreground, or did until its end was near
+        self.waited: set[str] = set()  # uids of objects that wait in the foreground, or did until their last write
         self.writes = 0  # the collector's
 
     def fold(self, row: Record, who: Who) -> None:
@@ -159,8 +159,8 @@ class Checker:
             self.state[row.key.name] = now
 
     def there(self, name: str, uid: str) -> Object | None:
-        found = self.state.get(name)
-        return found if found is not None and found["uid"] == uid else None
+        owner = self.state.get(name)
+        return owner if owner is not None and owner["uid"] == uid else None
 
     def may_stay(self, name: str, uid: str) -> bool:
         return self.there(name, uid) is not None and uid not in self.waited
@@ -170,7 +170,7 @@ class Checker:
         assert not any(self.may_stay(*owner) for owner in owners(metadata)), "it had an owner"
 
     def check_release(self, metadata: Object) -> None:
-        """An object that was being deleted went because it no longer waits for its dependents."""
+        """Check that an object in deletion no longer had to wait for its dependents."""
         dependents = [
             reference
             for other in self.state.values()
@@ -178,23 +178,23 @@ class Checker:
             if reference["uid"] == metadata["uid"]
         ]
         if is_waiting(metadata, "orphan"):
-            assert not dependents, "not all were let go"
+            assert not dependents, "a dependent was not orphaned"
         else:
             assert is_waiting(metadata, "foregroundDeletion")
-            assert not any(reference["blockOwnerDeletion"] for reference in dependents), "not all are gone"
+            assert not any(reference["blockOwnerDeletion"] for reference in dependents), "a dependent still exists"
 
     def check_change(self, before: Object, now: Object) -> None:
         for owner in set(owners(before)) - set(owners(now)):
-            found = self.there(*owner)
-            assert not self.may_stay(*owner) or (found is not None and is_waiting(found, "orphan")), "it had this owner"
+            state = self.there(*owner)
+            assert not self.may_stay(*owner) or (state is not None and is_waiting(state, "orphan")), "it had this owner"
         assert set(owners(now)) <= set(owners(before))
 
     def check_rest(self) -> None:
-        """When all has calmed down."""
+        """Check the final state."""
         for metadata in self.state.values():
             missing = [owner for owner in owners(metadata) if self.there(*owner) is None]
             if "deletionTimestamp" not in metadata:
-                assert not missing, "owners are gone"
+                assert not missing, "an owner does not exist"
                 continue
             assert metadata["finalizers"] == ["foregroundDeletion"]
             blocking = [
@@ -203,13 +203,13 @@ class Checker:
                 for one in other.get("ownerReferences", ())
                 if one["uid"] == metadata["uid"] and one["blockOwnerDeletion"]
             ]
-            assert blocking, "it waits for nobody"
+            assert blocking, "it waits for no dependent"
             assert metadata["name"] in blocking, "it does not wait for itself"
 
 
 @contextlib.contextmanager
 def little_memory() -> Iterator[None]:
-    """So little that those who follow changes read some of them from the log."""
+    """Keep so few events in memory that the collector reads some of them from the log."""
     held, slack = window.RECENT_EVENTS, window.SLACK
     window.RECENT_EVENTS, window.SLACK = 4, 4
     try:
@@ -220,7 +220,7 @@ def little_memory() -> Iterator[None]:
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(OPERATIONS, min_size=20, max_size=50))
-def test_what_the_collector_does_is_right(operations: list[tuple[Any, ...]]) -> None:
+def test_every_write_of_the_collector_is_right(operations: list[tuple[Any, ...]]) -> None:
     program, checker = Program(), Checker()
     with little_memory():
         trio.run(program.perform, operations, clock=MockClock(autojump_threshold=0))

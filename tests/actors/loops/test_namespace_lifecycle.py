@@ -1,4 +1,4 @@
-"""Deleted namespaces: contents first, then the namespace; finalizers, races with creations, failures on the way."""
+"""Deletion of namespaces: contents first, then the namespace; finalizers, races with creations, failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def running(log: MemoryLog | MemoryStore | None = None, **options: Any) -> Any:
 
 
 async def gone(server: InProcess, space: str = "space") -> None:
-    """Wait until this replica knows that the namespace is gone."""
+    """Wait until this replica has seen the end of the namespace."""
     if server.assembly.views["namespaces"].get("", space) is None:
         return
     selector = f"fieldSelector=metadata.name%3D{space}"
@@ -46,7 +46,7 @@ async def fill(server: InProcess, space: str = "space") -> None:
     await server.post(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{space}/roles", role)
 
 
-async def test_a_namespace_goes_with_all_it_holds(autojump_clock: MockClock) -> None:
+async def test_a_namespace_is_deleted_with_its_contents(autojump_clock: MockClock) -> None:
     async with running() as server:
         await fill(server)
         before = server.log.store.revision
@@ -61,7 +61,7 @@ async def test_a_namespace_goes_with_all_it_holds(autojump_clock: MockClock) -> 
         assert rows[-1].operation is Operation.DELETE
         deleted = [row.key for row in rows if row.operation is Operation.DELETE]
         assert len(deleted) == len(set(deleted)) == 7
-        await server.post(SPACES, {"metadata": {"name": "space"}})  # again, from the beginning
+        await server.post(SPACES, {"metadata": {"name": "space"}})  # created again from the start
         assert await server.names(inside("configmaps")) == []
 
 
@@ -76,17 +76,17 @@ async def test_without_the_controller_it_stays_until_it_is_finalized(autojump_cl
         (await server.ask("GET", f"{SPACES}/space")).refused(404)
 
 
-async def test_nothing_new_in_a_namespace_that_ends(autojump_clock: MockClock) -> None:
+async def test_a_terminating_namespace_rejects_new_objects(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         await server.post(SPACES, {"metadata": {"name": "space"}})
         await server.post(inside("configmaps"), configmap("a", "space"))
         await server.delete(f"{SPACES}/space")
-        found = (await server.ask("POST", inside("configmaps"), configmap("b", "space"))).refused(403)
-        assert found["reason"] == "Forbidden"
-        assert "because it is being terminated" in found["message"]
-        (cause,) = found["details"]["causes"]
+        answer = (await server.ask("POST", inside("configmaps"), configmap("b", "space"))).refused(403)
+        assert answer["reason"] == "Forbidden"
+        assert "because it is being terminated" in answer["message"]
+        (cause,) = answer["details"]["causes"]
         assert (cause["reason"], cause["field"]) == ("NamespaceTerminating", "metadata.namespace")
-        await server.patch(f"{inside('configmaps')}/a", {"data": {"x": "1"}})  # what is there may still change
+        await server.patch(f"{inside('configmaps')}/a", {"data": {"x": "1"}})  # existing objects may still change
         again = await server.delete(f"{SPACES}/space")
         assert again["status"]["phase"] == "Terminating"
 
@@ -103,12 +103,12 @@ async def test_an_object_with_a_finalizer_keeps_its_namespace(autojump_clock: Mo
         assert (await server.get(f"{SPACES}/space"))["status"]["phase"] == "Terminating"
         quiet = server.log.store.revision
         await trio.sleep(300)
-        assert server.log.store.revision == quiet, "it writes while it waits"
+        assert server.log.store.revision == quiet, "the loop writes while it waits"
         await server.patch(f"{inside('configmaps')}/held", {"metadata": {"finalizers": None}})
         await gone(server)
 
 
-async def test_conditions_tell_what_keeps_a_namespace(autojump_clock: MockClock) -> None:
+async def test_conditions_report_the_remaining_contents(autojump_clock: MockClock) -> None:
     async with running() as server:
         spec = {"finalizers": ["kubernetes", "example.com/other"]}
         await server.post(SPACES, {"metadata": {"name": "space"}, "spec": spec})
@@ -119,30 +119,30 @@ async def test_conditions_tell_what_keeps_a_namespace(autojump_clock: MockClock)
         await server.post(inside("pods"), pod("p", node="n1"))
         await server.delete(f"{SPACES}/space")
 
-        async def told(least: float) -> dict[str, tuple[str, str, str]]:
+        async def conditions_after(least: float) -> dict[str, tuple[str, str, str]]:
             await trio.sleep(least)
             conditions = (await server.get(f"{SPACES}/space"))["status"]["conditions"]
             return {one["type"]: (one["status"], one["reason"], one["message"]) for one in conditions}
 
-        found = await told(1)
-        assert list(found) == [
+        reported = await conditions_after(1)
+        assert list(reported) == [
             "NamespaceDeletionDiscoveryFailure",
             "NamespaceDeletionGroupVersionParsingFailure",
             "NamespaceDeletionContentFailure",
             "NamespaceContentRemaining",
             "NamespaceFinalizersRemaining",
         ]
-        assert found["NamespaceDeletionContentFailure"] == (
+        assert reported["NamespaceDeletionContentFailure"] == (
             "False",
             "ContentDeleted",
             "All content successfully deleted, may be waiting on finalization",
         )
-        assert found["NamespaceContentRemaining"] == (
+        assert reported["NamespaceContentRemaining"] == (
             "True",
             "SomeResourcesRemain",
             "Some resources are remaining: configmaps. has 2 resource instances, pods. has 1 resource instances",
         )
-        assert found["NamespaceFinalizersRemaining"] == (
+        assert reported["NamespaceFinalizersRemaining"] == (
             "True",
             "SomeFinalizersRemain",
             "Some content in the namespace has finalizers remaining: "
@@ -151,8 +151,8 @@ async def test_conditions_tell_what_keeps_a_namespace(autojump_clock: MockClock)
         for name in ("a", "b"):
             await server.patch(f"{inside('configmaps')}/{name}", {"metadata": {"finalizers": None}})
         await server.delete(f"{inside('pods')}/p?gracePeriodSeconds=0")
-        found = await told(100)
-        assert [status for status, _, _ in found.values()] == ["False"] * 5
+        reported = await conditions_after(100)
+        assert [status for status, _, _ in reported.values()] == ["False"] * 5
         left = await server.get(f"{SPACES}/space")
         assert left["spec"]["finalizers"] == ["example.com/other"]
         left["spec"]["finalizers"] = []
@@ -160,14 +160,14 @@ async def test_conditions_tell_what_keeps_a_namespace(autojump_clock: MockClock)
         await gone(server)
 
 
-async def test_one_that_resists_keeps_no_other_waiting(autojump_clock: MockClock) -> None:
+async def test_a_namespace_with_remaining_contents_does_not_delay_others(autojump_clock: MockClock) -> None:
     async with running() as server:
         await server.post(SPACES, {"metadata": {"name": "stuck"}})
         held = configmap("held", "stuck")
         held["metadata"]["finalizers"] = ["example.com/hold"]
         await server.post(inside("configmaps", "stuck"), held)
         await server.delete(f"{SPACES}/stuck")
-        await trio.sleep(300)  # by now it is looked at every half a minute
+        await trio.sleep(300)  # by now it is retried every half a minute
         await server.post(SPACES, {"metadata": {"name": "space"}})
         await server.post(inside("pods"), pod("p", node="n1"))
         await server.delete(f"{SPACES}/space")
@@ -177,7 +177,7 @@ async def test_one_that_resists_keeps_no_other_waiting(autojump_clock: MockClock
         assert trio.current_time() - began < 3
 
 
-async def test_a_running_pod_ends_in_its_time(autojump_clock: MockClock) -> None:
+async def test_a_running_pod_terminates_gracefully(autojump_clock: MockClock) -> None:
     async with running() as server:
         await server.post(SPACES, {"metadata": {"name": "space"}})
         await server.post(inside("pods"), pod("p", node="n1"))
@@ -188,7 +188,7 @@ async def test_a_running_pod_ends_in_its_time(autojump_clock: MockClock) -> None
         await gone(server)
 
 
-async def test_somebody_elses_finalizer_of_the_namespace_is_left_alone(autojump_clock: MockClock) -> None:
+async def test_a_finalizer_of_another_controller_is_left_alone(autojump_clock: MockClock) -> None:
     async with running() as server:
         body = {"metadata": {"name": "space"}, "spec": {"finalizers": ["kubernetes", "example.com/other"]}}
         await server.post(SPACES, body)
@@ -212,7 +212,7 @@ async def test_several_at_once(autojump_clock: MockClock) -> None:
         assert await server.names(SPACES) == ["default", "kube-node-lease", "kube-public", "kube-system"]
 
 
-async def test_two_replicas_do_it_together(autojump_clock: MockClock) -> None:
+async def test_two_replicas_share_the_work(autojump_clock: MockClock) -> None:
     store = MemoryStore()
     async with running(store) as one, running(store) as two:
         await fill(one)
@@ -223,14 +223,14 @@ async def test_two_replicas_do_it_together(autojump_clock: MockClock) -> None:
 
 
 async def test_an_object_created_on_a_lagging_replica_is_deleted_too(autojump_clock: MockClock) -> None:
-    """The other replica has not heard yet that the namespace ends: whatever slips in must not outlive it."""
+    """The other replica has not yet seen that the namespace is terminating. Its creations must be deleted, too."""
     store = MemoryStore()
     async with running(store) as one, open_server(store, loops=True) as two:
         await fill(one)
         await two.get(f"{SPACES}/space")
         held = configmap("held", "space")
         held["metadata"]["finalizers"] = ["example.com/hold"]
-        await one.post(inside("configmaps"), held)  # so that the end takes a while
+        await one.post(inside("configmaps"), held)  # delays the end
         with two.log.hold("read"):
             await one.delete(f"{SPACES}/space")
             answer = await two.ask("POST", inside("secrets") + "?timeout=5s", {"metadata": {"name": "late"}})
@@ -241,8 +241,8 @@ async def test_an_object_created_on_a_lagging_replica_is_deleted_too(autojump_cl
 
 
 @pytest.mark.parametrize("ends", ["terminating", "gone", "made again"])
-async def test_nothing_slips_into_a_namespace_that_has_ended_elsewhere(autojump_clock: MockClock, ends: str) -> None:
-    """Admitted on a lagging view, committed after the end: taken back, because nobody else would clean it up."""
+async def test_an_object_committed_after_its_namespace_ended_is_deleted(autojump_clock: MockClock, ends: str) -> None:
+    """The object is admitted on a lagging view. No other component would delete it."""
     store = MemoryStore()
     one_runs = open_server(store, loops=True) if ends == "terminating" else running(store)
     async with one_runs as one, open_server(store, loops=True) as two:
@@ -263,13 +263,13 @@ async def test_nothing_slips_into_a_namespace_that_has_ended_elsewhere(autojump_
                 if ends == "made again":
                     await one.post(SPACES, {"metadata": {"name": "space"}})
                 gate.release()
-        found = answers[0].refused(403 if ends == "terminating" else 404)
-        assert found["details"]["name"] == ("late" if ends == "terminating" else "space")
+        answer = answers[0].refused(403 if ends == "terminating" else 404)
+        assert answer["details"]["name"] == ("late" if ends == "terminating" else "space")
         assert await one.names(inside("secrets")) == []
 
 
 @pytest.mark.parametrize("call", ["append", "head", "read"])
-async def test_failures_on_the_way_are_tried_again(autojump_clock: MockClock, call: str) -> None:
+async def test_failures_are_retried(autojump_clock: MockClock, call: str) -> None:
     async with running() as server:
         await fill(server)
         server.log.fail_next(call, *[Fault.UNAVAILABLE] * 4)
@@ -282,7 +282,7 @@ async def test_failures_on_the_way_are_tried_again(autojump_clock: MockClock, ca
         assert server.tree.restarts_total == 0
 
 
-async def test_what_was_terminating_when_the_server_stopped_is_finished(autojump_clock: MockClock) -> None:
+async def test_namespaces_terminating_at_a_restart_are_finished(autojump_clock: MockClock) -> None:
     log = MemoryLog()
     async with open_server(log, loops=True) as server:
         await fill(server)

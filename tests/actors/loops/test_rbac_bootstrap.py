@@ -1,4 +1,4 @@
-"""The access rules every cluster begins with, and the roles made of others."""
+"""The default roles and bindings, and aggregated roles."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def rule(*verbs: str, resource: str = "pods") -> dict[str, Any]:
 
 
 async def rules_of(server: InProcess, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await server.get(f"{RBAC}/clusterroles/{name}"))["rules"] or []
-    return found
+    actual: list[dict[str, Any]] = (await server.get(f"{RBAC}/clusterroles/{name}"))["rules"] or []
+    return actual
 
 
-async def test_the_first_server_makes_them_and_the_second_finds_them(autojump_clock: MockClock) -> None:
+async def test_the_first_server_creates_them_and_the_second_finds_them(autojump_clock: MockClock) -> None:
     store = MemoryStore()
     async with open_server(store, loops=True) as server:
         for plural, wanted in (
@@ -39,10 +39,10 @@ async def test_the_first_server_makes_them_and_the_second_finds_them(autojump_cl
             ("roles", policy.roles()),
             ("rolebindings", policy.role_bindings()),
         ):
-            found = (await server.get(f"{RBAC}/{plural}"))["items"]
+            actual = (await server.get(f"{RBAC}/{plural}"))["items"]
             key = lambda obj: (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])  # noqa: E731
-            assert sorted(map(key, found)) == sorted(map(key, wanted))
-            by_key = {key(obj): obj for obj in found}
+            assert sorted(map(key, actual)) == sorted(map(key, wanted))
+            by_key = {key(obj): obj for obj in actual}
             for each in wanted:
                 held = by_key[key(each)]
                 assert {name: held.get(name) for name in ("rules", "subjects", "roleRef")} == {
@@ -55,7 +55,7 @@ async def test_the_first_server_makes_them_and_the_second_finds_them(autojump_cl
         assert not {kind for kind in kinds if "rbac" in kind}
 
 
-async def test_what_was_taken_out_comes_back_unless_told_otherwise(autojump_clock: MockClock) -> None:
+async def test_removed_rules_come_back_unless_autoupdate_is_off(autojump_clock: MockClock) -> None:
     store = MemoryStore()
     path = f"{RBAC}/clusterroles/system:discovery"
     basic = f"{RBAC}/clusterroles/system:basic-user"
@@ -66,11 +66,11 @@ async def test_what_was_taken_out_comes_back_unless_told_otherwise(autojump_cloc
         await server.ask("DELETE", f"{RBAC}/clusterrolebindings/system:kube-dns")
     async with open_server(store, loops=True) as server:
         assert await rules_of(server, "system:discovery") == []
-        found = await rules_of(server, "system:basic-user")
-        assert found[0] == rule("get")
+        actual = await rules_of(server, "system:basic-user")
+        assert actual[0] == rule("get")
         assert (
             completed(
-                {**await server.get(basic), "rules": found},
+                {**await server.get(basic), "rules": actual},
                 {"metadata": {"labels": {}, "annotations": {}}, "rules": wanted},
             )
             is None
@@ -78,7 +78,7 @@ async def test_what_was_taken_out_comes_back_unless_told_otherwise(autojump_cloc
         assert (await server.get(f"{RBAC}/clusterrolebindings/system:kube-dns"))["subjects"]
 
 
-async def test_a_binding_to_another_role_is_made_anew(autojump_clock: MockClock) -> None:
+async def test_a_binding_to_another_role_is_replaced(autojump_clock: MockClock) -> None:
     store = MemoryStore()
     name = "system:monitoring"
     async with open_server(store, loops=True) as server:
@@ -88,9 +88,9 @@ async def test_a_binding_to_another_role_is_made_anew(autojump_clock: MockClock)
         del other["metadata"]["resourceVersion"]
         await server.post(f"{RBAC}/clusterrolebindings", other)
     async with open_server(store, loops=True) as server:
-        found = await server.get(f"{RBAC}/clusterrolebindings/{name}")
-        assert found["roleRef"]["name"] == name
-        assert found["subjects"] == binding["subjects"]
+        actual = await server.get(f"{RBAC}/clusterrolebindings/{name}")
+        assert actual["roleRef"]["name"] == name
+        assert actual["subjects"] == binding["subjects"]
 
 
 async def test_aggregated_roles_follow_their_parts(autojump_clock: MockClock) -> None:
@@ -108,7 +108,7 @@ async def test_aggregated_roles_follow_their_parts(autojump_clock: MockClock) ->
         assert rule("get", resource="widgets") not in await rules_of(server, "admin")
 
 
-async def test_a_user_may_do_what_a_binding_says_at_once(autojump_clock: MockClock) -> None:
+async def test_a_binding_takes_effect_at_once(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         pods = "/api/v1/namespaces/default/pods"
         message = (await server.ask("GET", pods, token=JOE)).refused(403)["message"]
@@ -138,8 +138,8 @@ async def test_a_user_may_do_what_a_binding_says_at_once(autojump_clock: MockClo
 )
 def test_roles_are_completed_never_narrowed(held: Any, wanted: Any, rules: Any) -> None:
     metadata = {"name": "r", "labels": {"a": "b"}, "annotations": {policy.AUTOUPDATE: "true"}}
-    found = completed({"metadata": metadata, "rules": held}, {"metadata": metadata, "rules": wanted})
-    assert (found["rules"] if found else None) == rules
+    actual = completed({"metadata": metadata, "rules": held}, {"metadata": metadata, "rules": wanted})
+    assert (actual["rules"] if actual else None) == rules
 
 
 def test_an_aggregated_role_has_each_rule_once_by_name() -> None:

@@ -1,4 +1,4 @@
-"""Quotas on a whole server: charged with what is made, kept by their loop, and never overdrawn by two replicas."""
+"""Quotas on a whole server: charged by creations, counted by their loop, never overdrawn by two replicas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 
 async def make_quota(server: InProcess, name: str = "q", *, spec: Object | None = None, **hard: str) -> None:
-    """A quota as its controller leaves it while nothing is used."""
+    """Create a quota with the status that its controller writes while nothing is used."""
     hard = {name.replace("__", "/").replace("_", "."): value for name, value in hard.items()}
     await server.post(QUOTAS, {"metadata": {"name": name}, "spec": {"hard": hard, **(spec or {})}})
     status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
@@ -41,7 +41,7 @@ def sized(name: str, cpu: str, **metadata: Any) -> Any:
 # -- admission --------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_made_is_charged_until_nothing_is_left(autojump_clock: MockClock) -> None:
+async def test_creations_are_charged_until_the_quota_is_used_up(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await make_quota(server, requests_cpu="1", count__pods="5")
         await server.post(PODS, sized("a", "600m"))
@@ -76,7 +76,7 @@ async def test_a_dry_run_is_checked_and_not_charged(autojump_clock: MockClock) -
         (await server.ask("POST", f"{MAPS}?dryRun=All", configmap("b"))).refused(403)
 
 
-async def test_what_another_rule_refuses_is_not_charged(autojump_clock: MockClock) -> None:
+async def test_a_write_rejected_by_another_rule_is_not_charged(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await make_quota(server, count__configmaps="5")
         await server.post(MAPS, configmap("a"))
@@ -125,7 +125,7 @@ async def test_scopes_choose_what_is_charged(autojump_clock: MockClock) -> None:
         assert await used(server, "ended") == {"pods": "1"}
 
 
-async def test_generated_names_are_told_in_refusals(autojump_clock: MockClock) -> None:
+async def test_rejections_name_the_generated_name(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await make_quota(server, count__configmaps="0")
         body = {"metadata": {"generateName": "web-"}}
@@ -177,9 +177,9 @@ async def test_two_replicas_never_overdraw_a_quota(autojump_clock: MockClock) ->
 
 async def test_counting_and_charging_at_the_same_time_lose_nothing(autojump_clock: MockClock) -> None:
     async with replicas(loops=True, controllers=frozenset({"resourcequota"})) as (one, two):
-        await settled()
+        await wait_until_counted()
         await one.post(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": str(LIMIT)}}})
-        await settled()
+        await wait_until_counted()
         there: set[str] = set()
         most = 0
 
@@ -198,7 +198,7 @@ async def test_counting_and_charging_at_the_same_time_lose_nothing(autojump_cloc
         async with trio.open_nursery() as nursery:
             for server, prefix in ((one, "a"), (two, "b"), (two, "c")):
                 nursery.start_soon(churn, server, prefix)
-        await settled()
+        await wait_until_counted()
         assert most <= LIMIT
         assert await used(one) == {"count/configmaps": str(len((await one.get(MAPS))["items"]))}
 
@@ -206,14 +206,14 @@ async def test_counting_and_charging_at_the_same_time_lose_nothing(autojump_cloc
 # -- the loop ---------------------------------------------------------------------------------------------------------
 
 
-async def settled() -> None:
+async def wait_until_counted() -> None:
     await trio.sleep(20 * SETTLE_INTERVAL)
 
 
 @asynccontextmanager
 async def counting(store: MemoryStore | None = None) -> AsyncIterator[InProcess]:
     async with open_server(store, loops=True, controllers=frozenset({"resourcequota"})) as server:
-        await settled()
+        await wait_until_counted()
         yield server
 
 
@@ -223,7 +223,7 @@ async def test_a_new_quota_is_counted(autojump_clock: MockClock) -> None:
             await server.post(PODS, sized(name, "100m"))
         hard = {"pods": "5", "requests.cpu": "2", "count/configmaps": "9", "count/nonsense.example.com": "1"}
         await server.post(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
-        await settled()
+        await wait_until_counted()
         status = (await server.get(f"{QUOTAS}/q"))["status"]
         assert status["hard"] == hard
         assert status["used"] == {"pods": "2", "requests.cpu": "200m", "count/configmaps": "0"}
@@ -232,38 +232,38 @@ async def test_a_new_quota_is_counted(autojump_clock: MockClock) -> None:
 async def test_a_changed_quota_is_counted_again(autojump_clock: MockClock) -> None:
     async with counting() as server:
         await server.post(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5", "secrets": "1"}}})
-        await settled()
+        await wait_until_counted()
         await server.post(PODS, pod("a"))
         await server.patch(f"{QUOTAS}/q", {"spec": {"hard": {"count/pods": "3", "secrets": None}}})
-        await settled()
+        await wait_until_counted()
         status = {"hard": {"pods": "5", "count/pods": "3"}, "used": {"pods": "1", "count/pods": "1"}}
         assert (await server.get(f"{QUOTAS}/q"))["status"] == status
 
 
-async def test_what_goes_or_ends_is_given_back(autojump_clock: MockClock) -> None:
+async def test_deleted_and_finished_objects_are_released(autojump_clock: MockClock) -> None:
     async with counting() as server:
         await server.post(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2", "count/pods": "9"}}})
-        await settled()
+        await wait_until_counted()
         for name in ("a", "b"):
             await server.post(PODS, pod(name))
         (await server.ask("POST", PODS, pod("c"))).refused(403)
         await server.delete(f"{PODS}/a")
-        await settled()
+        await wait_until_counted()
         assert await used(server) == {"pods": "1", "count/pods": "1"}
         await server.patch(f"{PODS}/b/status", {"status": {"phase": "Succeeded"}})
-        await settled()
+        await wait_until_counted()
         assert await used(server) == {"pods": "0", "count/pods": "1"}
 
 
-async def test_a_service_that_needs_fewer_ports_gives_them_back(autojump_clock: MockClock) -> None:
+async def test_ports_a_service_no_longer_needs_are_released(autojump_clock: MockClock) -> None:
     async with counting() as server:
         await server.post(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"services.nodeports": "2"}}})
-        await settled()
+        await wait_until_counted()
         spec = {"type": "NodePort", "ports": [{"port": 1}]}
         await server.post(SERVICES, {"metadata": {"name": "s"}, "spec": spec})
         assert await used(server) == {"services.nodeports": "1"}
         await server.patch(f"{SERVICES}/s", {"spec": {"type": "ClusterIP"}})
-        await settled()
+        await wait_until_counted()
         assert await used(server) == {"services.nodeports": "0"}
 
 
@@ -273,40 +273,40 @@ async def test_scopes_choose_what_is_counted(autojump_clock: MockClock) -> None:
         await server.post(PODS, sized("b", "100m"))
         spec = {"hard": {"pods": "5"}, "scopes": ["BestEffort"]}
         await server.post(QUOTAS, {"metadata": {"name": "q"}, "spec": spec})
-        await settled()
+        await wait_until_counted()
         assert await used(server) == {"pods": "1"}
 
 
-async def test_what_another_replica_makes_without_knowing_of_the_quota_is_counted(autojump_clock: MockClock) -> None:
+async def test_creations_on_a_replica_that_lacks_the_quota_are_counted(autojump_clock: MockClock) -> None:
     store = MemoryStore()
     unaware = ADMISSION - {"ResourceQuota"}
     async with open_server(store, admission=unaware) as two, counting(store) as one:
         await one.post(QUOTAS, {"metadata": {"name": "first"}, "spec": {"hard": {"configmaps": "5"}}})
-        await settled()
+        await wait_until_counted()
         async with one.watch(f"{QUOTAS}?watch=1&fieldSelector=metadata.name=q") as stream:
             await one.post(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "5"}}})
-            for _ in range(2):  # made, and counted
+            for _ in range(2):  # created and counted
                 assert await stream.next() is not None
         assert await used(one) == {"count/configmaps": "0"}
         await two.post(MAPS, configmap("a"))
-        await settled()
+        await wait_until_counted()
         assert await used(one) == {"count/configmaps": "1"}
 
 
-async def test_what_is_right_is_not_written(autojump_clock: MockClock) -> None:
+async def test_a_correct_status_is_not_written(autojump_clock: MockClock) -> None:
     async with counting() as server:
         await server.post(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5"}}})
-        await settled()
+        await wait_until_counted()
         await server.post(PODS, pod("a"))
         before = await server.get(f"{QUOTAS}/q")
         await trio.sleep(3 * RESYNC_INTERVAL)
         assert await server.get(f"{QUOTAS}/q") == before
 
 
-async def test_what_nobody_told_of_is_set_right_in_time(autojump_clock: MockClock) -> None:
+async def test_a_wrong_status_is_repaired_by_the_resync(autojump_clock: MockClock) -> None:
     async with counting() as server:
         await server.post(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5"}}})
-        await settled()
+        await wait_until_counted()
         await server.patch(f"{QUOTAS}/q/status", {"status": {"used": {"pods": "4"}}})
         await trio.sleep(2 * RESYNC_INTERVAL)
         assert await used(server) == {"pods": "0"}
@@ -319,7 +319,7 @@ async def test_objects_that_have_not_changed_are_not_measured_again(
         for number in range(5):
             await server.post(PODS, pod(f"p-{number}"))
         await server.post(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "9"}}})
-        await settled()
+        await wait_until_counted()
         evaluator = resource_quota.evaluator_of("pods")
         assert evaluator is not None
         measured: list[str] = []
@@ -331,6 +331,6 @@ async def test_objects_that_have_not_changed_are_not_measured_again(
 
         monkeypatch.setattr(evaluator, "measure", measure)
         await server.delete(f"{PODS}/p-0")
-        await settled()
+        await wait_until_counted()
         assert await used(server) == {"pods": "4"}
         assert set(measured) <= {"p-0"}

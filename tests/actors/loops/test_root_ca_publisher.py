@@ -1,4 +1,4 @@
-"""kube-root-ca.crt: in every namespace, made again, put right; not in those that end."""
+"""kube-root-ca.crt: in every namespace that is not terminating, created again and repaired."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def path(space: str = "default") -> str:
 
 
 async def published(server: InProcess, space: str = "default") -> Any:
-    """The ConfigMap when all has calmed down, checked."""
+    """Wait until nothing is left to do. Check and return the ConfigMap."""
     await trio.sleep(LONG)
-    found = await server.get(path(space))
-    assert found["data"] == {"ca.crt": BUNDLE.decode()}
-    assert found["metadata"]["annotations"]["kubernetes.io/description"] == DESCRIPTION
-    return found
+    config_map = await server.get(path(space))
+    assert config_map["data"] == {"ca.crt": BUNDLE.decode()}
+    assert config_map["metadata"]["annotations"]["kubernetes.io/description"] == DESCRIPTION
+    return config_map
 
 
 async def test_every_namespace_has_it(autojump_clock: MockClock) -> None:
@@ -46,14 +46,16 @@ async def test_every_namespace_has_it(autojump_clock: MockClock) -> None:
         await server.post(SPACES, {"metadata": {"name": "new"}})
         await trio.sleep(LONG)
         for space in await server.names(SPACES):
-            found = await published(server, space)
-            assert [entry["manager"] for entry in found["metadata"]["managedFields"]] == ["kube-controller-manager"]
+            config_map = await published(server, space)
+            assert [entry["manager"] for entry in config_map["metadata"]["managedFields"]] == [
+                "kube-controller-manager"
+            ]
         quiet = server.log.store.revision
         await trio.sleep(1000)
         assert server.log.store.revision == quiet
 
 
-async def test_it_is_made_again(autojump_clock: MockClock) -> None:
+async def test_a_deleted_map_is_created_again(autojump_clock: MockClock) -> None:
     async with running() as server:
         first = await published(server)
         await server.delete(path())
@@ -70,14 +72,14 @@ async def test_it_is_made_again(autojump_clock: MockClock) -> None:
         {"metadata": {"annotations": {"kubernetes.io/description": ""}}},
     ],
 )
-async def test_it_is_put_right(autojump_clock: MockClock, change: Any) -> None:
+async def test_a_changed_map_is_repaired(autojump_clock: MockClock, change: Any) -> None:
     async with running() as server:
         await published(server)
         await server.patch(path(), change)
         await published(server)
 
 
-async def test_what_else_is_in_it_stays(autojump_clock: MockClock) -> None:
+async def test_other_metadata_is_kept(autojump_clock: MockClock) -> None:
     async with running() as server:
         await published(server)
         change = {
@@ -90,7 +92,7 @@ async def test_what_else_is_in_it_stays(autojump_clock: MockClock) -> None:
         assert metadata["labels"] == {"a": "b"}
 
 
-async def test_a_namespace_that_ends_is_left_alone(autojump_clock: MockClock) -> None:
+async def test_a_terminating_namespace_is_left_alone(autojump_clock: MockClock) -> None:
     async with running(controllers=PUBLISHER | {"namespace"}) as server:
         await server.post(SPACES, {"metadata": {"name": "space"}})
         await published(server, "space")
@@ -115,14 +117,14 @@ async def test_a_new_bundle_after_a_restart(autojump_clock: MockClock) -> None:
             await published(server, space)
 
 
-async def test_nothing_is_published_without_a_bundle(autojump_clock: MockClock) -> None:
+async def test_without_a_bundle_nothing_is_published(autojump_clock: MockClock) -> None:
     async with running(bundle=b"") as server:
         await trio.sleep(LONG)
         assert await server.names(f"{SPACES}/default/configmaps") == []
 
 
 @pytest.mark.parametrize("call", ["append", "head", "read"])
-async def test_failures_are_tried_again(autojump_clock: MockClock, call: str) -> None:
+async def test_failures_are_retried(autojump_clock: MockClock, call: str) -> None:
     async with running(address="10.1.0.1") as server:
         await published(server)
         server.log.fail_next(call, *[Fault.UNAVAILABLE] * 6)
@@ -133,8 +135,8 @@ async def test_failures_are_tried_again(autojump_clock: MockClock, call: str) ->
         assert server.tree.restarts_total == 0
 
 
-async def test_two_authorities_make_no_storm(autojump_clock: MockClock) -> None:
-    """Replicas that disagree contradict each other ever more rarely; replicas that agree do not write at all."""
+async def test_two_authorities_cause_no_storm_of_writes(autojump_clock: MockClock) -> None:
+    """Replicas that disagree repair ever more rarely. Replicas that agree do not write."""
     store = MemoryStore()
     async with running(store) as one, running(store, bundle=b"another") as two:
         await trio.sleep(3600)

@@ -1,4 +1,4 @@
-"""ServiceCIDRs: ready while they are there, and no end while an address of theirs is in use."""
+"""ServiceCIDRs: ready while they exist, kept while one of their addresses is in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MORE = f"{CIDRS}/more"
 
 
 class Clock:
-    """The wall clock, as the test sets it."""
+    """The wall clock, set by the test."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
@@ -27,16 +27,16 @@ class Clock:
 
 
 async def condition(server: InProcess, target: str = MORE) -> dict[str, Any]:
-    (found,) = (await server.get(target))["status"]["conditions"]
-    assert found.pop("lastTransitionTime")
-    return dict(found)
+    (condition,) = (await server.get(target))["status"]["conditions"]
+    assert condition.pop("lastTransitionTime")
+    return dict(condition)
 
 
 async def is_gone(server: InProcess, target: str = MORE) -> bool:
     return (await server.ask("GET", target)).status == 404
 
 
-async def test_a_new_one_gets_a_finalizer_and_is_ready(autojump_clock: MockClock) -> None:
+async def test_a_new_range_gets_a_finalizer_and_is_ready(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         await server.post(CIDRS, cidr("more", "10.97.0.0/24"))
         loop = ServiceCIDRLoop(server.store)
@@ -48,7 +48,7 @@ async def test_a_new_one_gets_a_finalizer_and_is_ready(autojump_clock: MockClock
         assert server.log.store.revision == before
 
 
-async def test_one_that_nobody_needs_goes_after_a_while(autojump_clock: MockClock) -> None:
+async def test_an_unused_range_is_removed_after_the_grace_period(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         clock = Clock()
         loop = ServiceCIDRLoop(server.store, now=clock)
@@ -62,7 +62,7 @@ async def test_one_that_nobody_needs_goes_after_a_while(autojump_clock: MockCloc
         assert await is_gone(server)
 
 
-async def test_one_in_use_stays_until_it_is_not(autojump_clock: MockClock) -> None:
+async def test_a_range_in_use_stays_until_it_is_unused(autojump_clock: MockClock) -> None:
     async with open_services("10.96.0.0/24") as server:
         clock = Clock()
         loop = ServiceCIDRLoop(server.store, now=clock)
@@ -80,7 +80,7 @@ async def test_one_in_use_stays_until_it_is_not(autojump_clock: MockClock) -> No
         assert await is_gone(server)
 
 
-async def test_another_that_covers_it_lets_it_go(autojump_clock: MockClock) -> None:
+async def test_a_range_covered_by_another_is_removed(autojump_clock: MockClock) -> None:
     async with open_services("10.96.0.0/24") as server:
         clock = Clock()
         clock.ahead = timedelta(minutes=1)
@@ -93,7 +93,7 @@ async def test_another_that_covers_it_lets_it_go(autojump_clock: MockClock) -> N
         await server.post(CIDRS, cidr("part", "10.97.0.0/28"))
         assert await loop.check_all() == 0
         assert await is_gone(server)
-        # The part holds the address now, and the whole would be needed for it no more.
+        # The address is now in the part, so the whole is no longer needed for it.
         await server.post(CIDRS, cidr("whole", "10.97.0.0/16"))
         await loop.check_all()
         await server.delete(f"{CIDRS}/part")
@@ -101,7 +101,7 @@ async def test_another_that_covers_it_lets_it_go(autojump_clock: MockClock) -> N
         assert await is_gone(server, f"{CIDRS}/part")
 
 
-async def test_two_that_end_do_not_cover_each_other(autojump_clock: MockClock) -> None:
+async def test_two_ranges_in_deletion_do_not_cover_each_other(autojump_clock: MockClock) -> None:
     async with open_services("10.96.0.0/24") as server:
         clock = Clock()
         clock.ahead = timedelta(minutes=1)

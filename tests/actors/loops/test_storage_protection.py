@@ -1,4 +1,4 @@
-"""Claims and volumes that are being deleted: kept while used, gone afterwards."""
+"""Claims and volumes in deletion: kept while in use, removed afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trio.testing import MockClock
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 PODS = "/api/v1/namespaces/default/pods"
 VOLUMES = "/api/v1/persistentvolumes"
-LONG_ENOUGH = 10.0  # of a clock that jumps; the loop looks again every two seconds
+LONG_ENOUGH = 10.0  # virtual seconds; the loop checks every two seconds
 
 
 def running() -> Any:
@@ -38,7 +38,7 @@ async def is_there(server: InProcess, path: str) -> bool:
     return (await server.ask("GET", path)).status == 200
 
 
-async def test_an_unused_claim_and_volume_go(autojump_clock: MockClock) -> None:
+async def test_an_unused_claim_and_volume_are_removed(autojump_clock: MockClock) -> None:
     async with running() as server:
         made = await server.post(CLAIMS, claim("a"))
         assert made["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]

@@ -1,4 +1,4 @@
-"""What every cluster has from its first second, and how servers share the endpoints of the Service ``kubernetes``."""
+"""The objects of every cluster, and the endpoints of the Service ``kubernetes`` that servers share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 
-open_server = partial(open_any, address="10.1.0.1")  # one that others reach
+open_server = partial(open_any, address="10.1.0.1")  # reachable by others
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 CIDR = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes"
 SERVICE = "/api/v1/namespaces/default/services/kubernetes"
@@ -27,7 +27,7 @@ SLICE = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
 
 
 async def addresses(server: InProcess) -> tuple[list[str], list[str]]:
-    """Those of the endpoints, and those of the slice."""
+    """Return the addresses of the Endpoints, and those of the EndpointSlice."""
     endpoints, piece = await server.get(ENDPOINTS), await server.get(SLICE)
     in_endpoints = [one["ip"] for subset in endpoints.get("subsets") or [] for one in subset.get("addresses") or []]
     in_slice = [address for one in piece.get("endpoints") or [] for address in one["addresses"]]
@@ -35,12 +35,12 @@ async def addresses(server: InProcess) -> tuple[list[str], list[str]]:
 
 
 async def leases(server: InProcess) -> list[dict[str, Any]]:
-    """The identity leases."""
-    found = await server.get(f"{LEASES}?labelSelector=apiserver.kubernetes.io/identity%3Dkube-apiserver")
-    return cast("list[dict[str, Any]]", found["items"])
+    """Return the identity Leases."""
+    listing = await server.get(f"{LEASES}?labelSelector=apiserver.kubernetes.io/identity%3Dkube-apiserver")
+    return cast("list[dict[str, Any]]", listing["items"])
 
 
-async def test_the_first_second(autojump_clock: MockClock) -> None:
+async def test_objects_of_a_new_cluster(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         assert await server.names("/api/v1/namespaces") == sorted(SYSTEM_NAMESPACES)
         service = await server.get(SERVICE)
@@ -53,7 +53,7 @@ async def test_the_first_second(autojump_clock: MockClock) -> None:
         assert piece["addressType"] == "IPv4"
 
 
-async def test_a_server_nobody_else_can_reach_has_no_endpoints(autojump_clock: MockClock) -> None:
+async def test_a_server_on_a_loopback_address_has_no_endpoints(autojump_clock: MockClock) -> None:
     async with open_server(loops=True, address="127.0.0.1") as server:
         assert (await server.get(SERVICE))["spec"]["clusterIP"] == "10.96.0.1"
         for target in (ENDPOINTS, SLICE):
@@ -61,7 +61,7 @@ async def test_a_server_nobody_else_can_reach_has_no_endpoints(autojump_clock: M
         await server.assembly.own.bootstrap.withdraw()
 
 
-async def test_looking_again_writes_nothing_but_the_lease(autojump_clock: MockClock) -> None:
+async def test_a_second_pass_writes_only_the_lease(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         before = server.log.store.revision
         await trio.sleep(5.5 * RECONCILE_INTERVAL)
@@ -70,7 +70,7 @@ async def test_looking_again_writes_nothing_but_the_lease(autojump_clock: MockCl
         assert int(lease["metadata"]["resourceVersion"]) == before + 5
 
 
-async def test_a_restarted_server_writes_nothing_but_the_lease(autojump_clock: MockClock) -> None:
+async def test_a_restarted_server_writes_only_the_lease(autojump_clock: MockClock) -> None:
     log = MemoryLog()
     async with open_server(log, loops=True):
         before = log.store.revision
@@ -80,7 +80,7 @@ async def test_a_restarted_server_writes_nothing_but_the_lease(autojump_clock: M
         assert log.store.revision == before + 1
 
 
-async def test_what_somebody_took_away_comes_back(autojump_clock: MockClock) -> None:
+async def test_deleted_objects_are_created_again(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         for target in (ENDPOINTS, SLICE, SERVICE):
             await server.delete(target)
@@ -109,8 +109,8 @@ async def test_two_servers_share_the_endpoints_and_withdraw_only_themselves(auto
         assert await addresses(one) == ([], [])
 
 
-async def test_a_server_that_has_withdrawn_does_not_come_back_by_itself(autojump_clock: MockClock) -> None:
-    """It drains for as long as its watches and answers need; its loop runs meanwhile."""
+async def test_a_withdrawn_server_does_not_return_by_itself(autojump_clock: MockClock) -> None:
+    """The server still drains, and its loop runs."""
     async with open_server(loops=True) as server:
         await server.assembly.own.bootstrap.withdraw()
         await trio.sleep(RECONCILE_INTERVAL * 3)
@@ -133,21 +133,21 @@ async def test_the_lease_of_a_server(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("address", ["10.1.0.2", "fd00::2"])
-async def test_the_address_of_a_killed_server_goes(address: str, autojump_clock: MockClock) -> None:
+async def test_the_address_of_a_killed_server_is_removed(address: str, autojump_clock: MockClock) -> None:
     store = MemoryStore()
     async with open_server(store, loops=True) as one:
         async with open_server(store, loops=True, address=address):
             assert len(await leases(one)) == 2
-        assert address in (await addresses(one))[0]  # it ended without withdrawing
+        assert address in (await addresses(one))[0]  # it stopped without withdrawing
         await trio.sleep(3 * RECONCILE_INTERVAL + 1)
         assert await addresses(one) == (["10.1.0.1"], ["10.1.0.1"])
         before = store.revision
         await trio.sleep(10 * RECONCILE_INTERVAL)
-        assert store.revision == before + 10  # its own lease alone
+        assert store.revision == before + 10  # only its own lease
         assert len(await leases(one)) == 2
 
 
-async def test_an_address_nobody_has_a_lease_for_goes_and_its_port_too(autojump_clock: MockClock) -> None:
+async def test_an_address_without_a_lease_is_removed_with_its_port(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         ours = (await server.get(ENDPOINTS))["subsets"]
         stale = {"addresses": [{"ip": "10.1.0.9"}], "ports": [{"name": "https", "port": 7443, "protocol": "TCP"}]}
@@ -158,7 +158,7 @@ async def test_an_address_nobody_has_a_lease_for_goes_and_its_port_too(autojump_
         assert (await server.get(ENDPOINTS))["subsets"] == ours
 
 
-async def test_the_lease_of_a_server_long_gone_goes(autojump_clock: MockClock) -> None:
+async def test_an_expired_lease_is_deleted(autojump_clock: MockClock) -> None:
     labels = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
     async with open_server(loops=True) as server:
         for name, renewed in (("old", "2026-01-01T00:00:00.000000Z"), ("ahead", "2999-01-01T00:00:00.000000Z")):
@@ -200,7 +200,7 @@ async def test_a_log_that_does_not_answer_at_first_delays_the_start(autojump_clo
         assert await addresses(server) == (["10.1.0.1"], ["10.1.0.1"])
 
 
-async def test_a_log_that_fails_later_is_only_waited_for(
+async def test_a_log_that_fails_later_delays_only_the_next_pass(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_server(loops=True) as server:
@@ -233,7 +233,7 @@ async def test_addresses_of_both_families(
         assert (await server.get(CIDR))["spec"]["cidrs"] == list(ranges)
 
 
-async def test_a_service_whose_address_cannot_be_had_keeps_no_server_from_running(
+async def test_a_server_runs_although_its_service_address_is_in_use(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = MemoryStore()

@@ -1,4 +1,4 @@
-"""The work queue of control loops: once each, one worker at a time, failures later."""
+"""The work queue of control loops: each key once, one worker at a time, retries with a delay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.eventlog.errors import LogUnavailable
 
 
-async def test_each_key_is_there_once() -> None:
+async def test_each_key_is_queued_once() -> None:
     queue: WorkQueue[str] = WorkQueue(first=1.0, longest=60.0)
     for key in "abab":
         queue.add(key)
@@ -21,7 +21,7 @@ async def test_each_key_is_there_once() -> None:
     assert len(queue) == 0
 
 
-async def test_what_is_in_hand_is_looked_at_once_more_afterwards(autojump_clock: MockClock) -> None:
+async def test_a_key_added_during_processing_is_processed_once_more(autojump_clock: MockClock) -> None:
     queue: WorkQueue[str] = WorkQueue(first=1.0, longest=60.0)
     queue.add("a")
     assert await queue.take() == "a"
@@ -35,7 +35,7 @@ async def test_what_is_in_hand_is_looked_at_once_more_afterwards(autojump_clock:
     assert len(queue) == 0
 
 
-async def test_failures_come_back_later_and_later(autojump_clock: MockClock) -> None:
+async def test_retries_are_delayed_longer_and_longer(autojump_clock: MockClock) -> None:
     queue: WorkQueue[str] = WorkQueue(first=1.0, longest=5.0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(queue.run)
@@ -54,11 +54,11 @@ async def test_failures_come_back_later_and_later(autojump_clock: MockClock) -> 
         before = trio.current_time()
         queue.retry("a")
         await queue.take()
-        assert trio.current_time() - before == 1.0, "what went well once begins anew"
+        assert trio.current_time() - before == 1.0, "a success resets the delay"
         nursery.cancel_scope.cancel()
 
 
-async def test_a_key_that_is_added_does_not_wait_for_its_time(autojump_clock: MockClock) -> None:
+async def test_a_key_that_is_added_skips_its_delay(autojump_clock: MockClock) -> None:
     queue: WorkQueue[str] = WorkQueue(first=100.0, longest=100.0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(queue.run)
@@ -75,7 +75,7 @@ async def test_a_key_that_is_added_does_not_wait_for_its_time(autojump_clock: Mo
         nursery.cancel_scope.cancel()
 
 
-async def test_what_is_added_while_in_hand_is_not_put_off(autojump_clock: MockClock) -> None:
+async def test_a_key_added_during_processing_is_not_delayed(autojump_clock: MockClock) -> None:
     queue: WorkQueue[str] = WorkQueue(first=100.0, longest=100.0)
     queue.add("a")
     await queue.take()
@@ -85,12 +85,12 @@ async def test_what_is_added_while_in_hand_is_not_put_off(autojump_clock: MockCl
         assert await queue.take() == "a"
 
 
-async def test_a_cancelled_worker_takes_nothing_along() -> None:
+async def test_a_cancelled_worker_takes_no_key() -> None:
     queue: WorkQueue[str] = WorkQueue(first=1.0, longest=60.0)
-    found: list[str] = []
+    taken: list[str] = []
 
     async def work() -> None:
-        found.append(await queue.take())
+        taken.append(await queue.take())
 
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope()
@@ -107,10 +107,10 @@ async def test_a_cancelled_worker_takes_nothing_along() -> None:
         queue.add("a")
         queue.add("b")
         await wait_all_tasks_blocked()
-        assert found == ["a"]
+        assert taken == ["a"]
         nursery.start_soon(work)
         await wait_all_tasks_blocked()
-    assert found == ["a", "b"]
+    assert taken == ["a", "b"]
 
 
 async def test_a_worker_retries_delays_and_finishes_keys(autojump_clock: MockClock) -> None:
