@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.registry.resources import OWN_GROUPS
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.registry.registry import builtin_registry
+from kubechronicle.api.registry.resources import OWN_GROUPS
 
 REGISTRY = builtin_registry()
 

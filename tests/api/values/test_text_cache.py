@@ -27,7 +27,7 @@ def test_short_texts_are_remembered() -> None:
             raise ValueError(text)
         return text.upper()
 
-    assert work.__doc__ == "Of work."
+    assert work.__doc__ == "Count the calls."
     for text in ("abc", "abcd", "abc", "abcd"):
         assert work(text) == text.upper()
     assert work("abc", 1) == "ABC"
