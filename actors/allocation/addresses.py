@@ -1,9 +1,11 @@
-"""Cluster IPs. Each that is given out is an IPAddress object (KEP-1880), named after the address and referring to its
-Service; it is made and deleted in the same transaction in which the Service is. So the log's own expectation, that the
-object is not there yet, keeps two replicas from giving out one address; and one that a user makes by hand is taken.
+"""Cluster IPs.
 
-A dry run looks at the ranges only, as kube-apiserver's does: it is told a taken address is free, and instead of a free
-one it gets the range's own.
+Each allocated address is an IPAddress object (KEP-1880), named after the address and referring to its Service. It is
+created and deleted in the Service's transactions. Since the log rejects the creation of an existing object, two
+replicas cannot allocate one address, and an IPAddress that a user creates is taken, too.
+
+A dry run only checks the ranges, as kube-apiserver's: any requested address counts as free, and a chosen one is the
+range's network address.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ IP_ADDRESSES: Final = "ipaddresses.networking.k8s.io"
 MANAGED_BY: Final = "ipaddress.kubernetes.io/managed-by"
 IP_FAMILY: Final = "ipaddress.kubernetes.io/ip-family"
 ALLOCATOR: Final = "ipallocator.k8s.io"
-# As which the objects are made; kube-apiserver's own client.
+# The field manager of these objects: kube-apiserver's own client.
 MANAGER: Final = "kube-apiserver"
 
 FULL = "range is full"
@@ -41,7 +43,7 @@ ELSEWHERE = "the provided network does not match the current range"
 
 
 class CannotAllocate(Exception):
-    """Why not, as the client is told."""
+    """The address cannot be allocated. The message is for the client."""
 
 
 def address_key(name: str) -> Key:
@@ -49,7 +51,7 @@ def address_key(name: str) -> Key:
 
 
 def owner_of_address(obj: Object) -> Owner | None:
-    """The Service an IPAddress refers to."""
+    """Return the Service an IPAddress refers to."""
     reference = obj["spec"].get("parentRef") or {}
     if reference.get("group") or reference.get("resource") != "services":
         return None
@@ -57,12 +59,12 @@ def owner_of_address(obj: Object) -> Owner | None:
 
 
 def labels_of(name: str) -> dict[str, str]:
-    """The labels of an address that was given to a Service."""
+    """Return the labels of an address allocated to a Service."""
     return {IP_FAMILY: "IPv6" if ":" in name else "IPv4", MANAGED_BY: ALLOCATOR}
 
 
 def new_address(name: str, owner: Owner) -> Object:
-    """The IPAddress that gives ``name`` to a Service, as it is stored."""
+    """Return the stored IPAddress that allocates ``name`` to a Service."""
     rt = builtin_registry().builtin("networking.k8s.io", "v1", "ipaddresses")
     context = context_of(Target(rt=rt, name=name, manager=MANAGER), creates=True)
     reference = {"resource": "services", "namespace": owner.namespace, "name": owner.name}
@@ -77,13 +79,13 @@ def new_address(name: str, owner: Owner) -> Object:
 
 
 def canonical(text: str) -> str:
-    """The name of the IPAddress object of an address as a Service has it; the text itself if it is no address."""
+    """Return the IPAddress name of an address in a Service; the text itself if it is no address."""
     address = parse_ip(text)
     return text if address is None else str(address)
 
 
 def addresses_of(spec: Object) -> list[str]:
-    """The cluster IPs a Service has been given."""
+    """Return the cluster IPs allocated to a Service."""
     if not needs_address(spec) or is_headless(spec):
         return []
     return [one for one in spec.get("clusterIPs") or () if one]
@@ -96,20 +98,20 @@ class Addresses:
         self._metrics = metrics
 
     def allocate_new(self, pending: PendingAllocations, spec: Object) -> None:
-        """Give a Service that had no addresses one of each of its families. 422, 500."""
+        """Allocate one address of each family to a Service that had none. StatusError 422, 500."""
         if not needs_address(spec) or is_headless(spec):
             return
         families = spec.get("ipFamilies") or []
         addresses = list(spec.get("clusterIPs") or ())
         addresses += [""] * (len(families) - len(addresses))
         for index, family in enumerate(families):
-            addresses[index] = self._claim(pending, addresses, index, family)
+            addresses[index] = self._allocate(pending, addresses, index, family)
         if addresses:
             spec["clusterIPs"] = addresses
             spec["clusterIP"] = addresses[0]
 
     def allocate_changes(self, pending: PendingAllocations, spec: Object, held: Object) -> None:
-        """An update: all on the way from ExternalName, none on the way there, a second one, or one less."""
+        """Allocate and release the addresses that an update of the type or families requires. StatusError 422, 500."""
         if stays_dual_if_possible(spec, held):
             return
         if not needs_address(held):
@@ -123,13 +125,13 @@ class Addresses:
         elif before == 1 and after == 2:
             addresses = list(spec.get("clusterIPs") or ())
             addresses += [""] * (2 - len(addresses))
-            addresses[1] = self._claim(pending, addresses, 1, spec["ipFamilies"][1])
+            addresses[1] = self._allocate(pending, addresses, 1, spec["ipFamilies"][1])
             spec["clusterIPs"] = addresses
         elif before == 2 and after == 1:
             self._release(pending, (held.get("clusterIPs") or ())[1:])
 
     def release(self, pending: PendingAllocations, spec: Object) -> None:
-        """Give back what a Service that goes had."""
+        """Release the addresses of a deleted Service."""
         self._release(pending, addresses_of(spec))
 
     def _release(self, pending: PendingAllocations, addresses: list[str] | tuple[str, ...]) -> None:
@@ -139,7 +141,7 @@ class Addresses:
             if entry is not None:
                 pending.release(key, owner_of_address(entry.object()))
 
-    def _claim(self, pending: PendingAllocations, addresses: list[str], index: int, family: str) -> str:
+    def _allocate(self, pending: PendingAllocations, addresses: list[str], index: int, family: str) -> str:
         ranges = [one for one in self._ranges.of(pending.state) if one.family == family]
         text = addresses[index]
         if not text:
@@ -158,7 +160,7 @@ class Addresses:
         return text
 
     def _take(self, pending: PendingAllocations, ranges: list[AddressRange], address: Address) -> None:
-        """Take the address that was asked for."""
+        """Allocate the requested address. CannotAllocate."""
         if pending.dry_run:
             _check_dry_run(ranges, address)
             return
@@ -173,7 +175,7 @@ class Addresses:
         self._count(range_, STATIC, began)
 
     def _choose(self, pending: PendingAllocations, ranges: list[AddressRange]) -> str:
-        """Take any that is free."""
+        """Allocate a random free address. CannotAllocate."""
         if pending.dry_run:
             if not ranges or not ranges[0].ready:
                 raise CannotAllocate(NOT_READY)

@@ -1,8 +1,8 @@
-"""Bands: a range of addresses or ports has a lower part left to those who ask for a certain one, and an upper part that
-is given out to those who do not care. Pure.
+"""The two bands of a range of addresses or ports (KEP-3070, KEP-3668). Pure.
 
-The sizes are KEP-3070's (cluster IPs) and KEP-3668's (node ports): min(max(16, size/16), 256) and
-min(max(16, size/32), 128); a range of 16 or fewer has no lower band. When the upper band is full, the lower one helps.
+Requested values usually lie in the lower band, so chosen ones come from the upper band, and from the lower band only
+when the upper one is full. The lower band has min(max(16, size/16), 256) addresses or min(max(16, size/32), 128) ports.
+A range of 16 or fewer has none.
 
     10.96.0.0/24     256 addresses: 10.96.0.1-16 lower, 10.96.0.17-254 upper
     30000-32767      2768 ports:    30000-30085 lower, 30086-32767 upper
@@ -23,12 +23,12 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 LEAST: Final = 16
 ADDRESS_STEP, ADDRESS_MOST = 16, 256
 PORT_STEP, PORT_MOST = 32, 128
-# How many numbers are drawn before a band is walked through: only one that is nearly full needs the walk.
+# Random draws before a band is searched in order. Only a band that is nearly full needs the search.
 DRAWS: Final = 256
 
 
 def lower_band(size: int, *, step: int, most: int) -> int:
-    """How many of ``size`` numbers are the lower band."""
+    """Return the size of the lower band of ``size`` numbers."""
     if size <= LEAST:
         return 0
     return min(max(LEAST, size // step), most)
@@ -36,7 +36,7 @@ def lower_band(size: int, *, step: int, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The numbers ``first`` to ``last``, of which the first ``lower`` are the lower band."""
+    """The numbers ``first`` to ``last``. The first ``lower`` of them are the lower band."""
 
     first: int
     last: int
@@ -50,11 +50,11 @@ class Pool:
         return max(self.last - self.first + 1, 0)
 
     def choose(self, taken: Callable[[int], bool], random: Random) -> int | None:
-        """A number that is not taken, of the upper band if there is one; None: all are."""
-        found = _choose(self.first + self.lower, self.last, taken, random)
-        if found is None and self.lower:
-            found = _choose(self.first, self.first + self.lower - 1, taken, random)
-        return found
+        """Return a random free number, of the upper band if possible; None: all are taken."""
+        number = _choose(self.first + self.lower, self.last, taken, random)
+        if number is None and self.lower:
+            number = _choose(self.first, self.first + self.lower - 1, taken, random)
+        return number
 
 
 def _choose(first: int, last: int, taken: Callable[[int], bool], random: Random) -> int | None:
@@ -74,13 +74,13 @@ def _choose(first: int, last: int, taken: Callable[[int], bool], random: Random)
 
 
 def port_pool(ports: range) -> Pool:
-    """The pool of a range of node ports."""
+    """Return the pool of a range of node ports."""
     return Pool(ports.start, ports.stop - 1, lower_band(len(ports), step=PORT_STEP, most=PORT_MOST))
 
 
 @dataclass(frozen=True)
 class AddressRange:
-    """The addresses of one range of a ServiceCIDR. ``ready``: it hands out addresses."""
+    """The addresses of one range of a ServiceCIDR. ``ready``: addresses may be allocated from it."""
 
     network: Network
     ready: bool = True
@@ -91,7 +91,7 @@ class AddressRange:
 
     @cached_property
     def pool(self) -> Pool:
-        """All but the network's own address and, of IPv4, the one for broadcasts."""
+        """The range without its network address and, for IPv4, its broadcast address."""
         first, last = int(self.network.network_address) + 1, int(self.network.broadcast_address)
         if self.network.version == 4:
             last -= 1
@@ -102,12 +102,12 @@ class AddressRange:
         return address.version == self.network.version and int(address) in self.pool
 
     def name_of(self, number: int) -> str:
-        """The address of a number of the pool, as an IPAddress object is named."""
+        """Return the name of a number's IPAddress object."""
         if self.network.version == 4:
             return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         return str(ipaddress.IPv6Address(number))
 
     def choose(self, taken: Callable[[str], bool], random: Random) -> str | None:
-        """An address that is not taken; None: all are."""
+        """Return the name of a free address; None: all are taken."""
         number = self.pool.choose(lambda number: taken(self.name_of(number)), random)
         return None if number is None else self.name_of(number)

@@ -1,9 +1,9 @@
-"""Which families a Service has. Pure, after Kubernetes' ``registry/core/service/storage`` (the order of checks, the
-messages) and KEP-563.
+"""IP families of a Service. Pure; after Kubernetes' ``registry/core/service/storage`` (order of checks, messages) and
+KEP-563.
 
-    create                     SingleStack, the cluster's first family
-    PreferDualStack            both families where the cluster has both
-    headless, no selector      RequireDualStack whatever the cluster has: nobody knows what will be behind it
+    default                    SingleStack, the cluster's first family
+    PreferDualStack            both families if the cluster has both
+    headless, no selector      RequireDualStack on any cluster: its endpoints are not known
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ def invalid(name: str, causes: Sequence[Cause]) -> status.StatusError:
 
 
 def stays_dual_if_possible(spec: Object, held: Object | None) -> bool:
-    """A PreferDualStack service in which nothing of this is changed stays as it is, even if the cluster has changed."""
+    """Return True for a PreferDualStack Service whose update leaves type, addresses and families unchanged.
+
+    It stays as it is, even if the cluster's families have changed.
+    """
     return (
         held is not None
         and spec.get("type") == held.get("type")
@@ -44,14 +47,17 @@ def stays_dual_if_possible(spec: Object, held: Object | None) -> bool:
     )
 
 
-def settle_families(name: str, spec: Object, held: Object | None, configured: Sequence[str]) -> None:
-    """Fill in ipFamilyPolicy and ipFamilies. ``configured``: the families of the cluster, the default first. 422."""
+def complete_families(name: str, spec: Object, held: Object | None, configured: Sequence[str]) -> None:
+    """Fill in ipFamilyPolicy and ipFamilies. StatusError 422.
+
+    ``configured``: the families of the cluster, the default first.
+    """
     if not needs_address(spec) or stays_dual_if_possible(spec, held):
         return
     unselective = spec.get("clusterIP") == NONE and not spec.get("selector")
     if spec.get("ipFamilyPolicy") is None:
-        kept = (held or {}).get("ipFamilyPolicy")
-        spec["ipFamilyPolicy"] = kept or (REQUIRE if unselective else SINGLE)
+        old_policy = (held or {}).get("ipFamilyPolicy")
+        spec["ipFamilyPolicy"] = old_policy or (REQUIRE if unselective else SINGLE)
     causes = cluster_ips(spec)
     if not causes:
         causes = _reductions(spec, held) if held is not None else []
@@ -83,16 +89,16 @@ def _both(families: list[str]) -> list[str]:
 
 
 def _reductions(spec: Object, held: Object) -> list[Cause]:
-    """SingleStack lets go of the second address; to leave one out without a word is a mistake."""
+    """Drop the second address and family for SingleStack; reject leaving them out under another policy."""
     if spec.get("ipFamilyPolicy") == SINGLE:
         for name in ("clusterIPs", "ipFamilies"):
             if _same(spec, held, name) and len(spec.get(name) or ()) > 1:
                 spec[name] = spec[name][:1]
         return []
     causes = []
-    for name, what in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
+    for name, noun in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
         if 0 < len(spec.get(name) or ()) < len(held.get(name) or ()):
-            detail = f"must be 'SingleStack' to release the secondary {what}"
+            detail = f"must be 'SingleStack' to release the secondary {noun}"
             causes.append(invalid_value("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
     return causes
 
@@ -101,15 +107,15 @@ def _too_many(spec: Object) -> list[Cause]:
     if spec.get("ipFamilyPolicy") != SINGLE:
         return []
     causes = []
-    for name, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
+    for name, noun in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
         if len(spec.get(name) or ()) == 2:
-            detail = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+            detail = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {noun} are specified"
             causes.append(invalid_value("spec.ipFamilyPolicy", SINGLE, detail))
     return causes
 
 
 def _infer_families(spec: Object, configured: Sequence[str]) -> list[Cause]:
-    """Addresses tell their families."""
+    """Complete ipFamilies from the addresses."""
     addresses, causes = spec.get("clusterIPs") or [], []
     families = list(spec.get("ipFamilies") or [])
     for index, text in enumerate(addresses):

@@ -1,4 +1,4 @@
-"""What the allocators count, for /metrics. ``scope``: "static" what was asked for, "dynamic" what was chosen."""
+"""Metrics of the allocators. ``scope``: "static" for requested values, "dynamic" for chosen ones."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 
 STATIC: Final = "static"
 DYNAMIC: Final = "dynamic"
-# Upper bounds in seconds (Prometheus' default buckets).
+# Upper bounds in seconds: Prometheus' default buckets.
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 @dataclass(slots=True)
 class Durations:
-    """A histogram: how many took up to each bound but longer than the one before, and how long all took together."""
+    """A histogram: the number of durations in each bucket, and their sum in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     total: float = 0.0
@@ -27,7 +27,7 @@ class Durations:
 
 @dataclass(slots=True)
 class AllocationMetrics:
-    """Claims that succeeded and that failed; a write prepared again claims again."""
+    """Counts of allocations and failures. A write that is prepared again is counted again."""
 
     addresses: Counter[tuple[str, str]] = field(default_factory=Counter)  # (range, scope)
     address_errors: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -38,7 +38,7 @@ class AllocationMetrics:
 
 @dataclass(slots=True)
 class RepairMetrics:
-    """What a repair loop found wrong, by kind of error, and how many of its passes failed."""
+    """Errors found by a repair loop, by kind, and the number of its failed passes."""
 
     errors: Counter[str] = field(default_factory=Counter)
     failures: int = 0

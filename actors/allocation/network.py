@@ -1,4 +1,4 @@
-"""What the administrator gave the Services of the cluster: ranges of addresses, and a range of node ports."""
+"""The configured network of Services: ranges of addresses, and a range of node ports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEFAULT_NODE_PORTS = range(30000, 32768)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceNetwork:
-    """``ranges``: one, or one of each family, the primary first. They make the ServiceCIDR ``kubernetes``."""
+    """``ranges``: one, or one of each family, the primary first. They become the ServiceCIDR ``kubernetes``."""
 
     ranges: tuple[str, ...]
     node_ports: range = DEFAULT_NODE_PORTS

@@ -1,4 +1,4 @@
-"""What one write takes and gives back: gathered while addresses and ports are claimed, committed beside the write."""
+"""The allocations and releases of one write, collected for its companion changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubechronicle.eventlog.records import Key
 
 
 class Owner(NamedTuple):
-    """The Service something is given to."""
+    """The Service that holds an allocation."""
 
     namespace: str
     name: str
@@ -20,28 +20,32 @@ class Owner(NamedTuple):
 
 @dataclass(slots=True)
 class PendingAllocations:
-    """Nothing of it is kept for a dry run."""
+    """Addresses and ports allocated and released by one write of ``owner``. A dry run commits none of them.
+
+    ``taken``: key → new object.
+    ``released``: deletions of objects.
+    """
 
     owner: Owner
     state: State
     dry_run: bool = False
     taken: dict[Key, Object] = field(default_factory=dict)
-    returned: list[CompanionChange] = field(default_factory=list)
+    released: list[CompanionChange] = field(default_factory=list)
 
     def has(self, key: Key) -> bool:
-        """Whether somebody has it, or this very write takes it."""
+        """Return True if a key is allocated, perhaps by this write."""
         return key in self.taken or self.state.peek(*key) is not None
 
     def take(self, key: Key, obj: Object) -> None:
         self.taken[key] = obj
 
     def release(self, key: Key, owner: Owner | None) -> None:
-        """Give up what the state holds, if it is ``owner``'s (who that is: see ``owner_of_address`` and of ports)."""
+        """Release an allocation if ``owner`` (see ``owner_of_address``, ``owner_of_port``) is this write's owner."""
         entry = self.state.peek(*key)
-        if entry is not None and owner == self.owner and all(key != one.key for one in self.returned):
-            self.returned.append(CompanionChange(key=key, old=entry, object=None))
+        if entry is not None and owner == self.owner and all(key != one.key for one in self.released):
+            self.released.append(CompanionChange(key=key, old=entry, object=None))
 
     def companion_changes(self) -> list[CompanionChange]:
         if self.dry_run:
             return []
-        return [*(CompanionChange(key=key, old=None, object=obj) for key, obj in self.taken.items()), *self.returned]
+        return [*(CompanionChange(key=key, old=None, object=obj) for key, obj in self.taken.items()), *self.released]

@@ -1,7 +1,7 @@
-"""The ranges cluster IPs are taken from, as the ServiceCIDR objects of the moment have them.
+"""The ranges of cluster IPs: those of the current ServiceCIDR objects.
 
-A range is in use if at least one ServiceCIDR that is ready and not being deleted has it; a ServiceCIDR nobody has
-judged yet is ready (KEP-1880). What an object says is parsed once per revision.
+A range is in use if at least one ServiceCIDR that is ready and not being deleted has it. A ServiceCIDR without a
+condition is ready (KEP-1880). Each revision of an object is parsed once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHORTEST_IPV6_PREFIX: Final = 64
 
 
 def is_ready(obj: Object) -> bool:
-    """Whether a ServiceCIDR hands out addresses."""
+    """Return True if addresses may be allocated from a ServiceCIDR."""
     if obj["metadata"].get("deletionTimestamp"):
         return False
     for condition in (obj.get("status") or {}).get("conditions") or ():
@@ -30,7 +30,7 @@ def is_ready(obj: Object) -> bool:
 
 
 def networks_of(obj: Object) -> list[Network]:
-    """The ranges of a ServiceCIDR."""
+    """Return the ranges of a ServiceCIDR."""
     return [ipaddress.ip_network(one, strict=False) for one in obj["spec"].get("cidrs") or ()]
 
 
@@ -39,17 +39,17 @@ class Ranges:
         self._parsed: dict[str, tuple[int, tuple[AddressRange, ...]]] = {}  # by the object's name, with its revision
 
     def of(self, state: State) -> list[AddressRange]:
-        """All ranges in the order of the objects' names, each once."""
+        """Return all ranges in the order of the objects' names, each once."""
         entries = state.entries(SERVICE_CIDRS, "")
         if len(self._parsed) > 2 * len(entries):
             self._parsed.clear()
-        found: dict[Network, AddressRange] = {}
+        ranges: dict[Network, AddressRange] = {}
         for entry in entries:
             for one in self._parse(entry):
-                known = found.get(one.network)
+                known = ranges.get(one.network)
                 if known is None or (one.ready and not known.ready):
-                    found[one.network] = one
-        return list(found.values())
+                    ranges[one.network] = one
+        return list(ranges.values())
 
     def _parse(self, entry: Entry) -> tuple[AddressRange, ...]:
         known = self._parsed.get(entry.key.name)
