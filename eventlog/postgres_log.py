@@ -1,10 +1,12 @@
-"""PostgresLog: the calls of log.py as statements on sessions, and the judgement of their answers.
+"""PostgresLog: the calls of log.py as statements on sessions, with checks of their results.
 
-Two kinds of connection: one for appends, used by whoever appends (one at a time), on which the listener listens; and a
-small pool for reads. No asyncpg here (postgres.py), no SQL (postgres_sql.py).
+    async with open_postgres_log("postgresql://…", instance="a1b2") as log:
 
-Invariants: an answer is complete or an error, never a shortened list; a lost connection means OutcomeUnknown once a
-batch was sent and LogUnavailable otherwise, and is never reported as a refusal.
+One connection is for appends, one at a time, and for the listener; a small pool is for reads. No asyncpg here
+(postgres/connection.py), no SQL (postgres/sql.py).
+
+Invariants: a result is complete or an error, never a shortened list. A lost connection is OutcomeUnknown if a batch was
+sent and LogUnavailable otherwise, and never a rejection.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Operation, Record
 from kubechronicle.eventlog.retention import retention
 
-APPEND_BOUND = 40.0  # seconds: more than the server's statement timeout, so usually Postgres says what became of it
+APPEND_BOUND = 40.0  # seconds: above the statement timeout, so that Postgres usually reports the outcome
 APPEND_GRACE = 5.0  # seconds a cancelled append still waits for its answer
 LOAD_CHUNK = 1000  # objects at a time: some 4 MB of typical ones
 
@@ -49,21 +51,21 @@ _RECORD_WIDTH = 11
 
 
 class PostgresLog:
-    """A RevisionLog in Postgres. Made by postgres.open_postgres_log."""
+    """A RevisionLog in Postgres. Made by ``open_postgres_log``."""
 
     def __init__(self, connect: Callable[[], Awaitable[Session]]) -> None:
         self._connect = connect
         self._pool = Pool(connect)
         self._appending: Session | None = None
         self._append_lock = trio.Lock()
-        self._token, self._claims = str(uuid4()), False  # by which we are known as who appends alone, if we claim to
+        self._token, self._claims = str(uuid4()), False  # our token for claims to append alone; whether we claim
         self.newest_seen_revision = 0  # see RevisionLog
         self._listener = Listener(self._append_session, self._append_lock, self._pool)
-        self._short: tuple[str, ...] | None = None  # the resources of the class 'short'; never changes under a server
+        self._short: tuple[str, ...] | None = None  # cache: resources of the class 'short', which never change
 
     @property
     def notifications_work(self) -> bool:
-        """False behind a pooler in transaction mode, or while the listener has no connection: then it polls faster."""
+        """False behind a pooler in transaction mode, or while the listener has no connection; then it polls faster."""
         return self._listener.works
 
     async def run_listener(self, *, task_status: trio.TaskStatus[None]) -> None:
@@ -83,38 +85,38 @@ class PostgresLog:
         try:
             session = await self._append_session()
             if alone:
-                # Over this connection, as there may be no other: Postgres has so many and no more.
+                # On this connection: Postgres may have no other one left.
                 retention_class = await self._class_of(batch.transactions[0].changes[0].key.resource, session)
                 statement, arguments = sql.APPEND_CHANGE, rows.change_arguments(batch, retention_class)
             else:
                 statement, arguments = sql.APPEND, rows.batch_arguments(batch)
             try:
-                answer = await session.fetch_uninterrupted(
+                result = await session.fetch_uninterrupted(
                     statement, *arguments, bound=APPEND_BOUND, grace=APPEND_GRACE
                 )
             except ConnectionLost as lost:
                 raise OutcomeUnknown(batch.id) from lost
-            except UniqueViolation as twice:  # this batch has been here before: it committed, or it was given up
+            except UniqueViolation as twice:  # the batch id exists: the batch committed, or it was fenced
                 settled = await self._settle(session, batch)
                 if settled is None:
                     raise LogUnavailable(f"batch {batch.id} was given up") from twice
                 return settled
         finally:
             self._append_lock.release()
-        return rows.change_result(batch, answer[0]) if alone else rows.batch_result(batch, answer[0])
+        return rows.change_result(batch, result[0]) if alone else rows.batch_result(batch, result[0])
 
     async def settle(self, batch: Batch) -> BatchResult | None:
         async with self._append_lock:
             return await self._settle(await self._append_session(), batch)
 
     async def _settle(self, session: Session, batch: Batch) -> BatchResult | None:
-        """Set a fence, or find that something stands there: the batch, or the fence of an earlier attempt to settle."""
+        """Insert a fence under the batch id, unless the batch or an earlier fence is there."""
         if await session.fetch(sql.FENCE, batch.id):
             return None
-        found = await session.fetch(sql.BATCH, batch.id)
-        if not found or found[0]["first_revision"] is None:
+        stored = await session.fetch(sql.BATCH, batch.id)
+        if not stored or stored[0]["first_revision"] is None:
             return None
-        settled = found[0]
+        settled = stored[0]
         first, head = settled["first_revision"], settled["head"]
         appended = await session.fetch(sql.BATCH_ROWS, first, head)
         if len(appended) != head - first + 1:
@@ -122,8 +124,10 @@ class PostgresLog:
         return rows.settled_result(batch, settled, appended)
 
     async def _append_session(self) -> Session:
-        """Whoever needs it opens it. When two do at the same time (nobody has to wait for the other's attempt), there
-        is one too many."""
+        """Return the connection for appends; open it if needed.
+
+        Two tasks may open one at the same time, without waiting for each other; then the second one is dropped.
+        """
         if self._appending is None or self._appending.closed:
             opened = await self._connect()
             if self._claims:
@@ -147,7 +151,7 @@ class PostgresLog:
         await self._listener.wait_claim_in_doubt()
 
     async def check_may_append(self) -> None:
-        """SetupError: a server that runs this database itself alone appends to it."""
+        """SetupError: the server that runs this database holds the claim to append alone."""
         if (await self._pool.fetch(sql.CLAIMED))[0][0]:
             raise SetupError(
                 "this database is embedded in another server, which alone appends to it: "
@@ -160,11 +164,11 @@ class PostgresLog:
         return self._head((await self._pool.fetch(sql.HEAD))[0])
 
     async def read(self, *, after: int, limit: int) -> list[Record]:
-        head, found = await self._found(sql.READ, after, limit)
+        head, matching = await self._fetch_with_head(sql.READ, after, limit)
         newest_mark = max(head.compacted, *head.compacted_of.values(), 0)
         if after < newest_mark:
             raise Compacted(after, newest_mark)
-        records = [rows.record(row, _AFTER_HEAD) for row in found]
+        records = [rows.record(row, _AFTER_HEAD) for row in matching]
         expected = range(after + 1, min(after + limit, head.revision) + 1)
         if [record.revision for record in records] != list(expected):
             raise LogCorrupt(f"the log has not exactly the revisions {expected.start} to {expected.stop - 1}")
@@ -175,13 +179,13 @@ class PostgresLog:
     ) -> list[tuple[Record, Record | None]]:
         statement = sql.read_resource(await self._class_of(resource), namespace=bool(namespace), name=bool(name))
         scope = [part for part in (namespace, name) if part]
-        head, found = await self._found(statement, resource, after, until, limit, *scope)
+        head, matching = await self._fetch_with_head(statement, resource, after, until, limit, *scope)
         self._check_retained(resource, after, head)
-        return [(rows.record(row, _AFTER_HEAD), _previous(row)) for row in found]
+        return [(rows.record(row, _AFTER_HEAD), _previous(row)) for row in matching]
 
     async def changes(self, query: ChangeQuery, *, limit: int) -> list[tuple[Record, Record | None]]:
         statement, arguments = change_sql.statement(query, limit, await self._short_resources())
-        _, found = await self._found(statement, *arguments)
+        _, matching = await self._fetch_with_head(statement, *arguments)
         before = _AFTER_HEAD + _RECORD_WIDTH
         return [
             (
@@ -190,24 +194,24 @@ class PostgresLog:
                 if row[before + change_sql.WHO_WIDTH] is not None
                 else None,
             )
-            for row in found
+            for row in matching
         ]
 
     async def density(self, query: density.DensityQuery) -> list[density.Count]:
         edges = [row[0] for row in await self._pool.fetch(density_sql.EDGES, list(query.edges))]
         query = replace(query, changes=density.within(query.changes, edges))
-        matching = query.changes.until - query.changes.after
-        density.check_limit(matching, query)
+        revisions = query.changes.until - query.changes.after
+        density.check_limit(revisions, query)
         statement, arguments = density_sql.statement(query, edges, await self._short_resources())
-        return [density.Count(*row) for row in await self._pool.fetch(statement, *arguments)] if matching > 0 else []
+        return [density.Count(*row) for row in await self._pool.fetch(statement, *arguments)] if revisions > 0 else []
 
     async def get_at(self, key: Key, *, revision: int) -> Record | None:
         statement = sql.get_at(await self._class_of(key.resource))
-        head, found = await self._found(statement, key.resource, key.namespace, key.name, revision)
+        head, matching = await self._fetch_with_head(statement, key.resource, key.namespace, key.name, revision)
         self._check_within(key.resource, revision, head)
-        if not found:
+        if not matching:
             return None
-        record = rows.record(found[0], _AFTER_HEAD)
+        record = rows.record(matching[0], _AFTER_HEAD)
         return None if record.operation is Operation.DELETE else record
 
     async def list_at(
@@ -215,11 +219,11 @@ class PostgresLog:
     ) -> list[Record]:
         statement = sql.list_at(await self._class_of(resource), namespace=bool(namespace))
         scope = [namespace] if namespace else []
-        head, found = await self._found(statement, resource, revision, *(after or ("", "")), limit, *scope)
+        head, matching = await self._fetch_with_head(statement, resource, revision, *(after or ("", "")), limit, *scope)
         self._check_within(resource, revision, head)
-        if any(row["revision"] is None for row in found):
+        if any(row["revision"] is None for row in matching):
             raise LogCorrupt(f"an object of {resource} at revision {revision} is not in the log")
-        return [rows.record(row, _AFTER_HEAD + 1) for row in found]
+        return [rows.record(row, _AFTER_HEAD + 1) for row in matching]
 
     async def count_at(
         self, resource: str, *, revision: int, namespace: str = "", after: tuple[str, str] | None = None
@@ -231,8 +235,8 @@ class PostgresLog:
         return int(answer["objects"])
 
     async def revision_at(self, when: datetime | timedelta) -> Moment:
-        asked = (when, None) if isinstance(when, datetime) else (None, when)
-        revision, moment, clock = (await self._pool.fetch(sql.MOMENT_AT, *asked))[0]
+        arguments = (when, None) if isinstance(when, datetime) else (None, when)
+        revision, moment, clock = (await self._pool.fetch(sql.MOMENT_AT, *arguments))[0]
         if moment > clock:
             raise FutureMoment(moment, clock)
         if revision is None:
@@ -273,13 +277,13 @@ class PostgresLog:
         await self._listener.wait_notified()
 
     async def first_revision_since(self, moment: datetime) -> int:
-        """The first revision committed at or after the moment; one above the newest if there is none yet."""
+        """Return the first revision committed at or after the moment; if there is none yet, the newest + 1."""
         return int((await self._pool.fetch(sql.FIRST_REVISION_SINCE, moment))[0][0])
 
     # Maintenance
 
     async def compact(self, revision: int, *, archive: Path | None = None) -> Head:
-        """Forget history below the revision, of all resources. FutureRevision, Compacted (it is forgotten already)."""
+        """Compact the history of all resources up to the revision. FutureRevision; Compacted: it already is."""
         async with self._maintenance() as session:
             return await retention.compact(session, revision, archive=archive)
 
@@ -290,25 +294,31 @@ class PostgresLog:
         now: datetime | None = None,
         archive: Path | None = None,
     ) -> retention.Retained:
-        """Apply the retention policies once: compact by age and count, archive partitions and drop them, make new ones
-        ahead, prune batches."""
+        """Apply the retention policies once: compact by age and count, archive and drop partitions, make the next ones,
+        prune batches."""
         async with self._maintenance() as session:
             return await retention.retain(session, policies, now=now, archive=archive)
 
     async def verify(self) -> verify.Verdict:
-        """Recompute the whole hash chain. Costs a read of all history."""
+        """Recompute the whole hash chain, which reads all history."""
         async with self._maintenance() as session:
             return await verify.verify(session)
 
-    def _maintenance(self) -> _Dedicated:
-        return _Dedicated(self._connect)
+    @asynccontextmanager
+    async def _maintenance(self) -> AsyncIterator[Session]:
+        """Open a connection for one maintenance task, which may take long and hold session-level locks."""
+        session = await self._connect()
+        try:
+            yield session
+        finally:
+            await session.close()
 
     # Helpers
 
-    async def _found(self, statement: str, *arguments: object) -> tuple[Head, list[Row]]:
-        """The head and the rows found in one snapshot with it."""
-        answer = await self._pool.fetch(statement, *arguments)
-        return self._head(answer[0]), [row for row in answer if row[_AFTER_HEAD] is not None]
+    async def _fetch_with_head(self, statement: str, *arguments: object) -> tuple[Head, list[Row]]:
+        """Run a read; return the head and the matching rows, of one snapshot."""
+        result = await self._pool.fetch(statement, *arguments)
+        return self._head(result[0]), [row for row in result if row[_AFTER_HEAD] is not None]
 
     def _head(self, row: Row) -> Head:
         head = rows.head(row)
@@ -335,22 +345,6 @@ class PostgresLog:
             raise FutureRevision(revision, head.revision)
 
 
-class _Dedicated:
-    """A connection for one piece of maintenance, which may take long and hold session-level locks."""
-
-    def __init__(self, connect: Callable[[], Awaitable[Session]]) -> None:
-        self._connect = connect
-        self._session: Session | None = None
-
-    async def __aenter__(self) -> Session:
-        self._session = await self._connect()
-        return self._session
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._session is not None
-        await self._session.close()
-
-
 def _previous(row: Row) -> Record | None:
     if row[_AFTER_HEAD + 7] == 0:
         return None
@@ -361,9 +355,11 @@ def _previous(row: Row) -> Record | None:
 
 @asynccontextmanager
 async def open_postgres_log(url: str, *, instance: str) -> AsyncIterator[PostgresLog]:
-    """The log in the database at ``url``, which must have been migrated. ``instance`` names this server among others on
-    the same database (shown in pg_stat_activity). SetupError: the operator must mend something; LogUnavailable: nobody
-    answers there at the moment."""
+    """Open the log in the migrated database at ``url``.
+
+    ``instance``: the name of this server among those on the same database, shown in pg_stat_activity. SetupError: a
+    mistake of the operator. LogUnavailable: the database does not answer now.
+    """
 
     async def connect() -> Session:
         return await connection.connect(url, application=f"kubechronicle {instance}"[:63])
@@ -389,7 +385,7 @@ async def open_postgres_log(url: str, *, instance: str) -> AsyncIterator[Postgre
 
 @asynccontextmanager
 async def _unwrapped() -> AsyncIterator[None]:
-    """Errors leave as they were raised, not wrapped in the groups of the nurseries inside."""
+    """Raise a single error itself, not the exception groups of the nurseries around it."""
     try:
         yield
     except BaseExceptionGroup as group:

@@ -1,4 +1,4 @@
-"""Appending alone, on a log in memory: the claim of log.py, and the seams by which tests shake it."""
+"""MemoryClaims: the claim of log.py to append alone, in memory, and faults of it for tests."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import trio
 
 from kubechronicle.eventlog.errors import NotSoleAppender
 from kubechronicle.eventlog.log import Claim
-from kubechronicle.eventlog.memory.faults import Seams
+from kubechronicle.eventlog.memory.faults import FaultInjection
 from kubechronicle.eventlog.memory.store import MemoryStore
 
 
-class MemoryClaims(Seams):
-    """A part of MemoryLog. Tests break its connection with ``disconnect``, and keep a claim off with ``guests``."""
+class MemoryClaims(FaultInjection):
+    """A part of MemoryLog. Tests break its connection with ``disconnect``, and prevent claims with
+    ``shared_appenders``."""
 
     store: MemoryStore
 
     def __init__(self) -> None:
         super().__init__()
         self.newest_seen_revision = 0
-        self.guests = 0  # who append beside
+        self.shared_appenders = 0
         self._connection = 0
         self._claim_in_doubt = trio.Event()
 
     async def claim(self) -> Claim | None:
         await self._enter("claim")
-        if self.guests or self.store.sole not in (None, self):
+        if self.shared_appenders or self.store.sole not in (None, self):
             if self.store.sole is self:
                 self.store.sole = None
             return None
@@ -41,11 +42,12 @@ class MemoryClaims(Seams):
         if self.store.sole not in (None, self):
             raise NotSoleAppender("another server alone appends to this log")
 
-    # Seams
+    # Faults
 
     def doubt_claim(self) -> None:
+        """Let ``wait_claim_in_doubt`` return."""
         self._claim_in_doubt.set()
 
     def disconnect(self) -> None:
-        """The connection is lost on which the claim was made; what was claimed stays so."""
+        """Lose the connection that made the claim; the claim stays in the store."""
         self._connection += 1

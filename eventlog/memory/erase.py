@@ -1,4 +1,4 @@
-"""Erasing in a MemoryStore, as `kubechronicle erase` does in Postgres: for tests of whoever reads what is left."""
+"""Erasure in a MemoryStore, as by `kubechronicle erase` in Postgres: for tests of readers of erased history."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record
 
 
 def erase(store: MemoryStore, key: Key, *, last: int = 2**63) -> list[int]:
-    """Erase what the object was up to a revision, but for what it is now; the revisions erased. The entry of the log
-    follows, and everybody is notified."""
+    """Erase the object's contents up to a revision, except its present state; return the erased revisions.
+
+    Then the entry about the erasure is committed, and all replicas are notified.
+    """
     live = store.current(key)
-    name = str(uuid4())
-    gone = {
-        row.revision: _tombstone(row, name)
+    erasure_id = str(uuid4())
+    tombstones = {
+        row.revision: _tombstone(row, erasure_id)
         for row in store._history.get(key, ())
         if row.revision <= last and row is not live and not row.erased
     }
-    store._rows = [gone.get(row.revision, row) for row in store._rows]
-    store._history[key] = [gone.get(row.revision, row) for row in store._history.get(key, ())]
-    found = sorted(gone)
+    store._rows = [tombstones.get(row.revision, row) for row in store._rows]
+    store._history[key] = [tombstones.get(row.revision, row) for row in store._history.get(key, ())]
+    revisions = sorted(tombstones)
     erasure = Erasure(
-        id=name,
+        id=erasure_id,
         what="contents",
         resource=key.resource,
         namespace=key.namespace,
@@ -36,21 +38,21 @@ def erase(store: MemoryStore, key: Key, *, last: int = 2**63) -> list[int]:
         by="operator",
         os_user="operator",
         role="postgres",
-        count=len(found),
-        first=found[0],
-        last=found[-1],
+        count=len(revisions),
+        first=revisions[0],
+        last=revisions[-1],
         digest=b"",
     )
     entry = Change(
-        key=Key(erasures.RESOURCE, "", name),
-        uid=name,
+        key=Key(erasures.RESOURCE, "", erasure_id),
+        uid=erasure_id,
         expected=0,
         operation=Operation.CREATE,
-        body=erasure.body(gone[found[0]].committed_at),
+        body=erasure.body(tombstones[revisions[0]].committed_at),
     )
     who = Who(user="operator", verb="erase")
     store.commit(Batch(id=uuid4(), transactions=(Transaction(changes=(entry,), who=who),)))
-    return found
+    return revisions
 
 
 def _tombstone(row: Record, erasure: str) -> Record:

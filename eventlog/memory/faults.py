@@ -1,4 +1,4 @@
-"""How the log in memory is broken and held up in tests: scripted faults, and gates at named points."""
+"""Faults of the log in memory for tests: scripted errors, and gates at named points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubechronicle.eventlog.errors import LogUnavailable
 
 
 class Fault(enum.Enum):
-    """What a scripted call meets."""
+    """The fault of one scripted call."""
 
     UNAVAILABLE = "the database does not answer; nothing happens"
     LOST_BEFORE_COMMIT = "the connection breaks after sending, and the server drops the transaction"
@@ -22,7 +22,7 @@ class Fault(enum.Enum):
 
 
 class Gate:
-    """Calls that reach a held point stop here until ``release``."""
+    """Stops calls at a held point until ``release``."""
 
     def __init__(self) -> None:
         self._released = trio.Event()
@@ -30,7 +30,7 @@ class Gate:
         self.arrivals = 0
 
     async def wait_arrived(self) -> None:
-        """Until at least one call has reached the point."""
+        """Return when at least one call has reached the point."""
         await self._arrived.wait()
 
     def release(self) -> None:
@@ -42,8 +42,8 @@ class Gate:
         await self._released.wait()
 
 
-class Seams:
-    """The part of MemoryLog by which it is broken and held up."""
+class FaultInjection:
+    """The part of MemoryLog that fails and delays its calls."""
 
     def __init__(self) -> None:
         self.calls: defaultdict[str, int] = defaultdict(int)
@@ -52,14 +52,17 @@ class Seams:
         self._gates: dict[str, Gate] = {}
 
     def fail_next(self, call: str, *faults: Fault) -> None:
-        """The next calls of this name (``append``, ``settle``, ``head``, ``read``, ``read_resource``, ``load``,
-        ``get_at``, ``list_at``, …) meet these faults, one each."""
+        """Let the next calls of this name meet these faults, one each: ``append``, ``settle``, ``head``, ``read``,
+        ``read_resource``, ``load``, ``get_at``, ``list_at``, …"""
         self._script[call].extend(faults)
 
     @contextmanager
     def hold(self, point: str) -> Iterator[Gate]:
-        """Within the block, calls stop at the point: a call's name is the point before it does anything,
-        ``append.committed`` is after the commit and before the answer, ``head.read`` and ``read.read`` likewise."""
+        """Stop calls at the point within the block.
+
+        A call's name is the point before its effect. ``append.committed``, ``head.read`` and ``read.read`` are the
+        points between effect and return.
+        """
         gate = self._gates[point] = Gate()
         try:
             yield gate

@@ -1,15 +1,13 @@
-"""A RevisionLog in memory, with seams to break it: for tests, and for nothing else.
+"""MemoryLog: a RevisionLog in memory with injected faults, for tests only.
 
-It keeps every promise of log.py that PostgresLog keeps, and the same contract suite runs against both. Several
-MemoryLogs may share one MemoryStore, as several server replicas share one database:
+It satisfies the contract of log.py as PostgresLog does; the same contract suite runs against both. Several MemoryLogs
+may share one MemoryStore, as several replicas share one database:
 
     store = MemoryStore()
     ours, theirs = MemoryLog(store), MemoryLog(store)
 
-Seams: ``fail_next`` scripts what the next calls of one kind meet; ``hold`` stops calls at a named point until they are
-released; ``store.deliver_straggler`` lets a transaction that was cut off in flight arrive after all.
-
-Invariant: the store changes only in ``MemoryStore``'s functions without await, so every call sees a committed state.
+Faults: ``fail_next`` scripts faults of the next calls. ``hold`` stops calls at a named point until their release.
+``store.deliver_straggler`` lets a transaction that was cut off in flight arrive after all.
 """
 
 from __future__ import annotations
@@ -43,8 +41,8 @@ LOAD_CHUNK = 500  # records per chunk of load(): small, so that tests see severa
 class MemoryLog(MemoryClaims):
     """One replica's connection to a MemoryStore; satisfies RevisionLog.
 
-    ``poll_interval``: seconds after which ``wait_notified`` returns without a notification; by default never, so that
-    a test with ``autojump_clock`` does not spin.
+    ``poll_interval``: seconds after which ``wait_notified`` returns without a notification. The default is never, so
+    that a test with ``autojump_clock`` does not loop.
     """
 
     def __init__(self, store: MemoryStore | None = None, *, poll_interval: float = math.inf) -> None:
@@ -84,23 +82,23 @@ class MemoryLog(MemoryClaims):
     async def read(self, *, after: int, limit: int) -> list[Record]:
         await self._enter("read")
         self.store.check_complete(after)
-        found = [row for _, row in zip(range(limit), self.store.rows(after=after), strict=False)]
+        records = [row for _, row in zip(range(limit), self.store.rows(after=after), strict=False)]
         await self._reach("read.read")
-        return found
+        return records
 
     async def read_resource(
         self, resource: str, *, after: int, until: int, limit: int, namespace: str = "", name: str = ""
     ) -> list[tuple[Record, Record | None]]:
         await self._enter("read_resource")
         self.store.check_retained(resource, after)
-        found: list[tuple[Record, Record | None]] = []
+        pairs: list[tuple[Record, Record | None]] = []
         for row in self.store.rows(after=after):
-            if row.revision > until or len(found) == limit:
+            if row.revision > until or len(pairs) == limit:
                 break
             if row.key.resource == resource and namespace in ("", row.key.namespace) and name in ("", row.key.name):
                 previous = self.store.at(row.key, row.previous_revision) if row.previous_revision else None
-                found.append((row, previous))
-        return found
+                pairs.append((row, previous))
+        return pairs
 
     async def changes(self, query: ChangeQuery, *, limit: int) -> list[tuple[Record, Record | None]]:
         await self._enter("changes")

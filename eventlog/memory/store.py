@@ -39,24 +39,24 @@ from kubechronicle.eventlog.records import (
 
 
 class Replica(Protocol):
-    """A MemoryLog, to its store: a listener for notifications."""
+    """The part of MemoryLog that its store uses."""
 
     notified: trio.Event
 
 
 class MemoryStore:
-    """The database: what has been committed, shared by all MemoryLogs on it."""
+    """The committed state, shared by all MemoryLogs on it."""
 
     def __init__(self, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.revision = 0
         self.compacted = 0
         self.compacted_of: dict[str, int] = {}
-        self.who: dict[int, Who] = {}  # by revision; the rows themselves are kept without
+        self.who: dict[int, Who] = {}  # by revision; the rows are stored without
         self._now = now
         self._committed_at = datetime.min.replace(tzinfo=UTC)
-        self._rows: list[Record] = []  # in revision order, without what was compacted
+        self._rows: list[Record] = []  # in revision order, without compacted ones
         self._history: dict[Key, list[Record]] = {}  # the same rows by key
-        self._dropped_of: dict[str, int] = {}  # by resource: the newest revision whose row is gone
+        self._dropped_of: dict[str, int] = {}  # by resource: the newest revision without a row
         self._results: dict[UUID, BatchResult] = {}
         self._fenced: set[UUID] = set()
         self._stragglers: dict[UUID, Batch] = {}
@@ -66,7 +66,7 @@ class MemoryStore:
     # Writing
 
     def commit(self, batch: Batch, *, notify: Sequence[Replica] | None = None) -> BatchResult:
-        """Check and commit as one transaction. A batch id commits once: the same again answers the same result."""
+        """Check and commit as one transaction. A batch id commits once; a repetition returns the same result."""
         if batch.id in self._fenced:
             raise LogUnavailable(f"batch {batch.id} was given up")
         if batch.id in self._results:
@@ -114,11 +114,11 @@ class MemoryStore:
         return result
 
     def strand(self, batch: Batch) -> None:
-        """The batch was sent over a connection that broke; it may still arrive."""
+        """Keep a batch whose connection broke; it may still arrive."""
         self._stragglers[batch.id] = batch
 
     def deliver_straggler(self, batch_id: UUID) -> bool:
-        """Let a stranded batch arrive now; False if it was fenced in the meantime and so did not commit."""
+        """Let a stranded batch arrive now. False: it was fenced meanwhile, and so did not commit."""
         batch = self._stragglers.pop(batch_id)
         if batch.id in self._fenced:
             return False
@@ -130,22 +130,22 @@ class MemoryStore:
         return tuple(self._stragglers)
 
     def compact(self, revision: int, *, resource: str = "") -> None:
-        """Drop history at or below the revision, of all resources or of one, but for the state as of that revision."""
+        """Drop history at or below the revision, of one resource or of all, except the state as of the revision."""
         if resource:
             self.compacted_of[resource] = max(revision, self.compacted_of.get(resource, 0))
         else:
             self.compacted = max(revision, self.compacted)
-        gone: set[int] = set()
+        dropped: set[int] = set()
         for key, rows in list(self._history.items()):
             if resource in ("", key.resource):
                 kept = _survivors(rows, revision)
-                gone.update({row.revision for row in rows} - {row.revision for row in kept})
+                dropped.update({row.revision for row in rows} - {row.revision for row in kept})
                 self._history[key] = kept
         for row in self._rows:
-            if row.revision in gone:
-                dropped = self._dropped_of.get(row.key.resource, 0)
-                self._dropped_of[row.key.resource] = max(dropped, row.revision)
-        self._rows = [row for row in self._rows if row.revision not in gone]
+            if row.revision in dropped:
+                newest = self._dropped_of.get(row.key.resource, 0)
+                self._dropped_of[row.key.resource] = max(newest, row.revision)
+        self._rows = [row for row in self._rows if row.revision not in dropped]
         self.notify(self._listeners)
 
     # Reading
@@ -163,8 +163,8 @@ class MemoryStore:
         return rows[-1] if rows and rows[-1].operation is not Operation.DELETE else None
 
     def live(self) -> list[Record]:
-        found = (self.current(key) for key in self._history)
-        return [row for row in found if row is not None]
+        rows = (self.current(key) for key in self._history)
+        return [row for row in rows if row is not None]
 
     def keys(self, resource: str) -> list[Key]:
         return sorted(key for key in self._history if key.resource == resource)
@@ -173,7 +173,7 @@ class MemoryStore:
         return (row for row in self._rows if row.revision > after)
 
     def changes(self, query: ChangeQuery, limit: int) -> list[tuple[Record, Record | None]]:
-        """Those that match, each with the record it replaced."""
+        """Return the matching changes, each with the record it replaced."""
         ordered = reversed(self._rows) if query.newest_first else iter(self._rows)
         rows = filter(query.matches, (structs.replace(row, who=self.who[row.revision]) for row in ordered))
         return [
@@ -182,7 +182,7 @@ class MemoryStore:
         ]
 
     def check_complete(self, after: int) -> None:
-        """Compacted if any row above ``after`` is gone, of whichever resource."""
+        """Compacted: a row above ``after`` is gone, of any resource."""
         oldest_whole = max([self.compacted, *self._dropped_of.values()])
         if after < oldest_whole:
             raise Compacted(after, oldest_whole)
@@ -193,7 +193,7 @@ class MemoryStore:
             raise Compacted(revision, compacted)
 
     def state_at(self, resource: str, revision: int, namespace: str, after: tuple[str, str] | None) -> list[Record]:
-        """The resource's objects at the revision, of a namespace ("": of all), after a key."""
+        """Return the resource's objects as of the revision, of a namespace (or all: ""), that follow a key."""
         self.check_state_at(resource, revision)
         keys = [key for key in self.keys(resource) if namespace in ("", key.namespace)]
         rows = [self.at(key, revision) for key in keys if after is None or key[1:] > after]
@@ -240,7 +240,7 @@ class MemoryStore:
 
 
 def _survivors(rows: list[Record], revision: int) -> list[Record]:
-    """The rows above the revision, and the one that tells the state at it."""
+    """Return the rows above the revision, and the row with the state as of the revision."""
     newer = [row for row in rows if row.revision > revision]
     older = [row for row in rows if row.revision <= revision]
     if older and older[-1].operation is not Operation.DELETE:

@@ -1,22 +1,21 @@
-"""asyncpg under Trio without an asyncio loop beside it: the little of one that asyncpg needs, for one connection.
+"""ConnectionLoop: the small part of an asyncio loop that asyncpg needs, run within Trio, one for each connection.
 
     loop = ConnectionLoop()
     connection = await loop.perform(asyncpg.connect, url, loop=loop)
     task = loop.start(connection.fetch, "select 1")     # sent before this returns, if the socket takes it
-    await loop.wait(task)                               # here the answer is read
+    await loop.wait(task)                               # reads the answer
     task.result()
 
-No asyncpg here, and no SQL. Nothing runs by itself: there are no tasks, no timers and no nursery, and time-outs are
-Trio's. Whoever waits for an answer reads the socket in its own Trio task and hands what came to asyncpg, so an answer
-costs one wait for the socket and not a switch of tasks besides. While somebody listens (``read_on``), that one reads,
-and whoever else waits is parked until it has.
+No asyncpg here, and no SQL. Nothing runs by itself: no tasks, no timers, no nursery; timeouts are Trio's. The Trio task
+that waits for an answer reads the socket itself and passes the data to asyncpg. So an answer costs one wait for the
+socket, without a task switch. While a task listens (``read_on``), that task reads, and other waiting tasks are parked.
 
-asyncpg's coroutines are real asyncio tasks, so its cancellation, shields and contexts mean what asyncio says. What they
-await of the outside world (a connection, a handshake) is put down as a job, and done in Trio by whoever waits.
+asyncpg's coroutines are real asyncio tasks, so cancellation, shields and contexts behave as in asyncio. If they await
+I/O (a connection, a handshake), it is queued as a job, and done in Trio by the task that waits.
 
-Invariants: asyncpg's code runs only within ``call``, which leaves no callback waiting; cancelling who waits loses
-nothing (the answer may be waited for again), so it is the caller's part to drop the connection; bytes reach the socket
-in the order asyncpg wrote them.
+Invariants: asyncpg's code runs only within ``call``, which leaves no callback pending. Cancelling a wait loses nothing
+(the caller may wait again), so the caller has to drop the connection. Bytes reach the socket in the order in which
+asyncpg wrote them.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ T = TypeVar("T")
 
 
 class ConnectionLoop(asyncio.AbstractEventLoop):
-    """See the head of this file. What asyncpg does not use is left out, and raises NotImplementedError."""
+    """See the head of this file. Methods that asyncpg does not use raise NotImplementedError."""
 
     def __init__(self) -> None:
         self._ready: deque[tuple[Callable[..., object], tuple[Any, ...], Context | None]] = deque()
@@ -51,23 +50,23 @@ class ConnectionLoop(asyncio.AbstractEventLoop):
         self._reading = False
         self._parked = trio.lowlevel.ParkingLot()
 
-    # For who uses the connection
+    # For the session
 
     def start(self, function: Callable[..., Awaitable[T]], *arguments: Any, **named: Any) -> asyncio.Task[T]:
-        """Begin a call of asyncpg. What has arrived meanwhile is looked at before: a farewell, notifications."""
+        """Start a call of asyncpg, after reading data that has arrived: a shutdown message, notifications."""
         while not self._reading and self.transports and self.transports[-1].receive():
             pass
 
-        async def called() -> T:
-            return await function(*arguments, **named)  # asyncpg refuses some calls before it makes a coroutine
+        async def run() -> T:
+            return await function(*arguments, **named)  # asyncpg rejects some calls before it makes a coroutine
 
-        return self.call(self.create_task, called())
+        return self.call(self.create_task, run())
 
     async def wait(self, task: asyncio.Task[Any]) -> None:
-        """Until the task is done. Cancelled, it has only stopped waiting."""
+        """Return when the task is done. Cancelling this does not cancel the task."""
         while not task.done():
             if self._jobs:
-                await self._do(*self._jobs.popleft())
+                await self._run_job(*self._jobs.popleft())
             elif not self.transports:
                 raise ConnectionResetError("the connection is closed")
             elif self.transports[-1].unsent:
@@ -78,7 +77,7 @@ class ConnectionLoop(asyncio.AbstractEventLoop):
                 await self._read()
 
     async def perform(self, function: Callable[..., Awaitable[T]], *arguments: Any, **named: Any) -> T:
-        """The answer of a call of asyncpg. Cancelled, the call is cancelled, too."""
+        """Return the result of a call of asyncpg. Cancelling this cancels the call."""
         task = self.start(function, *arguments, **named)
         try:
             await self.wait(task)
@@ -87,7 +86,7 @@ class ConnectionLoop(asyncio.AbstractEventLoop):
         return task.result()
 
     async def read_on(self) -> None:
-        """Read until the connection is lost, so that notifications are told when they come."""
+        """Read until the connection is lost, so that notifications are delivered as they arrive."""
         while self.transports:
             if self._reading:
                 await self._parked.park()
@@ -95,29 +94,29 @@ class ConnectionLoop(asyncio.AbstractEventLoop):
                 await self._read()
 
     def abandon(self, task: asyncio.Task[Any]) -> None:
-        """Nobody will wait for the task any more: cancel it; if it has failed already, that is no unhandled error."""
+        """Cancel a task whose result is not needed; mark the error of a failed one as handled."""
         if not task.done():
             self.call(task.cancel)
         if task.done() and not task.cancelled():
             task.exception()
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call something of asyncpg's that does not wait, then whatever it asked to have called."""
+        """Call a function of asyncpg that does not wait, then the callbacks that it scheduled."""
         outer = asyncio._get_running_loop()
         asyncio._set_running_loop(self)  # asyncio finds its loop in a variable of the thread
         try:
-            answer = function(*arguments)
+            result = function(*arguments)
             self._run_ready()
         finally:
             asyncio._set_running_loop(outer)
-        return answer
+        return result
 
     def close(self) -> None:
-        """Drop whatever connection is still there, without a word."""
+        """Drop all open connections without a message to the server."""
         for transport in list(self.transports):
             self.call(transport.abort)
 
-    # What asyncpg and its tasks ask of a loop
+    # The interface of a loop, as used by asyncpg and its tasks
 
     def get_debug(self) -> bool:
         return False
@@ -137,17 +136,17 @@ class ConnectionLoop(asyncio.AbstractEventLoop):
     def create_task(self, coro: Any, **_: Any) -> asyncio.Task[Any]:
         return asyncio.Task(coro, loop=self)
 
-    def call_soon(  # type: ignore[override]  # a handle costs more than the call, and nobody here cancels one
+    def call_soon(  # type: ignore[override]  # a handle costs more than the call, and nothing cancels one
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> None:
         self._ready.append((callback, args, context))
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """asyncio's last resort; whoever waits for an answer hears of the failure without it."""
+        """Log an error that asyncio has nowhere to report. Errors of calls reach their callers without it."""
         logger.warning("asyncpg: %s", context.get("message"), exc_info=context.get("exception"))
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        opened = await self._in_trio(partial(open_tcp, host, port))
+        opened = await self._await_in_trio(partial(open_tcp, host, port))
         transport = SocketTransport(self, opened, protocol_factory())
         if (context := options.get("ssl")) is not None:
             try:
@@ -159,7 +158,7 @@ class ConnectionLoop(asyncio.AbstractEventLoop):
         return transport, transport.get_protocol()
 
     async def create_unix_connection(self, protocol_factory: Any, path: Any = None, **_: Any) -> Any:
-        opened = await self._in_trio(partial(open_unix, path))
+        opened = await self._await_in_trio(partial(open_unix, path))
         transport = SocketTransport(self, opened, protocol_factory())
         transport.get_protocol().connection_made(transport)
         return transport, transport.get_protocol()
@@ -167,8 +166,8 @@ class ConnectionLoop(asyncio.AbstractEventLoop):
     async def start_tls(
         self, transport: Any, protocol: Any, sslcontext: ssl.SSLContext, *, server_hostname: str | None = None, **_: Any
     ) -> Any:
-        """The same transport, from now on with TLS."""
-        await self._in_trio(partial(transport.shake_hands, sslcontext, server_hostname))
+        """Return the same transport, which from now on uses TLS."""
+        await self._await_in_trio(partial(transport.shake_hands, sslcontext, server_hostname))
         return transport
 
     # Running
@@ -185,28 +184,28 @@ class ConnectionLoop(asyncio.AbstractEventLoop):
             except Exception as error:
                 self.call_exception_handler({"message": f"error in {callback!r}", "exception": error})
 
-    async def _in_trio(self, job: Callable[[], Awaitable[T]]) -> T:
-        """Await a Trio function from asyncpg's side."""
+    async def _await_in_trio(self, job: Callable[[], Awaitable[T]]) -> T:
+        """Await a Trio function in asyncpg's code: queue it as a job."""
         future: asyncio.Future[T] = self.create_future()
         self._jobs.append((future, job))
         return await future
 
-    async def _do(self, future: asyncio.Future[Any], job: Callable[[], Awaitable[Any]]) -> None:
-        if future.done():  # given up before anybody came to it
+    async def _run_job(self, future: asyncio.Future[Any], job: Callable[[], Awaitable[Any]]) -> None:
+        if future.done():  # abandoned before the job started
             return
         try:
-            answer = await job()
+            result = await job()
         except Exception as error:
             if not future.done():
                 self.call(future.set_exception, error)
             return
         if not future.done():
-            self.call(future.set_result, answer)
-        elif isinstance(answer, socket.socket):  # given up meanwhile
-            answer.close()
+            self.call(future.set_result, result)
+        elif isinstance(result, socket.socket):  # abandoned meanwhile
+            result.close()
 
     async def _read(self) -> None:
-        """Wait for the server to say something, and let asyncpg have it."""
+        """Wait for data of the server and pass it to asyncpg; then wake the parked tasks."""
         self._reading = True
         try:
             await self.transports[-1].receive_some()

@@ -1,10 +1,11 @@
 """The socket of a connection to Postgres, as asyncpg's transport: plain, or with TLS. See asyncpg_on_trio.py.
 
-A write goes to the socket at once; what it does not take stays in ``unsent`` until somebody waits for the answer
-(``send_more``). Reading is asked for (``receive``, ``receive_some``). TLS works on memory and the socket sees only
-records, so that a half-sent record is no matter and there is one way to send and to receive.
+A write goes to the socket at once. The rest stays in ``unsent`` until a task waits for the answer (``send_more``). The
+loop calls ``receive`` and ``receive_some`` to read. TLS works in memory, and the socket sees only TLS records. So a
+partly sent record needs no special care, and plain and TLS connections share the code to send and receive.
 
-Invariants: bytes reach the socket in the order they were written; a connection that is lost tells its protocol once.
+Invariants: bytes reach the socket in the order in which they were written; a lost connection calls
+``connection_lost`` of its protocol once.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from typing import Any, Protocol, cast
 import trio
 
 RECEIVE, RECEIVE_MUCH = 16 * 1024, 256 * 1024
-"""Bytes taken from the socket at once; the larger one after a read that filled its buffer. (A large buffer costs a
-mapping of memory each time.)"""
+"""Bytes read from the socket at once; the larger number after a read that filled its buffer. (Each large buffer costs a
+memory mapping.)"""
 
-
-TCP_PATIENCE = 2.0
-"""Seconds for one host to take a connection: there may be another, and time for it must be left."""
+TCP_TIMEOUT = 2.0
+"""Seconds to connect to one host. There may be a second host, and time must be left for it."""
 
 KEEPALIVE = (
     (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
-    # A server whose machine or network vanished says nothing: found out after 10 + 3 x 5 s while it owes an answer, and
-    # while it does not acknowledge what was sent. Else a read would wait for a quarter of an hour.
+    # A server whose machine or network vanished sends nothing. It is detected 10 + 3 x 5 s after the last data while an
+    # answer is due, and after 25 s without acknowledgement of sent data. Else a read would wait for a quarter of an
+    # hour.
     (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 10),
     (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 5),
     (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
@@ -49,7 +50,7 @@ class TransportLoop(Protocol):
 
 
 class SocketTransport(asyncio.Transport):
-    """A socket, plain or with TLS. What it cannot send at once waits until somebody waits for the answer."""
+    """A socket, plain or with TLS. See the head of this file."""
 
     def __init__(self, loop: TransportLoop, opened: socket.socket, protocol: asyncio.Protocol) -> None:
         super().__init__()
@@ -90,7 +91,7 @@ class SocketTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
-        """At once: asyncpg closes only what it has waited for, or given up."""
+        """Close at once: asyncpg closes only idle or abandoned connections."""
         self._lose(None)
 
     def abort(self) -> None:
@@ -99,21 +100,21 @@ class SocketTransport(asyncio.Transport):
     # For the loop
 
     async def send_more(self) -> None:
-        """Wait until the socket takes something, and send what it takes."""
+        """Wait until the socket is writable, and send as much as it takes."""
         try:
             await trio.lowlevel.wait_writable(self._socket)
-        except trio.ClosedResourceError:  # somebody dropped the connection
+        except trio.ClosedResourceError:  # another task dropped the connection
             return
         self._loop.call(self._send_unsent)
 
     async def receive_some(self) -> None:
-        """Wait until something has arrived or the connection is lost."""
+        """Wait until data has arrived or the connection is lost."""
         with suppress(trio.ClosedResourceError):
             await trio.lowlevel.wait_readable(self._socket)
             self.receive()
 
     def receive(self) -> bool:
-        """Let asyncpg have what has arrived, if anything has; False if nothing had."""
+        """Pass data that has arrived to asyncpg. False: there was none."""
         try:
             data = self._socket.recv(self._size)
             self._size = RECEIVE_MUCH if len(data) == self._size else RECEIVE
@@ -125,12 +126,12 @@ class SocketTransport(asyncio.Transport):
                 self._loop.call(self._decrypt, data)
         except (BlockingIOError, InterruptedError):
             return False
-        except Exception as error:  # of the network, or asyncpg could make nothing of it
+        except Exception as error:  # of the network, or asyncpg cannot parse the data
             self._loop.call(self._lose, error)
         return True
 
     async def shake_hands(self, context: ssl.SSLContext, host: str | None) -> None:
-        """OSError (ssl.SSLError is one) if it fails."""
+        """Do the TLS handshake. OSError (ssl.SSLError is one) if it fails."""
         tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         while True:
             try:
@@ -145,12 +146,12 @@ class SocketTransport(asyncio.Transport):
                 self._incoming.write(data)
             except ssl.SSLError:
                 with suppress(OSError):
-                    self._socket.send(self._outgoing.read())  # the alert that tells the server why
+                    self._socket.send(self._outgoing.read())  # the alert with the reason, for the server
                 raise
         await self._send_all(self._outgoing.read())
         self._tls = tls
 
-    # Inside
+    # Helpers
 
     async def _send_all(self, data: bytes) -> None:
         if rest := self._sent(memoryview(data)):
@@ -165,8 +166,10 @@ class SocketTransport(asyncio.Transport):
                 return
 
     def _sent(self, data: memoryview) -> memoryview | None:
-        """Send what the socket takes; the rest. A connection that takes nothing any more may still have a last word for
-        us, which says more than the error."""
+        """Send as much as the socket takes; return the rest.
+
+        A broken connection may still hold a last message of the server, which explains more than the error.
+        """
         try:
             while data:
                 data = data[self._socket.send(data) :]
@@ -174,10 +177,10 @@ class SocketTransport(asyncio.Transport):
             return data
         except OSError as error:
             self.unsent.clear()
-            self._loop.call_soon(self._hear_out, error)
+            self._loop.call_soon(self._receive_last, error)
         return None
 
-    def _hear_out(self, error: OSError) -> None:
+    def _receive_last(self, error: OSError) -> None:
         while not self._closed and self.receive():
             pass
         self._lose(error)
@@ -194,7 +197,7 @@ class SocketTransport(asyncio.Transport):
                 self._lose(None)
                 return
             self._protocol.data_received(plain)
-        if self._outgoing.pending and not self._closed:  # an answer of TLS' own
+        if self._outgoing.pending and not self._closed:  # a protocol message of TLS itself
             self.unsent.append(memoryview(self._outgoing.read()))
 
     def _lose(self, error: Exception | None) -> None:
@@ -203,41 +206,41 @@ class SocketTransport(asyncio.Transport):
         self._closed = True
         self.unsent.clear()
         self._loop.transports.remove(self)
-        with suppress(RuntimeError):  # outside of Trio: an object nobody closed is collected
+        with suppress(RuntimeError):  # outside of Trio: the garbage collector closes a leaked object
             trio.lowlevel.notify_closing(self._socket)
         self._socket.close()
         self._loop.call_soon(self._protocol.connection_lost, error)
 
 
 async def open_tcp(host: str, port: int) -> socket.socket:
-    """Names are resolved in a thread; addresses are tried a quarter of a second apart (RFC 8305)."""
+    """Connect to a host. Names are resolved in a thread; addresses are tried 0.25 s apart (RFC 8305)."""
     if not 0 < port < 65536:
         raise OverflowError(f"port {port}: must be 1-65535")
     try:
-        with trio.fail_after(TCP_PATIENCE):
+        with trio.fail_after(TCP_TIMEOUT):
             stream = await trio.open_tcp_stream(host, port)
     except trio.TooSlowError:
-        raise TimeoutError(f"{host} port {port}: no answer within {TCP_PATIENCE:g} s") from None
+        raise TimeoutError(f"{host} port {port}: no answer within {TCP_TIMEOUT:g} s") from None
     except OSError as error:
         reasons = error.__cause__
         several = reasons.exceptions if isinstance(reasons, BaseExceptionGroup) else (reasons,)
         if why := ", ".join(dict.fromkeys(str(reason) for reason in several if reason is not None)):
             raise OSError(f"{host} port {port}: {why}") from error
         raise
-    opened = _plain(stream)
+    opened = _detached_socket(stream)
     for level, name, value in KEEPALIVE:
-        option = getattr(socket, name, None)  # all but the first are not on every system
+        option = getattr(socket, name, None)  # only the first exists on every system
         if option is not None:
             opened.setsockopt(level, option, value)
     return opened
 
 
 async def open_unix(path: str) -> socket.socket:
-    return _plain(await trio.open_unix_socket(path))
+    return _detached_socket(await trio.open_unix_socket(path))
 
 
-def _plain(stream: trio.SocketStream) -> socket.socket:
-    """Its socket, which is waited for with trio.lowlevel."""
+def _detached_socket(stream: trio.SocketStream) -> socket.socket:
+    """Return the stream's socket, non-blocking, for use with trio.lowlevel."""
     opened = socket.socket(fileno=cast(Any, stream.socket).detach())
     opened.setblocking(False)
     return opened

@@ -1,4 +1,4 @@
-"""The statement that finds the changes a ChangeQuery matches (queries/changes.py)."""
+"""The statement that selects the changes of a ChangeQuery (queries/changes.py)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ WHO_WIDTH: Final = 11
 
 
 def statement(query: ChangeQuery, limit: int, short: Iterable[str]) -> tuple[str, list[Any]]:
-    """The SELECT of at most ``limit`` changes with what each replaced, and its arguments. Its rows are HEAD_COLUMNS,
-    the record, WHO_COLUMNS, and the record before; one row whose other columns are null if nothing was found.
+    """Return the SELECT of at most ``limit`` changes with the records they replaced, and its arguments.
 
-    It costs one index range: that of the key, of the resource, of the namespace or of the user, as far as the query
-    names them, else the newest (or oldest) rows there are."""
+    Columns: HEAD_COLUMNS, the record, WHO_COLUMNS, the replaced record. If nothing matches: one row, nulls after the
+    head. Cost: one index range, of the key, resource, namespace or user that the query names, else of the newest (or
+    oldest) rows.
+    """
     conditions, arguments = conditions_of(query)
     arguments.append(limit)
     order = "desc" if query.newest_first else "asc"
-    found = f"""
+    text = f"""
 select {HEAD_COLUMNS}, r.*, p.* from kubechronicle.head h left join lateral (
     select {RECORD_COLUMNS}, {WHO_COLUMNS} from {table_of(query, short)}
     where {" and ".join(conditions)} order by revision {order} limit ${len(arguments)}) r on true
@@ -38,17 +39,17 @@ left join lateral (
     on r.previous_revision > 0
 order by r.revision {order}
 """
-    return found, arguments
+    return text, arguments
 
 
 def table_of(query: ChangeQuery, short: Iterable[str]) -> str:
-    """The log, or the part of it that has all resources asked for."""
+    """Return the log, or the table of the one retention class that has all resources of the query."""
     classes = {resource in set(short) for resource in query.resources}
     return "kubechronicle.log" if len(classes) != 1 else log_table("short" if True in classes else "long")
 
 
 def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
-    """What must hold of a row of the log, and the arguments that are named there."""
+    """Return the conditions on a row of the log, and their arguments."""
     arguments: list[Any] = [query.after, query.until]
     conditions = ["revision > $1::bigint", "revision <= $2::bigint"]
 
@@ -72,7 +73,7 @@ def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
         add("operation = any (?::smallint[])", [int(operation) for operation in query.operations])
     for column, text in query.texts:
         if column not in TEXTS:
-            raise ValueError(f"{column} is no column texts are asked of")
+            raise ValueError(f"{column} is not a column with text conditions")
         if text.prefix:
             add(f"starts_with({column}, ?) = {str(text.equal).lower()}", text.value)
         else:
@@ -81,7 +82,7 @@ def conditions_of(query: ChangeQuery) -> tuple[list[str], list[Any]]:
 
 
 def who_of(row: Any, at: int) -> Who:
-    """From the WHO_COLUMNS of a row, beginning at column ``at``."""
+    """Return the Who in the WHO_COLUMNS of a row, from column ``at`` on."""
     user, uid, groups, extra, impersonator, verb, uri, agent, address, manager, audit_id = row[at : at + 11]
     return Who(
         user=user,

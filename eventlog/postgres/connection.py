@@ -1,13 +1,12 @@
-"""asyncpg: opening connections, running statements, and translating every foreign error. The one file that imports
-asyncpg; how it runs under Trio is in asyncpg_on_trio.py, the log's calls in postgres_log.py, its statements in
-postgres_sql.py.
+"""Connections over asyncpg: opening them, running statements, translating every foreign error.
 
-    async with open_postgres_log("postgresql://…", instance="a1b2") as log:   # a RevisionLog
-    async with open_session("postgresql://…") as session:                     # for migrate, verify and compact
+The only file that imports asyncpg; asyncpg_on_trio.py runs it under Trio.
 
-How cancellation works: a read that is given up leaves its connection dropped, since a half-read result may still arrive
-on it; Postgres notices within two seconds and ends the statement. An append is not cancelled: its caller waits on
-(bounded), because its answer is worth more than the time.
+    async with open_session("postgresql://…") as session:     # for migrate, verify and compact
+
+Cancellation: a cancelled read drops its connection, since a half-read result may still arrive on it. Postgres notices
+within two seconds and ends the statement. A cancelled append waits for its answer for a bounded time, because a known
+outcome is worth more than the time.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from kubechronicle.eventlog.postgres.session import ConnectionLost, Row, Session
 T = TypeVar("T")
 
 CONNECT_TIMEOUT = 5.0  # seconds; a client waits for it, and the next attempt follows soon
-CLOSE_TIMEOUT = 2.0  # seconds for a polite goodbye
+CLOSE_TIMEOUT = 2.0  # seconds for an orderly close
 
-# Per connection, by SET and not in the startup packet, which poolers refuse. A statement ends after 30 s: an append may
-# have to wait for a transaction stalled elsewhere, but must not wait for ever. Keepalives: a server must not hold the
-# head row for a client that is long gone. The plans are made once and without regard to statistics: planning for dozens
-# of partitions takes milliseconds, and what is best for a partition that is still empty is to scan it.
+# Settings of each connection. They are SET, because poolers reject them in the startup packet. A statement ends after
+# 30 s: an append may wait for a transaction stalled elsewhere, but not for ever. Keepalives: Postgres must not hold the
+# head row for a client that is long gone. Plans are generic and made once, since planning for dozens of partitions
+# takes milliseconds; and without sequential scans, since a plan made for an empty partition would scan it.
 SESSION_SETTINGS = """
 set statement_timeout = '30s';
 set default_transaction_isolation = 'read committed';
@@ -44,11 +43,11 @@ set jit = off; set plan_cache_mode = force_generic_plan; set enable_seqscan = of
 set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3;
 set tcp_user_timeout = '20s'
 """
-# Ends a statement whose client has gone. Not every platform can.
+# Ends a statement whose client has gone; not supported on every platform.
 CHECK_CLIENT = "set client_connection_check_interval = '2s'"
 
-# What a SQLSTATE (or its class, two characters) means to us. Anything else is a LogError with Postgres' own words, and
-# nothing but a refused expectation is ever a conflict.
+# Error type by SQLSTATE or its first characters. All other errors are a LogError with the message of Postgres. No error
+# of Postgres is ever reported as a failed expectation.
 _SQLSTATES: dict[str, type[LogError]] = {
     "08": ConnectionLost,
     "57P": ConnectionLost,  # shut down, crashed, starting up, database dropped
@@ -59,7 +58,7 @@ _SQLSTATES: dict[str, type[LogError]] = {
     "53": LogUnavailable,  # too many connections, disk full, out of memory
     "55": LogUnavailable,  # lock timeout, object in use
     "58": LogUnavailable,  # I/O error
-    "28": SetupError,  # password, pg_hba
+    "28": SetupError,  # wrong password, pg_hba
     "3D000": SetupError,  # no such database
     "42P01": SetupError,  # no such table: not migrated
     "42883": SetupError,  # no such function: not migrated
@@ -67,7 +66,7 @@ _SQLSTATES: dict[str, type[LogError]] = {
     "3F000": SetupError,  # no such schema: not migrated
     "KC001": NotSoleAppender,  # ours (0010_sole_appender.sql)
 }
-_MENDING = {
+_REMEDIES = {
     "28": "check user and password in --database-url, and pg_hba.conf",
     "3D000": "create the database or correct its name in --database-url",
     "42P01": "run `kubechronicle migrate`",
@@ -82,29 +81,29 @@ def _by_sqlstate(table: dict[str, Any], sqlstate: str) -> Any:
     return next((table[sqlstate[:length]] for length in (5, 3, 2) if sqlstate[:length] in table), None)
 
 
-# Classes of errors whose detail shows what is in the row: a Secret, maybe, and errors go to the log.
+# Classes of errors whose detail quotes the row: it may be a Secret, and errors are logged.
 ROW_ERRORS: Final = ("22", "23")
 
 
 def _translated(error: Exception) -> LogError:
-    """What an error of asyncpg or of the network means."""
+    """Return the LogError for an error of asyncpg or of the network."""
     if isinstance(error, asyncpg.PostgresError):
         sqlstate = error.sqlstate or ""
         if sqlstate[:2] in ROW_ERRORS:
             error.detail = None
         kind: type[LogError] = _by_sqlstate(_SQLSTATES, sqlstate) or LogError
-        mending = _by_sqlstate(_MENDING, sqlstate)
-        return kind(f"Postgres: {error} ({sqlstate})" + (f"; {mending}" if mending else ""))
+        remedy = _by_sqlstate(_REMEDIES, sqlstate)
+        return kind(f"Postgres: {error} ({sqlstate})" + (f"; {remedy}" if remedy else ""))
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message or str(error)
         return SetupError(f"the certificate of Postgres: {why}; see sslmode and sslrootcert in --database-url")
     if isinstance(error, ValueError | OverflowError):  # asyncpg's ClientConfigurationError is one too
-        # What Python says of a text that it can't read quotes it: a part of the password, maybe.
-        told = isinstance(error, asyncpg.ClientConfigurationError)
-        why = str(error) if told else "in a user's name and password, @ : / ? # [ ] and % are written %40, %3A, …"
+        # Python's messages quote the text that they reject, which may be a part of the password.
+        quotable = isinstance(error, asyncpg.ClientConfigurationError)
+        why = str(error) if quotable else "in a user's name and password, @ : / ? # [ ] and % are written %40, %3A, …"
         shape = "postgresql://user:password@host:5432/database"
         return SetupError(f"the database URL is wrong: {why}; it should look like {shape}")
-    # InternalClientError: asyncpg says so when the server's farewell came while nothing was asked
+    # InternalClientError: raised by asyncpg when the server closes an idle connection with a message
     if isinstance(error, OSError | EOFError | asyncpg.InterfaceError | asyncpg.InternalClientError):
         return ConnectionLost(f"no connection to Postgres: {str(error) or type(error).__name__}")
     return LogError(f"{type(error).__name__}: {error}")
@@ -130,7 +129,7 @@ class AsyncpgSession:
         self.backend_pid: int = connection.get_server_pid()
         self._hung_up = select.poll()
         for transport in loop.transports:
-            # That the other end is closed is told unasked (POLLHUP), of TCP if Linux is asked for it.
+            # POLLHUP, a closed peer, is always reported; for TCP, Linux reports it on request (POLLRDHUP).
             self._hung_up.register(transport.get_extra_info("socket"), getattr(select, "POLLRDHUP", 0))
 
     @property
@@ -138,7 +137,7 @@ class AsyncpgSession:
         return bool(self._connection.is_closed())
 
     def connected(self) -> bool:
-        # What was lost has no transport any more, so the descriptor is still that of this connection.
+        # A lost connection has no transport any more; so the descriptor still belongs to this connection.
         return bool(self._loop.transports) and not self._hung_up.poll(0)
 
     async def fetch(self, sql: str, *arguments: object) -> Sequence[Row]:
@@ -154,7 +153,7 @@ class AsyncpgSession:
                 await self._wait(task)
             if not task.done():
                 raise ConnectionLost(f"no answer from Postgres within {bound:g} s")
-            return _answer(task)
+            return _result(task)
         except ConnectionLost:
             self._give_up(task)
             raise
@@ -175,22 +174,22 @@ class AsyncpgSession:
             if not self.closed:
                 await self.execute("rollback")
             raise
-        except BaseException:  # cancelled, or the reader went away: what is still under way must not be waited for
+        except BaseException:  # cancelled, or the reader has gone: do not wait for the query under way
             self.terminate()
             raise
         await self.execute("commit")
 
     async def rows(self, sql: str, *arguments: object, chunk: int) -> AsyncGenerator[Sequence[Row], None]:
-        async def opened() -> Any:
+        async def open_cursor() -> Any:
             return await self._connection.cursor(sql, *arguments)
 
-        cursor = await self._run(opened)
-        while found := await self._run(cursor.fetch, chunk):
-            yield found
+        cursor = await self._run(open_cursor)
+        while rows := await self._run(cursor.fetch, chunk):
+            yield rows
 
-    async def listen(self, channel: str, heard: Callable[[int, str], None]) -> None:
+    async def listen(self, channel: str, on_notification: Callable[[int, str], None]) -> None:
         def callback(_connection: object, pid: int, _channel: str, payload: object) -> None:
-            heard(pid, str(payload))
+            on_notification(pid, str(payload))
 
         await self._run(self._connection.add_listener, channel, callback)
 
@@ -209,7 +208,7 @@ class AsyncpgSession:
         task = self._loop.start(function, *arguments)
         try:
             await self._wait(task)
-            return _answer(task)
+            return _result(task)
         except (trio.Cancelled, ConnectionLost):
             self._give_up(task)
             raise
@@ -221,12 +220,12 @@ class AsyncpgSession:
             raise _translated(error) from error
 
     def _give_up(self, task: asyncio.Task[Any]) -> None:
-        """An answer that is not waited for may still come, or a half of it: the connection is of no use any more."""
+        """Drop the connection: a part of the abandoned answer may still arrive on it."""
         self.terminate()
         self._loop.abandon(task)
 
 
-def _answer(task: asyncio.Task[T]) -> T:
+def _result(task: asyncio.Task[T]) -> T:
     try:
         return task.result()
     except _FOREIGN as error:
@@ -234,13 +233,14 @@ def _answer(task: asyncio.Task[T]) -> T:
 
 
 async def connect(url: str, *, application: str) -> AsyncpgSession:
-    loop = ConnectionLoop()  # type: ignore[abstract]  # what asyncpg does not use is left out
+    """Open a connection. SetupError, LogUnavailable."""
+    loop = ConnectionLoop()  # type: ignore[abstract]  # has only the methods that asyncpg uses
 
-    async def opened() -> asyncpg.Connection[Any]:
+    async def open_connection() -> asyncpg.Connection[Any]:
         connection: asyncpg.Connection[Any] = await asyncpg.connect(
             url,
             loop=loop,
-            timeout=None,  # Trio's, below
+            timeout=None,  # fail_after below
             max_cached_statement_lifetime=0,  # a prepared statement stays as long as its connection
             server_settings={"application_name": application},
         )
@@ -251,13 +251,13 @@ async def connect(url: str, *, application: str) -> AsyncpgSession:
 
     try:
         with trio.fail_after(CONNECT_TIMEOUT):
-            return AsyncpgSession(await loop.perform(opened), loop)
+            return AsyncpgSession(await loop.perform(open_connection), loop)
     except BaseException as error:
         loop.close()
         if isinstance(error, trio.TooSlowError):
             raise ConnectionLost(f"no connection to Postgres within {CONNECT_TIMEOUT:g} s") from None
         if isinstance(error, ValueError | OverflowError) and not isinstance(error, OSError):
-            raise _translated(error) from None  # see there
+            raise _translated(error) from None  # its message may quote the password
         if isinstance(error, _FOREIGN):
             raise _translated(error) from error
         raise
@@ -265,7 +265,7 @@ async def connect(url: str, *, application: str) -> AsyncpgSession:
 
 @asynccontextmanager
 async def open_session(url: str, *, application: str = "kubechronicle") -> AsyncIterator[Session]:
-    """One connection for maintenance. SetupError, LogUnavailable."""
+    """Open one connection for maintenance. SetupError, LogUnavailable."""
     session = await connect(url, application=application)
     try:
         yield session
@@ -274,6 +274,6 @@ async def open_session(url: str, *, application: str = "kubechronicle") -> Async
 
 
 async def migrate(url: str) -> list[str]:
-    """Bring the schema of the database up to date; answers the names of the migrations applied now (maybe none)."""
+    """Apply the missing migrations to the database; return their names, maybe none."""
     async with open_session(url) as session:
         return await migrate_session(session)

@@ -11,7 +11,7 @@ from kubechronicle.eventlog.postgres.sql import log_table
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.density import DensityQuery
 
-# $1 the edges, ascending.
+# $1 the edges, ascending. Returns their revisions.
 EDGES: Final = (
     "select kubechronicle.first_revision_since(edge) from unnest($1::timestamptz[]) with ordinality as u (edge, place)"
     " order by place"
@@ -25,28 +25,30 @@ _PART: Final = (
 
 
 def statement(query: DensityQuery, edges: Sequence[int], short: Sequence[str]) -> tuple[str, list[Any]]:
-    """The SELECT of bucket, value (null: the others) and number; ``edges`` as revisions. It costs one index range, of
-    the index that has the columns if there is one."""
+    """Return the SELECT of bucket, value (null: all other values) and count, and its arguments.
+
+    ``edges``: as revisions. Cost: one index range, of an index with all needed columns if there is one.
+    """
     changes, table = query.changes, table_of(query.changes, short)
-    extra: list[tuple[str, str, list[str]]] = []  # sign, table and resources of what is counted besides
+    extra: list[tuple[str, str, list[str]]] = []  # sign, table and resources of additional counts
     if not changes.resources and set(short) & set(changes.not_resources):
-        # Of what is kept for a short time there is much, in tables of its own: look only for what counts of it.
-        table, left = log_table("long"), tuple(sorted(set(changes.not_resources) - set(short)))
+        # Resources kept for a short time have many rows, in tables of their own: count only those that match.
+        table, excluded = log_table("long"), tuple(sorted(set(changes.not_resources) - set(short)))
         extra.append(("", log_table("short"), sorted(set(short) - set(changes.not_resources))))
-        changes = replace(changes, not_resources=left)
+        changes = replace(changes, not_resources=excluded)
     if query.by in ("user_name", "namespace") and changes.not_resources and _is_whole(changes):
-        # The index by user does not know of resources: count all, and take away those of the few that don't count.
+        # The index by user lacks the resource: count all rows, and subtract those of the few excluded resources.
         extra.append(("-", table, list(changes.not_resources)))
         changes = replace(changes, not_resources=())
     bucket = f"{_bucket(list(edges[1:-1]), 0)} as bucket, {query.by}::text as value"
     conditions, arguments = conditions_of(changes)
-    # The range as numbers: plans are made without regard to arguments, and how much is counted decides which is best.
+    # The range as literals: generic plans ignore arguments, and the size of the range decides which plan is best.
     conditions[:2] = [f"revision > {int(changes.after)}::bigint", f"revision <= {int(changes.until)}::bigint"]
     parts = [_PART.format("", bucket, table, " and ".join(conditions))]
     for sign, other, resources in extra:
         arguments.append(resources)
-        these = [*conditions, f"resource = any (${len(arguments)}::text[])"]
-        parts.append(_PART.format(sign, bucket, other, " and ".join(these)))
+        restricted = [*conditions, f"resource = any (${len(arguments)}::text[])"]
+        parts.append(_PART.format(sign, bucket, other, " and ".join(restricted)))
     arguments.append(query.most)
     text = f"""
 with counted as (
@@ -63,14 +65,14 @@ group by 1, n.value order by 1, n.value collate "C" nulls last
 
 
 def _is_whole(changes: ChangeQuery) -> bool:
-    """Whether a range of revisions is asked about without a condition, but for resources that don't count."""
+    """Return whether the query has no condition but a range of revisions and excluded resources."""
     return changes == ChangeQuery(
         after=changes.after, until=changes.until, newest_first=changes.newest_first, not_resources=changes.not_resources
     )
 
 
 def _bucket(edges: Sequence[int], first: int) -> str:
-    """The expression for a revision's bucket: bisection, written out. Nothing else Postgres has is as fast, by far."""
+    """Return the SQL expression of a revision's bucket: a written-out bisection, by far the fastest way in Postgres."""
     if not edges:
         return str(first)
     middle = len(edges) // 2

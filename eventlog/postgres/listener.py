@@ -1,10 +1,10 @@
-"""Waiting for other replicas' appends: LISTEN on the connection that appends, and a poll behind it.
+"""Listener: waits for appends of other replicas, with LISTEN on the connection that appends, and with a poll.
 
-NOTIFY is only a wake-up: lost, doubled or late it changes nothing but latency. Whether it arrives at all is tested by
-sending ourselves one; behind a pooler in transaction mode it does not, and then the poll is faster. Our own appends do
-not wake us, since what this server appended it applies from memory. Postgres tells a connection of its own notification
-together with the answer; another connection would have to be woken for each batch, and this server by it, which costs
-a lone change a tenth of its time.
+A notification only wakes this server; a lost, doubled or late one changes nothing but latency. The listener sends one
+to itself to test delivery. Behind a pooler in transaction mode none arrives, and then the poll is more frequent. Our
+own appends do not wake this server, which applies them from memory. Postgres sends a connection its own notification
+together with the answer of the statement. A separate connection would be woken for each batch, which adds a tenth to
+the time of a single change.
 """
 
 from __future__ import annotations
@@ -21,107 +21,110 @@ from kubechronicle.eventlog.postgres.session import Pool, Session
 logger = logging.getLogger(__name__)
 
 CHANNEL = "kubechronicle"
-POLL_SECONDS = 1.0  # behind working notifications: bounds the damage of a connection that died silently
+POLL_SECONDS = 1.0  # while notifications work: bounds the delay after a connection that died silently
 POLL_WITHOUT_NOTIFICATIONS_SECONDS = 0.1
-PROOF_SECONDS = 2.0  # how long a notification to ourselves may take before they count as not working
-CHECK_SECONDS = 15.0  # how often the listening connection is asked whether it is still there
+PROBE_SECONDS = 2.0  # timeout of a notification to ourselves, after which notifications count as not working
+CHECK_SECONDS = 15.0  # interval of the liveness check of the listening connection
 BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # between attempts to connect; the last one repeats
 
 NOTIFY = "select pg_notify($1, $2)"
-RELEASE_CLAIM = "room"  # what somebody says who is to append beside a server that appends alone (sole.py)
+RELEASE_CLAIM = "room"  # payload that asks the sole appender to release its claim (shared_appends.py)
 
 
 class Listener:
-    """``connection``: the session to listen on, opened if there is none. It may be used by others, under ``lock``."""
+    """``connection``: returns the session to listen on, which others may use under ``lock``. ``senders``: see
+    ``_probe``."""
 
     def __init__(self, connection: Callable[[], Awaitable[Session]], lock: trio.Lock, senders: Pool) -> None:
         self._connection = connection
         self._lock = lock
         self._senders = senders
-        self._woken = trio.Event()
+        self._notified = trio.Event()
         self._claim_in_doubt = trio.Event()
-        self._proofs: dict[str, trio.Event] = {}
+        self._probes: dict[str, trio.Event] = {}
         self._warned = False
         self._own_pid = 0
         self.works = False
-        self.notifications = 0  # heard since the start, from others
+        self.notifications = 0  # received from others since the start
 
     async def wait_notified(self) -> None:
-        """Until a notification since the last call, or the poll interval."""
+        """Return at a notification since the last call, or after the poll interval."""
         with trio.move_on_after(POLL_SECONDS if self.works else POLL_WITHOUT_NOTIFICATIONS_SECONDS):
-            await self._woken.wait()
-        self._woken = trio.Event()
+            await self._notified.wait()
+        self._notified = trio.Event()
 
     async def wait_claim_in_doubt(self) -> None:
-        """Until, since the last call, the connection was another or somebody asked for room."""
+        """Return when, since the last call, the connection was replaced or shared appends were requested."""
         await self._claim_in_doubt.wait()
         self._claim_in_doubt = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Keep listening, on one connection after another. Started once it is known whether notifications arrive, or
-        that the first attempt failed."""
-        proved = trio.Event()
+        """Listen, on one connection after another. Reports started once delivery was tested or the first attempt
+        failed."""
+        probed = trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._keep_listening, proved)
-            await proved.wait()
+            nursery.start_soon(self._keep_listening, probed)
+            await probed.wait()
             task_status.started()
 
-    async def _keep_listening(self, proved: trio.Event) -> None:
+    async def _keep_listening(self, probed: trio.Event) -> None:
         failures = 0
         while True:
             try:
                 session = await self._connection()
                 async with self._lock:
-                    await session.listen(CHANNEL, self._heard)
+                    await session.listen(CHANNEL, self._on_notification)
                 self._own_pid = session.backend_pid
                 self._claim_in_doubt.set()
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._look_after, session, proved)
+                    nursery.start_soon(self._check_connection, session, probed)
                     await session.wait_closed()
                     nursery.cancel_scope.cancel()
             except LogError as error:
                 logger.debug("the listener has no connection: %s", error)
             failures, self.works = 0 if self.works else failures + 1, False
-            self._woken.set()  # something may have been missed
+            self._notified.set()  # a notification may have been missed
             self._claim_in_doubt.set()
-            proved.set()
+            probed.set()
             await trio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
 
-    async def _look_after(self, session: Session, proved: trio.Event) -> None:
-        """See whether notifications arrive; then ask now and then whether the server is there: a dead peer says
-        nothing, and is found out by the question's never being answered."""
+    async def _check_connection(self, session: Session, probed: trio.Event) -> None:
+        """Test the delivery of notifications; then query the server at intervals, since a dead peer sends nothing."""
         try:
-            known = await self._prove()
-            proved.set()
+            tested = await self._probe()
+            probed.set()
             while True:
                 await trio.sleep(CHECK_SECONDS)
                 async with self._lock:
                     with trio.move_on_after(CHECK_SECONDS):
                         await session.fetch("select 1")
-                known = known or await self._prove()
+                tested = tested or await self._probe()
         except LogError as error:
-            logger.debug("the listener's question failed: %s", error)
+            logger.debug("the listener's liveness check failed: %s", error)
             session.terminate()
 
-    async def _prove(self) -> bool:
-        """See whether a notification sent over another connection arrives. False if none could be sent: that says
-        nothing of the connection that listens, over which perhaps the only appends go that Postgres has room for."""
+    async def _probe(self) -> bool:
+        """Test whether a notification from another connection (``senders``) arrives. False: none could be sent.
+
+        The listening connection is then kept: the other connections may be full, and it may be the only one left for
+        appends.
+        """
         nonce = f"proof {uuid4()}"
-        arrived = self._proofs[nonce] = trio.Event()
+        arrived = self._probes[nonce] = trio.Event()
         try:
             with trio.move_on_after(CHECK_SECONDS) as sending:
                 await self._senders.fetch(NOTIFY, CHANNEL, nonce)
             if sending.cancelled_caught:
                 return False
-            with trio.move_on_after(PROOF_SECONDS):
+            with trio.move_on_after(PROBE_SECONDS):
                 await arrived.wait()
         except LogError as error:
             logger.debug("no notification could be sent: %s", error)
             return False
         finally:
-            del self._proofs[nonce]
+            del self._probes[nonce]
         self.works = arrived.is_set()
-        self._woken.set()
+        self._notified.set()
         if not self.works and not self._warned:
             self._warned = True
             logger.warning(
@@ -131,12 +134,12 @@ class Listener:
             )
         return True
 
-    def _heard(self, sender: int, payload: str) -> None:
-        proof = self._proofs.get(payload)
-        if proof is not None:
-            proof.set()
+    def _on_notification(self, sender: int, payload: str) -> None:
+        probe = self._probes.get(payload)
+        if probe is not None:
+            probe.set()
         elif payload == RELEASE_CLAIM:
             self._claim_in_doubt.set()
         elif sender != self._own_pid and not payload.startswith("proof"):
             self.notifications += 1
-            self._woken.set()
+            self._notified.set()

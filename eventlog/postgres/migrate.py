@@ -1,7 +1,7 @@
-"""Bringing the database schema up to date: numbered SQL files, applied in order, each in a transaction of its own.
+"""Migrations of the database schema: numbered SQL files, applied in order, each in a transaction of its own.
 
-Invariant: whatever number of servers starts at once, every migration is applied exactly once (an advisory lock is held
-while looking and applying); a migration that was applied never changes (its digest is recorded and compared).
+Invariants: every migration is applied exactly once, however many servers start at once (an advisory lock is held).
+A migration that was applied never changes (its digest is recorded and compared).
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _APPLIED = "select number, name, sha256 from kubechronicle.migrations order by n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
+    """One SQL file."""
+
     number: int
     name: str
     script: str
@@ -42,19 +44,20 @@ class Migration:
 
 
 def migrations() -> list[Migration]:
-    """The migrations this version of kubechronicle knows, in order."""
-    found = []
+    """Return the migrations of this version of kubechronicle, in order."""
+    known = []
     for file in resources.files(PACKAGE).iterdir():
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
-            found.append(Migration(number=int(match[1]), name=match[2], script=file.read_text(encoding="utf-8")))
-    found.sort(key=lambda migration: migration.number)
-    if [migration.number for migration in found] != list(range(1, len(found) + 1)):
+            known.append(Migration(number=int(match[1]), name=match[2], script=file.read_text(encoding="utf-8")))
+    known.sort(key=lambda migration: migration.number)
+    if [migration.number for migration in known] != list(range(1, len(known) + 1)):
         raise SetupError("the installation of kubechronicle is incomplete: migrations are missing; install it again")
-    return found
+    return known
 
 
 def pending(known: list[Migration], applied: dict[int, str]) -> list[Migration]:
-    """What is to be applied, given the digests of what was, by number. SetupError where the two do not fit."""
+    """Return the migrations to apply. ``applied``: digests of the applied ones, by number. SetupError: they do not
+    match."""
     if newer := [number for number in applied if number > len(known)]:
         raise SetupError(
             f"the database was migrated by a newer kubechronicle (to {max(newer)}, known here: {len(known)}); "
@@ -70,7 +73,7 @@ def pending(known: list[Migration], applied: dict[int, str]) -> list[Migration]:
 
 
 async def migrate_session(session: Session) -> list[str]:
-    """Apply what is missing; answers the names applied. Postgres' own words in SetupError if a migration fails."""
+    """Apply the missing migrations; return their names. SetupError, with the message of Postgres, if one fails."""
     await check_version(session)
     await session.fetch("select pg_advisory_lock($1)", ADVISORY_LOCK)
     try:
@@ -99,6 +102,7 @@ async def _apply(session: Session, migration: Migration) -> None:
 
 
 async def check_version(session: Session) -> None:
+    """SetupError: Postgres is too old, or the encoding of the database is not UTF-8."""
     version = int((await session.fetch("select current_setting('server_version_num')::int"))[0][0])
     if version < OLDEST_POSTGRES * 10000:
         raise SetupError(
@@ -111,7 +115,7 @@ async def check_version(session: Session) -> None:
 
 
 async def check_schema(session: Session) -> None:
-    """SetupError unless the database is one this version can work with."""
+    """SetupError: this version cannot work with the database."""
     await check_version(session)
     known = (await session.fetch("select to_regclass('kubechronicle.migrations') is not null"))[0][0]
     applied = {row["number"]: row["sha256"] for row in await session.fetch(_APPLIED)} if known else {}

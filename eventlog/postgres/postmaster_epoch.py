@@ -1,10 +1,13 @@
-"""Which postmaster may be there. Apart from sole.py, so that the database can be launched before that is imported."""
+"""PostmasterEpoch: the number of the current postmaster of the embedded Postgres.
+
+Separate from sole_appender.py, so that Postgres can be launched before that module is imported.
+"""
 
 from __future__ import annotations
 
 
 class PostmasterEpoch:
-    """Counts the postmasters that this process launches; ``begin`` comes before each."""
+    """Counts the postmasters that this process launches; ``begin`` is called before each launch."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -1,4 +1,4 @@
-"""Rows of Postgres to records and back. Pure: no connection, no statement."""
+"""Conversion of records to statement arguments, and of rows to records. Pure: no connection, no statement."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _OPERATIONS = {int(operation): operation for operation in Operation}
 
 
 def storable(text: str) -> str:
-    """What a client sent, as Postgres can hold it: it knows neither NUL nor lone surrogates, and one such user agent
-    must not fail the whole batch."""
+    """Replace characters that Postgres cannot store, NUL and lone surrogates, in text from a client. One such user
+    agent must not fail the whole batch."""
     if text.isascii():
         return text.replace("\0", "�") if "\0" in text else text
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 
 def _groups(groups: Sequence[str]) -> str:
-    """As an array literal, since arrays of arrays must be rectangular."""
+    """Return an array literal, since arrays of arrays must be rectangular."""
     quoted = ('"' + storable(group).replace("\\", "\\\\").replace('"', '\\"') + '"' for group in groups)
     return "{" + ",".join(quoted) + "}"
 
@@ -38,14 +38,14 @@ def _extra(extra: Mapping[str, tuple[str, ...]]) -> str | None:
 
 
 def _who_columns(who: Who) -> tuple[str | None, ...]:
-    """In the order of the arguments of append()."""
+    """Return the columns of ``who`` in the order of the arguments of append()."""
     request = (who.impersonator, who.verb, who.request_uri, who.user_agent, who.source_address)
     user = (storable(who.user), storable(who.uid), _groups(who.groups), _extra(who.extra))
     return (*user, *map(storable, (*request, who.field_manager, who.audit_id)))
 
 
 def batch_arguments(batch: Batch) -> tuple[object, ...]:
-    """The arguments of append(): the batch id, then one list per column with one element per change."""
+    """Return the arguments of append(): the batch id, then one list per column with one element per change."""
     changes = [change for transaction in batch.transactions for change in transaction.changes]
     if len({change.key for change in changes}) != len(changes):
         raise ValueError("a key occurs twice in a batch")
@@ -71,7 +71,7 @@ def batch_arguments(batch: Batch) -> tuple[object, ...]:
 
 
 def change_arguments(batch: Batch, retention_class: str) -> tuple[object, ...]:
-    """The arguments of append_change(), for a batch of one change of a resource of this class."""
+    """Return the arguments of append_change() for a batch of one change."""
     ((change,), who) = batch.transactions[0].changes, batch.transactions[0].who
     user, user_uid, _, *rest = _who_columns(who)
     return (
@@ -90,7 +90,7 @@ def change_arguments(batch: Batch, retention_class: str) -> tuple[object, ...]:
 
 
 def change_result(batch: Batch, row: Any) -> BatchResult:
-    """From the answer of append_change()."""
+    """Return the result in a row of append_change()."""
     (transaction,) = batch.transactions
     (change,) = transaction.changes
     head, microseconds, actual, create_revision, version = row[0]
@@ -109,7 +109,7 @@ def change_result(batch: Batch, row: Any) -> BatchResult:
 
 
 def batch_result(batch: Batch, row: Any) -> BatchResult:
-    """From the answer of append()."""
+    """Return the result in a row of append()."""
     outcomes: list[tuple[Record, ...] | Rejected] = []
     revisions, actual, created, versions = row["revisions"], row["actual"], row["create_revisions"], row["versions"]
     committed_at: datetime = row["committed_at"]
@@ -138,9 +138,13 @@ def batch_result(batch: Batch, row: Any) -> BatchResult:
 
 
 def settled_result(batch: Batch, settled: Any, rows: Sequence[Any]) -> BatchResult:
-    """From the row in batches and the (revision, create_revision, version) rows of the log it names."""
+    """Return the result of a settled batch.
+
+    ``settled``: its row in the table batches.
+    ``rows``: (revision, create_revision, version) of its rows in the log.
+    """
     outcomes: list[tuple[Record, ...] | Rejected] = []
-    found = iter(rows)
+    following = iter(rows)
     actual: Sequence[int] | None = settled["actual"]
     index = 0
     for transaction in batch.transactions:
@@ -155,7 +159,7 @@ def settled_result(batch: Batch, settled: Any, rows: Sequence[Any]) -> BatchResu
             continue
         records: list[Record] = []
         for change in transaction.changes:
-            revision, create_revision, version = next(found)
+            revision, create_revision, version = next(following)
             records.append(
                 _appended(
                     change,
@@ -189,7 +193,7 @@ def _appended(
 
 
 def record(row: Any, at: int) -> Record:
-    """From the RECORD_COLUMNS of a row, beginning at column ``at``."""
+    """Return the record in the RECORD_COLUMNS of a row, from column ``at`` on."""
     revision, resource, namespace, name, uid, created, version, previous, operation, body, committed_at = row[
         at : at + 11
     ]
@@ -207,12 +211,12 @@ def record(row: Any, at: int) -> Record:
 
 
 def head(row: Any) -> Head:
-    """From the HEAD_COLUMNS of a row."""
+    """Return the head in the HEAD_COLUMNS of a row."""
     revision, compacted, compacted_of = row[:3]
     return Head(revision=revision, compacted=compacted, compacted_of=_marks(compacted_of))
 
 
 @lru_cache(maxsize=16)
 def _marks(text: str) -> Mapping[str, int]:
-    """They change every few minutes and come with every read."""
+    """Parse compacted revisions, cached: they come with every read and change every few minutes."""
     return MappingProxyType(orjson.loads(text))

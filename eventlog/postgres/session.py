@@ -1,7 +1,6 @@
-"""What the rest of the log asks of a database connection, and a small pool of them. No asyncpg here: see postgres.py.
+"""Session: a database connection as the log uses it, and a small pool of sessions. No asyncpg here: see connection.py.
 
-Invariant: a session that met anything but an answer from Postgres (a lost connection, a cancelled query, a result left
-half read) is never used again.
+Invariant: a session is never used again after a lost connection, a cancelled query or a half-read result.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from kubechronicle.eventlog.errors import LogError, LogUnavailable
 
 Row = Any  # a row of a result: columns by position or by name
 
-READ_SESSIONS = 4  # reads at a time of one server; each is a Postgres process, and views answer all but old history
+READ_SESSIONS = 4  # concurrent reads of one server; each costs a Postgres process, and only old history is read
 
 
 class ConnectionLost(LogUnavailable):
-    """The connection broke, or there was none. Whether something sent over it took effect only the caller can tell."""
+    """The connection broke, or there was none. A statement sent over it may have taken effect."""
 
 
 class UniqueViolation(LogError):
@@ -37,47 +36,49 @@ class Session(Protocol):
     def backend_pid(self) -> int: ...
 
     def connected(self) -> bool:
-        """A look at the socket, which takes a microsecond: False once the server has closed it, even if what it said
-        before has not been read yet. Certain only of a server on this machine, whose end closes it at once."""
+        """Check the socket, in a microsecond. False: the server has closed it, even if unread data precedes the close.
+
+        Reliable only for a server on this machine, whose exit closes the socket at once.
+        """
         ...
 
     async def fetch(self, sql: str, *arguments: object) -> Sequence[Row]:
-        """One statement, prepared once per connection. A cancelled fetch leaves the session closed."""
+        """Run one statement, prepared once per connection. Cancelling it closes the session."""
         ...
 
     async def fetch_uninterrupted(self, sql: str, *arguments: object, bound: float, grace: float) -> Sequence[Row]:
-        """The same, but a cancelled caller still waits ``grace`` seconds for the answer, and after ``bound`` seconds
-        without one the connection counts as lost."""
+        """As ``fetch``, but a cancelled caller still waits ``grace`` seconds for the answer. After ``bound`` seconds
+        without an answer the connection counts as lost."""
         ...
 
     async def execute(self, script: str) -> None:
-        """Statements without parameters; several in one go are one transaction."""
+        """Run statements without parameters; several in one script are one transaction."""
         ...
 
     def snapshot(self) -> AbstractAsyncContextManager[None]:
-        """A read-only REPEATABLE READ transaction."""
+        """Open a read-only REPEATABLE READ transaction."""
         ...
 
     def rows(self, sql: str, *arguments: object, chunk: int) -> AsyncGenerator[Sequence[Row], None]:
-        """Within a snapshot: the result in chunks through a cursor, so that memory stays bounded."""
+        """Return the result in chunks through a cursor, which bounds memory. Only within a snapshot."""
         ...
 
-    async def listen(self, channel: str, heard: Callable[[int, str], None]) -> None:
-        """From now on call ``heard(sender's backend pid, payload)`` for every notification."""
+    async def listen(self, channel: str, on_notification: Callable[[int, str], None]) -> None:
+        """From now on call ``on_notification(sender's backend pid, payload)`` for every notification."""
         ...
 
     async def wait_closed(self) -> None: ...
 
     def terminate(self) -> None:
-        """Drop the connection at once, without a word to the server."""
+        """Drop the connection at once, without a message to the server."""
         ...
 
     async def close(self) -> None: ...
 
 
 async def acquire(free: trio.Semaphore | trio.Lock) -> None:
-    """As its ``acquire``, which lets all other tasks run first even where there is nothing to wait for: a tenth of what
-    a question to Postgres costs. Whoever asks one is going to wait anyway."""
+    """As ``free.acquire``, but without a checkpoint if it is free. A checkpoint costs a tenth of a query to Postgres,
+    and the query that follows is a checkpoint itself."""
     try:
         free.acquire_nowait()
     except trio.WouldBlock:
@@ -85,7 +86,7 @@ async def acquire(free: trio.Semaphore | trio.Lock) -> None:
 
 
 class Pool:
-    """At most ``size`` sessions, opened when first needed."""
+    """At most ``size`` sessions, opened at the first need."""
 
     def __init__(self, connect: Callable[[], Awaitable[Session]], *, size: int = READ_SESSIONS) -> None:
         self._connect = connect
@@ -97,7 +98,7 @@ class Pool:
         session = await self._take()
         try:
             yield session
-        except LogError:  # Postgres answered, if only with an error
+        except LogError:  # Postgres answered, with an error
             raise
         except BaseException:
             session.terminate()
@@ -106,7 +107,8 @@ class Pool:
             self._give_back(session)
 
     async def fetch(self, sql: str, *arguments: object) -> Sequence[Row]:
-        """A read. An idle connection may have died unnoticed (Postgres restarted), so a lost one is replaced once."""
+        """Run one read. An idle connection may have died unnoticed (Postgres restarted), so a lost one is replaced
+        once."""
         session = await self._take()
         try:
             return await session.fetch(sql, *arguments)

@@ -1,9 +1,8 @@
-"""The statements of PostgresLog, each with what it costs. SQL only; parameters are numbered as each comment says.
+"""The statements of PostgresLog, with their costs. SQL only; comments name the parameters.
 
-Every reading statement joins the head row, so that the answer and the compaction marks it is checked against are of one
-snapshot; it answers at least one row, whose other columns are null if nothing was found. ``{log}`` stands for the
-partitioned table of the resource's retention class (a resource never changes its class), so that only its partitions
-are planned for.
+Every reading statement joins the head row, so that result and compacted revisions belong to one snapshot. It returns at
+least one row, whose other columns are null if nothing matches. ``{log}`` is the partitioned table of the resource's
+retention class, so that only its partitions are planned for. (A resource never changes its class.)
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ HEAD = f"select {HEAD_COLUMNS} from kubechronicle.head h"
 
 SHORT_RESOURCES = "select resource from kubechronicle.resource_classes where class = 'short'"
 
-# One argument per column of the batch, see postgres_rows.batch_arguments.
+# One argument per column of the batch, see rows.batch_arguments.
 APPEND = (
     "select * from kubechronicle.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
     " $18, $19, $20)"
 )
 
-# For a batch of one change, see postgres_rows.change_arguments.
+# For a batch of one change, see rows.change_arguments.
 APPEND_CHANGE = (
     "select kubechronicle.append_change($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
     " $18, $19, $20)"
 )
 
-# $1 who claims to append alone (sole.py).
+# $1 token of the server that claims to append alone (sole_appender.py).
 CLAIM = "select head, compacted_long, compacted_of, claimed from kubechronicle.claim_sole($1)"
 
-# $1 the same, on another connection of theirs.
+# $1 the same token, on another connection of that server.
 CLAIMANT = "select set_config('kubechronicle.sole', $1, false)"
 
-# Whether somebody has claimed it, under the postmaster there is now.
+# True if a server holds a claim under the current postmaster.
 CLAIMED = "select h.sole <> '' and h.sole_under = pg_postmaster_start_time() from kubechronicle.head h"
 
-# $1 batch id. Answers a row if the fence was set. Waits for a transaction that has inserted the id and not ended.
+# $1 batch id. Returns a row if the fence was set. Waits for a transaction that has inserted the id and not ended.
 FENCE = (
     "insert into kubechronicle.batches (id, committed_at) values ($1, clock_timestamp())"
     " on conflict do nothing returning id"
@@ -63,7 +62,7 @@ order by r.revision
 """
 
 # $1 resource, $2 after, $3 until, $4 limit, $5 namespace, $6 name (the last two only where the scope has them).
-# Costs by the rows returned, in a namespace by the rows of the resource in the range.
+# Cost: the rows returned; with a namespace, the rows of the resource in the range.
 _READ_RESOURCE = f"""
 select {HEAD_COLUMNS}, r.*, p.* from kubechronicle.head h left join lateral (
     select {RECORD_COLUMNS} from {{log}}
@@ -90,8 +89,8 @@ select {HEAD_COLUMNS}, r.* from kubechronicle.head h left join lateral (
 """
 
 # $1 resource, $2 revision, $3 and $4 namespace and name to begin after, $5 limit, $6 namespace.
-# Whatever existed at the revision exists still, or was deleted since; the deletions are told from an index in the order
-# of keys. So the cost is by the objects returned, and by what was made and deleted since among them: not by changes.
+# Every object of that revision still exists or was deleted since; deletions come from an index in key order. Cost: the
+# objects returned, plus those created or deleted since in the same range of keys. Updates cost nothing.
 _LIVE_AT = "resource = $1 and (namespace, name) > ($3, $4) and create_revision <= $2::bigint"
 _GONE_SINCE = f"operation = 3 and {_LIVE_AT} and revision > $2::bigint"
 _LIST_AT = f"""
@@ -128,7 +127,7 @@ select {HEAD_COLUMNS}, (select count(*) from kubechronicle.live where {_LIVE_AT}
 from kubechronicle.head h
 """
 
-# $1 the resources of class 'short'. One index descent per live object; in revision order for the disk's sake.
+# $1 the resources of class 'short'. One index descent per live object, in revision order, which suits the disk.
 _LOAD = f"""
 select l.revision as live, r.* from (
     select revision from kubechronicle.live where {{scope}} order by revision) l
@@ -142,15 +141,16 @@ LOAD = {
     "long": _LOAD.format(log="kubechronicle.log_long", scope="resource <> all ($1::text[])"),
 }
 
-# Keeps partitions from being dropped under a snapshot that does not see their survivors yet. Before the first query.
+# Keeps partitions from being dropped under a snapshot that does not see the rows copied forward. Before the first
+# query.
 LOCK_LOG = "lock table kubechronicle.log in access share mode"
 
 FIRST_REVISION_SINCE = "select kubechronicle.first_revision_since($1)"
 
-# $1 a time or null, $2 how long ago. A bisection: some twenty index descents in a log of a million revisions.
+# $1 a time or null, $2 an age. A bisection: some twenty index descents in a log of a million revisions.
 MOMENT_AT = "select revision, moment, clock from kubechronicle.moment_at($1, $2)"
 
-# $1 revision. The first row there is at or above it.
+# $1 revision. The first existing row at or above it.
 MOMENT_OF = f"""
 select {HEAD_COLUMNS}, coalesce(r.committed_at, h.committed_at) as committed_at
 from kubechronicle.head h left join lateral (

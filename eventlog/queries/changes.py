@@ -1,8 +1,7 @@
-"""Questions about history: which changes to find, whoever made them, and the statement that finds them.
+"""ChangeQuery: a query for changes in history, by key, kind of change, user and request.
 
-A ChangeQuery is a conjunction: every condition that is given must hold. ``matches`` says so of a record (that is what
-the log in memory does), ``statement`` in SQL. Conditions on what an object contains are not here: the reader looks at
-the records.
+A ChangeQuery is a conjunction of its conditions. The log in memory evaluates it with ``matches``, Postgres with the
+statement of postgres/change_sql.py. Conditions on the contents of objects are not here; the reader filters the records.
 
     ChangeQuery(resources=("deployments.apps",), namespace="shop", name="web", newest_first=True)
 """
@@ -18,7 +17,7 @@ from kubechronicle.eventlog.records import Operation, Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """What a text must be: ``value`` or not it, or for ``prefix`` begin with it or not."""
+    """A condition on a text: it equals ``value`` (``prefix``: begins with it), or not, if ``equal`` is False."""
 
     value: str
     equal: bool = True
@@ -30,9 +29,13 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeQuery:
-    """Changes with ``after`` < revision <= ``until``. ``namespaced``: of objects in namespaces, or of those in none;
-    None: of both. ``namespace`` "": of all. ``resources`` empty: of all. ``texts``: conditions by column, the names
-    being those of TEXTS."""
+    """Changes with ``after`` < revision <= ``until``.
+
+    ``namespaced``: True: only objects in namespaces; False: only cluster-scoped ones; None: both.
+    ``namespace``, ``name``: "" for any.
+    ``resources``, ``operations``: empty for any.
+    ``texts``: conditions by column, named as in TEXTS.
+    """
 
     after: int = 0
     until: int = 2**63 - 1
@@ -75,4 +78,4 @@ TEXTS: Final[dict[str, Callable[[Record], str]]] = {
     "field_manager": _of_who("field_manager"),
     "audit_id": _of_who("audit_id"),
 }
-"""The columns texts may be asked of, and how a record tells them."""
+"""The columns with text conditions, each with a function that returns its text from a record."""

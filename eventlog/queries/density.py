@@ -1,10 +1,10 @@
-"""How many changes there were, by time and by one thing they have in common: what a timeline is drawn from.
+"""DensityQuery: counts of changes by time and by one column, the data of a timeline.
 
-    DensityQuery(ChangeQuery(), edges=(nine, ten, eleven), by="resource")     of each resource, in each of two hours
+    DensityQuery(ChangeQuery(), edges=(nine, ten, eleven), by="resource")     per resource, in each of two hours
 
-Buckets are half open: the first holds what was committed at ``edges[0]`` or later, but before ``edges[1]``. Commits
-are in the order of revisions, so edges are turned into revisions first, and nothing but the columns asked about is
-read: counting a range by resource, by user or by namespace without further conditions is answered from an index alone.
+Buckets are half open: the first holds changes committed from ``edges[0]`` on, but before ``edges[1]``. Commit times
+ascend with revisions, so edges are converted to revisions first, and only the needed columns are read. Without further
+conditions, counts by resource, user or namespace come from an index alone.
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ from kubechronicle.eventlog.records import Record, Who
 By = Literal["resource", "user_name", "namespace", "operation"]
 BY: Final[tuple[By, ...]] = ("resource", "user_name", "namespace", "operation")
 
-# Rows one question may count: about a second of a Postgres process.
+# Rows that one query may count: about a second of a Postgres process.
 MAX_COUNTED: Final = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DensityQuery:
-    """``edges``: at least two, ascending. ``most``: values told by name, those with the most changes; the others are
-    counted together. ``limit``: rows that may be counted."""
+    """A query for counts.
+
+    ``edges``: at least two, ascending.
+    ``most``: number of values counted by name, those with the most changes; the others are counted together.
+    ``limit``: rows that may be counted.
+    """
 
     changes: ChangeQuery
     edges: tuple[datetime, ...]
@@ -43,7 +47,7 @@ class DensityQuery:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Count:
-    """``value`` of the column asked about; None: all that are not told by name."""
+    """``value``: of the column ``by``; None: the sum of all values not counted by name."""
 
     bucket: int
     value: str | None
@@ -51,6 +55,7 @@ class Count:
 
 
 def value_of(record: Record, by: By) -> str:
+    """Return the text of the column ``by``."""
     if by == "resource":
         return record.key.resource
     if by == "namespace":
@@ -61,7 +66,7 @@ def value_of(record: Record, by: By) -> str:
 
 
 def counted(rows: Iterable[Record], who: Mapping[int, Who], query: DensityQuery) -> list[Count]:
-    """Of records in the order of revisions, with who made each. TooMany."""
+    """Count records, in the order of revisions. ``who``: by revision. TooMany."""
     between = [
         row
         for row in rows
@@ -70,33 +75,35 @@ def counted(rows: Iterable[Record], who: Mapping[int, Who], query: DensityQuery)
     ]
     if between:
         check_limit(between[-1].revision - between[0].revision + 1, query)
-    found: Counter[tuple[int, str]] = Counter()
+    counts: Counter[tuple[int, str]] = Counter()
     for row in between:
         record = structs.replace(row, who=who[row.revision])
         if query.changes.matches(record):
-            found[bisect_right(query.edges, record.committed_at) - 1, value_of(record, query.by)] += 1
-    return folded((Count(bucket, value, number) for (bucket, value), number in found.items()), query.most)
+            counts[bisect_right(query.edges, record.committed_at) - 1, value_of(record, query.by)] += 1
+    return folded((Count(bucket, value, number) for (bucket, value), number in counts.items()), query.most)
 
 
 def check_limit(changes: int, query: DensityQuery) -> None:
+    """TooMany: the query would count too many changes."""
     if changes > query.limit:
         raise TooMany(changes, query.limit)
 
 
 def folded(counts: Iterable[Count], most: int) -> list[Count]:
-    """In order of bucket and value, with only ``most`` values by name; of equally many changes the first by name."""
+    """Return the counts by bucket and value, sorted, with only ``most`` values by name. Ties go to the first by
+    name."""
     counts = list(counts)
     totals: Counter[str] = Counter()
     for count in counts:
         totals[count.value or ""] += count.changes
     named = {value for value, _ in sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:most]}
-    found: Counter[tuple[int, str | None]] = Counter()
+    sums: Counter[tuple[int, str | None]] = Counter()
     for count in counts:
-        found[count.bucket, count.value if count.value in named else None] += count.changes
-    order = sorted(found.items(), key=lambda item: (item[0][0], item[0][1] is None, item[0][1] or ""))
-    return [Count(bucket, value, number) for (bucket, value), number in order]
+        sums[count.bucket, count.value if count.value in named else None] += count.changes
+    ordered = sorted(sums.items(), key=lambda item: (item[0][0], item[0][1] is None, item[0][1] or ""))
+    return [Count(bucket, value, number) for (bucket, value), number in ordered]
 
 
 def within(query: ChangeQuery, edges: Sequence[int]) -> ChangeQuery:
-    """Only what lies between the first and the last edge, given as revisions."""
+    """Return the query restricted to the range of the edges, which are revisions."""
     return replace(query, after=max(query.after, edges[0] - 1), until=min(query.until, edges[-1] - 1))

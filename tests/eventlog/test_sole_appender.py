@@ -101,10 +101,10 @@ async def test_a_rejected_server_warns_once(
                 with pytest.raises(LogUnavailable):
                     await append("x")
             assert caplog.text.count("Every change is rejected: another server alone appends") == warned
-            log.guests = 1
+            log.shared_appenders = 1
             assert await log.claim() is None
             await append(f"y{warned}")
-            log.guests = 0
+            log.shared_appenders = 0
 
 
 async def test_the_claim_is_used_once_all_earlier_changes_are_applied(autojump_clock: trio.testing.MockClock) -> None:
@@ -160,13 +160,13 @@ async def test_the_claim_is_released_for_shared_appends(autojump_clock: trio.tes
     log = MemoryLog()
     async with open_alone(log) as alone:
         log.store._listeners.clear()
-        log.guests = 1
+        log.shared_appenders = 1
         log.doubt_claim()
         await wait_all_tasks_blocked()
         assert log.store.sole is None
         revision = write(log.store, "x")
         assert await alone.reads.wait() == revision
-        log.guests = 0
+        log.shared_appenders = 0
         await alone.claimed()
         assert log.store.sole is log
 
@@ -241,10 +241,10 @@ def test_no_read_misses_an_acknowledged_change(steps: list[str]) -> None:
                     log.disconnect()
                     log.store.sole = None
                 elif step == "guest":
-                    log.guests += 1
+                    log.shared_appenders += 1
                     log.doubt_claim()
                 elif step == "guest leaves":
-                    log.guests = 0
+                    log.shared_appenders = 0
                 else:
                     begun += 1
                     await trio.sleep(begun)

@@ -1,4 +1,4 @@
-"""The seams of MemoryLog (its promises as a RevisionLog are tested by the contract suite)."""
+"""The injected faults of MemoryLog; the contract suite tests it as a RevisionLog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def batch(key: Key = X, *, expected: int = 0) -> Batch:
     return Batch(id=uuid4(), transactions=(transaction(put(key, expected=expected)),))
 
 
-async def test_lost_before_commit_settles_as_never() -> None:
+async def test_lost_before_commit_settles_as_uncommitted() -> None:
     log, ours = MemoryLog(), batch()
     log.fail_next("append", Fault.LOST_BEFORE_COMMIT)
     with pytest.raises(OutcomeUnknown):
@@ -33,7 +33,7 @@ async def test_lost_before_commit_settles_as_never() -> None:
     assert log.store.revision == 0
 
 
-async def test_lost_after_commit_settles_as_what_it_became() -> None:
+async def test_lost_after_commit_settles_as_committed() -> None:
     log, ours = MemoryLog(), batch()
     log.fail_next("append", Fault.LOST_AFTER_COMMIT)
     with pytest.raises(OutcomeUnknown):
@@ -58,7 +58,7 @@ async def test_a_straggler_commits_unless_it_was_settled_first(*, arrives_first:
     assert log.store.revision == arrives_first
 
 
-async def test_unavailable_did_nothing() -> None:
+async def test_an_unavailable_log_changes_nothing() -> None:
     log = MemoryLog()
     log.fail_next("append", Fault.UNAVAILABLE)
     with pytest.raises(LogUnavailable):
@@ -68,7 +68,7 @@ async def test_unavailable_did_nothing() -> None:
     assert log.calls["append"] == 2
 
 
-async def test_a_held_append_has_committed_but_not_answered(nursery: trio.Nursery) -> None:
+async def test_a_held_append_has_committed_but_not_returned(nursery: trio.Nursery) -> None:
     log = MemoryLog()
     with log.hold("append.committed") as gate:
         nursery.start_soon(log.append, batch())
@@ -76,7 +76,7 @@ async def test_a_held_append_has_committed_but_not_answered(nursery: trio.Nurser
         assert log.store.revision == 1
 
 
-async def test_only_others_are_notified_and_once_for_many(nursery: trio.Nursery) -> None:
+async def test_only_other_replicas_are_notified_once_for_many_appends(nursery: trio.Nursery) -> None:
     store = MemoryStore()
     ours, theirs = MemoryLog(store), MemoryLog(store)
     await ours.append(batch())

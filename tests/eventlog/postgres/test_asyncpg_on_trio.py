@@ -1,5 +1,5 @@
-"""asyncpg under Trio against a real Postgres: every way to get there, with and without TLS, and what becomes of a
-connection when Postgres hangs, goes away, is slow to take what is sent, or when whoever asked gives up."""
+"""asyncpg under Trio with a real Postgres: every way to connect, with and without TLS; a Postgres that hangs, stops or
+reads slowly; cancelled calls."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def _psql(server: PostgresServer, statement: str) -> None:
     server._run(str(tools / "psql"), "-X", "-q", "-c", statement, server.url)
 
 
-async def asked(url: str, statement: str = SSL) -> Any:
+async def query(url: str, statement: str = SSL) -> Any:
     async with open_session(url) as session:
         return (await session.fetch(statement))[0]
 
 
-# Ways to get there
+# Ways to connect
 
 
 @pytest.mark.parametrize(
@@ -101,38 +101,38 @@ async def asked(url: str, statement: str = SSL) -> Any:
     [("disable", False), ("allow", False), ("prefer", True), ("require", True)],
 )
 async def test_sslmode_without_verification(guarded: Guarded, mode: str, encrypted: bool) -> None:
-    assert (await asked(guarded.url(sslmode=mode)))["ssl"] is encrypted
+    assert (await query(guarded.url(sslmode=mode)))["ssl"] is encrypted
 
 
-async def test_tls_is_preferred_and_plain_tried_where_it_is_refused(guarded: Guarded, postgres: PostgresServer) -> None:
-    assert (await asked(guarded.url()))["ssl"] is True
-    assert (await asked(postgres.url))["ssl"] is False  # it has no TLS
-    assert (await asked(guarded.url("plain_only")))["ssl"] is False
-    assert (await asked(guarded.url("tls_only", sslmode="allow")))["ssl"] is True
+async def test_tls_is_preferred_and_plain_is_the_fallback(guarded: Guarded, postgres: PostgresServer) -> None:
+    assert (await query(guarded.url()))["ssl"] is True
+    assert (await query(postgres.url))["ssl"] is False  # it has no TLS
+    assert (await query(guarded.url("plain_only")))["ssl"] is False
+    assert (await query(guarded.url("tls_only", sslmode="allow")))["ssl"] is True
     with pytest.raises(LogUnavailable, match="rejected SSL upgrade"):
-        await asked(f"{postgres.url}?sslmode=require")
+        await query(f"{postgres.url}?sslmode=require")
     with pytest.raises(SetupError, match="28000"):
-        await asked(guarded.url("tls_only", sslmode="disable"))
+        await query(guarded.url("tls_only", sslmode="disable"))
 
 
 async def test_the_certificate_of_the_server_is_verified(guarded: Guarded) -> None:
     ca, stranger = guarded.files / "ca.crt", guarded.files / "stranger.crt"
-    assert (await asked(guarded.url(sslmode="verify-ca", sslrootcert=ca)))["ssl"] is True
-    assert (await asked(guarded.url(host="localhost", sslmode="verify-full", sslrootcert=ca)))["ssl"] is True
+    assert (await query(guarded.url(sslmode="verify-ca", sslrootcert=ca)))["ssl"] is True
+    assert (await query(guarded.url(host="localhost", sslmode="verify-full", sslrootcert=ca)))["ssl"] is True
     with pytest.raises(SetupError, match="the certificate of Postgres: "):
-        await asked(guarded.url(sslmode="verify-full", sslrootcert=ca))  # it is not 127.0.0.1's
+        await query(guarded.url(sslmode="verify-full", sslrootcert=ca))  # the certificate is not for 127.0.0.1
     for mode in ("require", "verify-ca"):
         with pytest.raises(SetupError, match="the certificate of Postgres: "):
-            await asked(guarded.url(sslmode=mode, sslrootcert=stranger))
+            await query(guarded.url(sslmode=mode, sslrootcert=stranger))
     with pytest.raises(LogUnavailable, match="No such file"):
-        await asked(guarded.url(sslmode="verify-full", sslrootcert=guarded.files / "none.crt"))
+        await query(guarded.url(sslmode="verify-full", sslrootcert=guarded.files / "none.crt"))
 
 
 async def test_a_client_certificate(guarded: Guarded) -> None:
     pair = {"sslcert": guarded.files / "client.crt", "sslkey": guarded.files / "client.key"}
-    assert (await asked(guarded.url("certified", sslmode="require", **pair)))["client_dn"] == "/CN=certified"
+    assert (await query(guarded.url("certified", sslmode="require", **pair)))["client_dn"] == "/CN=certified"
     with pytest.raises(SetupError):
-        await asked(guarded.url("certified", sslmode="require"))
+        await query(guarded.url("certified", sslmode="require"))
 
 
 async def test_a_password_from_the_url_or_a_file(guarded: Guarded) -> None:
@@ -140,19 +140,19 @@ async def test_a_password_from_the_url_or_a_file(guarded: Guarded) -> None:
     passwords.write_text(f"127.0.0.1:{guarded.server.port}:postgres:secretive:open sesame\n")
     passwords.chmod(0o600)
     for mode in ("disable", "require"):
-        assert (await asked(guarded.url("secretive:open%20sesame", sslmode=mode), WHO))[0] == "secretive"
-        assert (await asked(guarded.url("secretive", passfile=passwords, sslmode=mode), WHO))[0] == "secretive"
+        assert (await query(guarded.url("secretive:open%20sesame", sslmode=mode), WHO))[0] == "secretive"
+        assert (await query(guarded.url("secretive", passfile=passwords, sslmode=mode), WHO))[0] == "secretive"
     with pytest.raises(SetupError, match="28P01"):
-        await asked(guarded.url("secretive:wrong"))
+        await query(guarded.url("secretive:wrong"))
 
 
 async def test_a_unix_socket(postgres: PostgresServer) -> None:
-    assert (await asked(postgres.socket_url, "select inet_server_addr()"))[0] is None
+    assert (await query(postgres.socket_url, "select inet_server_addr()"))[0] is None
     with pytest.raises(LogUnavailable, match="No such file"):
-        await asked("postgresql://postgres@/postgres?host=/nonexistent")
+        await query("postgresql://postgres@/postgres?host=/nonexistent")
 
 
-async def test_a_server_that_vanished_is_found_out(postgres: PostgresServer) -> None:
+async def test_a_vanished_server_is_detected(postgres: PostgresServer) -> None:
     loop = ConnectionLoop()  # type: ignore[abstract]
     connection: Any = await loop.perform(partial(asyncpg.connect, postgres.url, loop=loop, **WITHOUT_TIMERS))
     opened = loop.transports[0].get_extra_info("socket")
@@ -163,33 +163,33 @@ async def test_a_server_that_vanished_is_found_out(postgres: PostgresServer) -> 
 
 
 async def test_one_of_several_hosts(postgres: PostgresServer) -> None:
-    nobody = postgres_fixture.free_port()
-    several = f"postgresql://postgres@127.0.0.1:{nobody},127.0.0.1:{postgres.port}/postgres"
-    assert (await asked(several, "select inet_server_port()"))[0] == postgres.port
-    assert (await asked(f"{several}?target_session_attrs=primary", WHO))[0] == "postgres"
+    unused_port = postgres_fixture.free_port()
+    several = f"postgresql://postgres@127.0.0.1:{unused_port},127.0.0.1:{postgres.port}/postgres"
+    assert (await query(several, "select inet_server_port()"))[0] == postgres.port
+    assert (await query(f"{several}?target_session_attrs=primary", WHO))[0] == "postgres"
     with pytest.raises(LogUnavailable):
-        await asked(f"{several}?target_session_attrs=standby", WHO)
-    with pytest.raises(LogUnavailable, match=rf"127\.0\.0\.1 port {nobody}: .*refused"):
-        await asked(f"postgresql://postgres@127.0.0.1:{nobody}/postgres")
+        await query(f"{several}?target_session_attrs=standby", WHO)
+    with pytest.raises(LogUnavailable, match=rf"127\.0\.0\.1 port {unused_port}: .*refused"):
+        await query(f"postgresql://postgres@127.0.0.1:{unused_port}/postgres")
     with pytest.raises(LogUnavailable, match="not known"):
-        await asked("postgresql://postgres@no.such.host.invalid/postgres")
+        await query("postgresql://postgres@no.such.host.invalid/postgres")
 
 
-async def test_a_host_that_says_nothing_leaves_time_for_the_next(
+async def test_a_silent_host_leaves_time_for_the_next(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asyncpg_transport, "TCP_PATIENCE", 0.3)
+    monkeypatch.setattr(asyncpg_transport, "TCP_TIMEOUT", 0.3)
     with socket.socket() as mute, socket.socket() as first, socket.socket() as second:
         mute.bind(("127.0.0.1", 0))
         mute.listen(0)
-        for filling in (first, second):  # who comes after them is not even refused
+        for filling in (first, second):  # later connections are not even rejected
             filling.setblocking(False)
             filling.connect_ex(mute.getsockname())
         port = mute.getsockname()[1]
         several = f"postgresql://postgres@127.0.0.1:{port},127.0.0.1:{postgres.port}/postgres"
-        assert (await asked(several, "select inet_server_port()"))[0] == postgres.port
+        assert (await query(several, "select inet_server_port()"))[0] == postgres.port
         with pytest.raises(LogUnavailable, match=rf"127\.0\.0\.1 port {port}: no answer"):
-            await asked(f"postgresql://postgres@127.0.0.1:{port}/postgres")
+            await query(f"postgresql://postgres@127.0.0.1:{port}/postgres")
 
 
 @pytest.mark.parametrize("size", [1, 15_000, 16_384, 70_000, 5_000_000])
@@ -218,17 +218,17 @@ def stopped(pid: int) -> Iterator[None]:
 async def test_connecting_is_bounded(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "CONNECT_TIMEOUT", 0.2)
     assert guarded.server.process is not None
-    with stopped(guarded.server.process.pid):  # the kernel accepts, nobody answers
+    with stopped(guarded.server.process.pid):  # the kernel accepts, Postgres does not answer
         for mode in ("disable", "require"):
             with pytest.raises(ConnectionLost, match="within"):
-                await asked(guarded.url(sslmode=mode))
+                await query(guarded.url(sslmode=mode))
         with trio.move_on_after(0.1) as scope:
-            await asked(guarded.url())
+            await query(guarded.url())
         assert scope.cancelled_caught
-    assert (await asked(guarded.url(), WHO))[0] == "postgres"
+    assert (await query(guarded.url(), WHO))[0] == "postgres"
 
 
-async def test_a_read_given_up_ends_its_connection_at_once(postgres: PostgresServer) -> None:
+async def test_a_cancelled_read_ends_its_connection_at_once(postgres: PostgresServer) -> None:
     async with open_session(postgres.url) as session:
         with stopped(session.backend_pid):
             with trio.move_on_after(0.05) as scope:
@@ -239,13 +239,13 @@ async def test_a_read_given_up_ends_its_connection_at_once(postgres: PostgresSer
             await session.fetch("select 1")
 
 
-async def test_what_must_not_be_interrupted_is_bounded(postgres: PostgresServer) -> None:
+async def test_an_uninterrupted_fetch_is_bounded(postgres: PostgresServer) -> None:
     async with open_session(postgres.url) as session, open_session(postgres.url) as other:
         with stopped(session.backend_pid):
             with pytest.raises(ConnectionLost, match=r"within 0\.05 s"):
                 await session.fetch_uninterrupted("select 1", bound=0.05, grace=5)
             assert session.closed
-        with trio.move_on_after(0.05) as scope:  # cancelled, it waits for its answer all the same
+        with trio.move_on_after(0.05) as scope:  # cancelled, it still waits for its answer
             await other.fetch_uninterrupted("select pg_sleep(0.2)", bound=5, grace=5)
         assert scope.cancelled_caught
         assert not other.closed
@@ -265,7 +265,7 @@ async def test_a_batch_larger_than_the_socket_takes(database: str) -> None:
                 loop = log._appending._loop
                 while not loop.transports[-1].unsent:
                     await trio.lowlevel.checkpoint()
-                assert (await log.head()).revision == 1  # others are not held up by it
+                assert (await log.head()).revision == 1  # other queries are not delayed by it
                 os.kill(log._appending.backend_pid, signal.SIGCONT)
         (found,) = await log.read(after=1, limit=5)
         assert found.body == body
@@ -301,7 +301,7 @@ async def test_a_connection_lost_with_half_a_batch_sent(database: str, how: str)
         assert (await log.head()).revision == 1
 
 
-async def test_a_farewell_is_noticed_before_something_is_sent(postgres: PostgresServer) -> None:
+async def test_a_shutdown_message_is_read_before_a_statement_is_sent(postgres: PostgresServer) -> None:
     async with open_session(postgres.url) as session, open_session(postgres.socket_url) as killer:
         await killer.fetch("select pg_terminate_backend($1, 5000)", session.backend_pid)
         with pytest.raises(ConnectionLost, match="closed"):
@@ -309,18 +309,18 @@ async def test_a_farewell_is_noticed_before_something_is_sent(postgres: Postgres
         assert session.closed
 
 
-async def test_a_connection_lost_while_a_question_is_under_way(postgres: PostgresServer) -> None:
+async def test_a_connection_lost_while_a_query_is_under_way(postgres: PostgresServer) -> None:
     async with (
         open_session(postgres.url) as session,
         open_session(postgres.url) as killer,
         trio.open_nursery() as nursery,
     ):
 
-        async def ask() -> None:
+        async def run_query() -> None:
             with pytest.raises(ConnectionLost, match="terminating connection due to administrator command"):
                 await session.fetch("select pg_sleep(30)")
 
-        nursery.start_soon(ask)
+        nursery.start_soon(run_query)
         sleeping = "select pid from pg_stat_activity where pid = $1 and wait_event = 'PgSleep'"
         while not await killer.fetch(sleeping, session.backend_pid):
             pass
@@ -330,33 +330,33 @@ async def test_a_connection_lost_while_a_question_is_under_way(postgres: Postgre
 # Listening
 
 
-async def test_questions_on_a_connection_that_listens(postgres: PostgresServer) -> None:
-    heard: list[str] = []
+async def test_queries_on_a_connection_that_listens(postgres: PostgresServer) -> None:
+    payloads: list[str] = []
     arrived = trio.Event()
 
-    def hear(_pid: int, payload: str) -> None:
-        heard.append(payload)
+    def on_notification(_pid: int, payload: str) -> None:
+        payloads.append(payload)
         if payload == "last":
             arrived.set()
 
     async with open_session(postgres.url) as session, open_session(postgres.url) as other:
-        await session.listen("news", hear)
+        await session.listen("news", on_notification)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(session.wait_closed)
             for number in range(20):
                 await other.fetch("select pg_notify('news', $1)", f"theirs {number}")
                 assert (await session.fetch("select $1::int", number))[0][0] == number
                 await session.fetch("select pg_notify('news', $1)", f"ours {number}")
-                assert heard[-1] == f"ours {number}"  # it came with the answer
+                assert payloads[-1] == f"ours {number}"  # received with the answer
             await other.fetch("select pg_notify('news', 'last')")
             with trio.fail_after(30):
                 await arrived.wait()
             nursery.cancel_scope.cancel()
-        assert (await session.fetch("select 7"))[0][0] == 7  # and by itself again
-    assert [payload for payload in heard if payload.startswith("theirs")] == [f"theirs {n}" for n in range(20)]
+        assert (await session.fetch("select 7"))[0][0] == 7  # and without a listener again
+    assert [payload for payload in payloads if payload.startswith("theirs")] == [f"theirs {n}" for n in range(20)]
 
 
-async def test_who_waits_reads_on_when_the_listener_stops(postgres: PostgresServer) -> None:
+async def test_a_waiting_query_reads_on_when_the_listener_stops(postgres: PostgresServer) -> None:
     async with open_session(postgres.url) as session, trio.open_nursery() as nursery:
         listening = trio.CancelScope()
 
@@ -364,12 +364,12 @@ async def test_who_waits_reads_on_when_the_listener_stops(postgres: PostgresServ
             with listening:
                 await session.wait_closed()
 
-        async def ask() -> None:
+        async def run_query() -> None:
             assert (await session.fetch("select 1 from pg_sleep(0.2)"))[0][0] == 1
 
         nursery.start_soon(listen)
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(ask)
+        nursery.start_soon(run_query)
         await trio.testing.wait_all_tasks_blocked()
         listening.cancel()
 
@@ -377,8 +377,8 @@ async def test_who_waits_reads_on_when_the_listener_stops(postgres: PostgresServ
 # The loop itself
 
 
-async def test_nothing_of_it_is_left_behind(postgres: PostgresServer) -> None:
-    """Outside of its calls no asyncio loop is there; closed, the connection has no socket any more."""
+async def test_the_loop_leaves_nothing_behind(postgres: PostgresServer) -> None:
+    """No asyncio loop is set outside of its calls, and a closed connection has no socket."""
     loop = ConnectionLoop()  # type: ignore[abstract]
 
     async def never() -> None:
@@ -394,7 +394,7 @@ async def test_nothing_of_it_is_left_behind(postgres: PostgresServer) -> None:
     await loop.perform(connection.close)
     assert loop.transports == []
     assert transport.get_extra_info("socket").fileno() == -1
-    with pytest.raises(ConnectionError):  # and not for ever
+    with pytest.raises(ConnectionError):  # does not wait for ever
         await loop.perform(never)
 
 
@@ -408,7 +408,7 @@ async def test_asyncios_cancellation_and_shields_work(postgres: PostgresServer) 
 
     assert await loop.perform(shielded) == 5
     task = loop.start(connection.fetch, "select pg_sleep(30)")
-    loop.call(task.cancel)  # asyncpg asks the server, over another connection, to end the statement
+    loop.call(task.cancel)  # asyncpg cancels the statement on the server, over another connection
     await loop.wait(task)
     assert task.cancelled()
     assert await loop.perform(connection.fetchval, "select 6") == 6

@@ -1,4 +1,4 @@
-"""The log on Postgres when connections break, servers are killed and callers give up: nothing lost, nothing twice."""
+"""The log on Postgres with broken connections, killed servers and cancelled calls: nothing lost, nothing twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Wire:
     def __init__(self, server: PostgresServer) -> None:
         self.server = server
         self.url = ""
-        self.cut = ""  # "request": the next append never reaches Postgres; "answer": its answer is lost; "hold": later
+        # The next append: "request": it never reaches Postgres; "answer": its answer is lost; "hold": it arrives later.
+        self.cut = ""
         self.held: list[tuple[trio.SocketStream, bytes]] = []
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
@@ -53,7 +54,7 @@ class Wire:
                         if self.cut == "request":
                             await backend.aclose()
                         elif self.cut == "hold":
-                            reading.cancel()  # the test reads what Postgres says to it
+                            reading.cancel()  # the test reads the answer of Postgres itself
                             self.held.append((backend, bytes(data)))
                         else:
                             await backend.send_all(data)
@@ -95,7 +96,7 @@ TERMINATE = (
 CUT = b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"THE CUT"}}'
 
 
-async def test_cut_before_the_request_arrives_settles_as_never(wire: Wire) -> None:
+async def test_a_cut_before_the_request_settles_as_uncommitted(wire: Wire) -> None:
     async with open_postgres_log(wire.url, instance="test") as log:
         await put(log, create("before"))
         wire.cut = "request"
@@ -108,7 +109,7 @@ async def test_cut_before_the_request_arrives_settles_as_never(wire: Wire) -> No
         assert (await put(log, create("a", body=CUT))).revision == 2
 
 
-async def test_cut_before_the_answer_settles_as_committed(wire: Wire) -> None:
+async def test_a_cut_before_the_answer_settles_as_committed(wire: Wire) -> None:
     async with open_postgres_log(wire.url, instance="test") as log:
         old = await put(log, create("old"))
         wire.cut = "answer"
@@ -181,7 +182,7 @@ async def test_a_result_cut_in_the_middle_is_an_error_and_not_a_short_list(repli
     with pytest.raises(LogUnavailable):
         await load_and_cut()
     assert 0 < loaded < 3000
-    # and everything is there again at the next attempt
+    # the next attempt is complete
     assert sum([len(records) async for _, records in log.load()]) == 3000
 
 
@@ -191,7 +192,7 @@ async def test_reads_and_appends_survive_terminated_idle_connections(replicas: O
     await log.read(after=0, limit=1)
     run_sql(TERMINATE)
     assert (await log.head()).revision == 1
-    with suppress(OutcomeUnknown):  # whether the loss is noticed before sending is a matter of timing
+    with suppress(OutcomeUnknown):  # timing decides whether the loss is noticed before sending
         await put(log, create("b"))
     assert (await put(log, create("c"))).revision <= 3
     with trio.fail_after(60):
@@ -221,15 +222,15 @@ async def test_postgres_killed_and_restarted(postgres: PostgresServer, replicas:
             await log.wait_notified()
 
 
-async def test_connections_killed_at_random_lose_and_double_nothing(replicas: Opener) -> None:
-    """Every batch ends as committed or as certainly not, and the log agrees with each."""
+async def test_connections_killed_at_random_neither_lose_nor_repeat_a_batch(replicas: Opener) -> None:
+    """Every batch has a certain outcome, and the log agrees with each."""
     logs = [await replicas() for _ in range(2)]
     killer = await replicas()
     acknowledged: dict[int, Key] = {}
     unknown = given_up = 0
     writing = 6
 
-    async def until_answered(call: Callable[[], Awaitable[Any]]) -> Any:
+    async def retried(call: Callable[[], Awaitable[Any]]) -> Any:
         while True:
             try:
                 return await call()
@@ -241,10 +242,10 @@ async def test_connections_killed_at_random_lose_and_double_nothing(replicas: Op
         for turn in range(40):
             ours = batch(create(f"w{writer}-{turn}-a"), create(f"w{writer}-{turn}-b"))
             try:
-                result = await until_answered(partial(log.append, ours))
+                result = await retried(partial(log.append, ours))
             except OutcomeUnknown:
                 unknown += 1
-                result = await until_answered(partial(log.settle, ours))
+                result = await retried(partial(log.settle, ours))
             if result is None:
                 given_up += 1
                 continue
@@ -282,7 +283,7 @@ async def test_connections_killed_at_random_lose_and_double_nothing(replicas: Op
 async def test_a_cancelled_read_leaves_the_log_usable(replicas: Opener) -> None:
     log = await replicas()
     await put(log, create("a"))
-    for _ in range(6):  # more than there are connections
+    for _ in range(6):  # more than the pool has connections
         with trio.move_on_after(0.05):
             await log._pool.fetch("select pg_sleep(30)")
     assert [record.revision for record in await log.read(after=0, limit=5)] == [1]
@@ -303,7 +304,7 @@ async def test_a_cancelled_append_is_whole_or_absent(replicas: Opener, checkpoin
     assert (await put(log, create("after"))).revision == (2 if settled is None else 4)
 
 
-async def test_a_load_given_up_half_way_gives_its_connection_back(replicas: Opener) -> None:
+async def test_a_load_stopped_half_way_returns_its_connection(replicas: Opener) -> None:
     log = await replicas()
     await put(log, create("a"))
     for _ in range(6):
@@ -316,10 +317,10 @@ async def test_a_load_given_up_half_way_gives_its_connection_back(replicas: Open
 # The listener, on the connection that appends
 
 
-async def test_a_full_database_does_not_cost_the_connection_that_appends(
+async def test_a_full_database_does_not_drop_the_connection_for_appends(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others take all connections but one: no notification can be sent to see whether they arrive."""
+    """Others hold all connections but one, so no notification can be sent as a test of delivery."""
     from kubechronicle.eventlog.postgres import connection as postgres
     from kubechronicle.eventlog.postgres import listener as postgres_listener
     from kubechronicle.eventlog.postgres.session import Session
@@ -327,11 +328,11 @@ async def test_a_full_database_does_not_cost_the_connection_that_appends(
 
     monkeypatch.setattr(postgres_listener, "CHECK_SECONDS", 0.05)
     opened: list[Session] = []
-    refused, room = trio.Event(), False
+    rejected, has_room = trio.Event(), False
 
     async def connect() -> Session:
-        if opened and not room:
-            refused.set()
+        if opened and not has_room:
+            rejected.set()
             raise LogUnavailable("sorry, too many clients already")
         opened.append(await postgres.connect(database, application="test"))
         return opened[-1]
@@ -340,10 +341,10 @@ async def test_a_full_database_does_not_cost_the_connection_that_appends(
     async with trio.open_nursery() as nursery:
         with trio.fail_after(60):
             await nursery.start(log.run_listener)
-            await refused.wait()
+            await rejected.wait()
             assert not log.notifications_work
             await put(log, create("a"))
-            room = True
+            has_room = True
             while not log.notifications_work:
                 await log.wait_notified()
         assert len(opened) == 2
@@ -352,26 +353,26 @@ async def test_a_full_database_does_not_cost_the_connection_that_appends(
     await log.aclose()
 
 
-async def test_a_question_never_answered_does_not_keep_the_listener(
+async def test_a_query_without_an_answer_does_not_block_the_listener(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when an idle connection of the pool has died without a word."""
+    """As with an idle connection of the pool that died unnoticed."""
     from kubechronicle.eventlog.postgres import listener as postgres_listener
     from kubechronicle.eventlog.postgres.session import Pool
 
     monkeypatch.setattr(postgres_listener, "CHECK_SECONDS", 0.2)
-    fetch, asked = Pool.fetch, 0
+    fetch, calls = Pool.fetch, 0
 
-    async def mute_at_first(self: Pool, sql: str, *arguments: object) -> Any:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
+    async def first_call_hangs(self: Pool, sql: str, *arguments: object) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
             await trio.sleep_forever()
         return await fetch(self, sql, *arguments)
 
-    monkeypatch.setattr(Pool, "fetch", mute_at_first)
+    monkeypatch.setattr(Pool, "fetch", first_call_hangs)
     with trio.fail_after(60):
         async with open_postgres_log(database, instance="test") as log:
             while not log.notifications_work:
                 await log.wait_notified()
-    assert asked >= 2
+    assert calls >= 2

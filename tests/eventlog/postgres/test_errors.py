@@ -1,4 +1,4 @@
-"""What is told of Postgres' errors: not what is in the row that it refused."""
+"""Messages of Postgres' errors: without the contents of a rejected row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubechronicle.eventlog.postgres.connection import _translated, open_session
     ("kind", "sqlstate"),
     [(asyncpg.CheckViolationError, "23514"), (asyncpg.UniqueViolationError, "23505"), (asyncpg.DataError, "22000")],
 )
-def test_a_refused_row_is_not_shown(kind: type[asyncpg.PostgresError], sqlstate: str) -> None:
+def test_a_rejected_row_is_not_shown(kind: type[asyncpg.PostgresError], sqlstate: str) -> None:
     error = kind("new row violates a constraint")
     error.sqlstate, error.detail = sqlstate, 'Failing row contains (1, {"data":{"password":"s3cret"}})'
     assert "s3cret" in str(error)
@@ -42,10 +42,10 @@ def test_other_details_are_shown() -> None:
         "postgres://u:SECRET@127.0.0.1:1/db?sslmode=wrong",
     ],
 )
-async def test_a_wrong_url_is_told_without_the_password(url: str) -> None:
+async def test_a_wrong_url_is_reported_without_the_password(url: str) -> None:
     with pytest.raises(SetupError) as failed:
         async with open_session(url):
             raise AssertionError("connected")
-    told = "".join(traceback.format_exception(failed.value))
-    assert "SECRET" not in told
+    text = "".join(traceback.format_exception(failed.value))
+    assert "SECRET" not in text
     assert "the database URL is wrong" in str(failed.value)

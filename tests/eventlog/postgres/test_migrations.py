@@ -1,4 +1,4 @@
-"""Migrations: they add up to schema.sql, apply once whatever starts at once, and refuse what they cannot know."""
+"""Migrations: they add up to schema.sql, apply once however many servers start, and reject an unknown schema."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kubechronicle.eventlog.postgres.migrate import PACKAGE, Migration, check_sc
 
 
 def dumped(url: str) -> list[str]:
-    """The catalog as pg_dump tells it, and the rows the schema begins with."""
+    """Return the catalog as dumped by pg_dump, and the initial rows."""
     tools = postgres_fixture.binaries()
     assert tools is not None
     command = [str(tools / "pg_dump"), "--no-owner", "--no-comments", "--inserts", url]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    # what differs between any two databases: keys of psql's restricted mode, the log's identity, when it was migrated
+    # differs between any two databases: keys of psql's restricted mode, the log id, the time of the migration
     skipped = (
         "--",
         "\\restrict",
@@ -36,12 +36,12 @@ async def apply_schema_sql(url: str) -> None:
         await session.execute(resources.files(PACKAGE).joinpath("schema.sql").read_text(encoding="utf-8"))
 
 
-async def test_they_add_up_to_schema_sql(database: str, empty_database: str) -> None:
+async def test_migrations_add_up_to_schema_sql(database: str, empty_database: str) -> None:
     await apply_schema_sql(empty_database)
     assert dumped(database) == dumped(empty_database)
 
 
-async def test_they_apply_once_even_when_several_servers_start_at_once(empty_database: str) -> None:
+async def test_migrations_apply_once_when_several_servers_start_at_once(empty_database: str) -> None:
     applied: list[list[str]] = []
 
     async def start() -> None:
@@ -66,7 +66,7 @@ async def test_the_schema_is_checked(empty_database: str) -> None:
             await check_schema(session)
 
 
-async def test_a_failed_migration_leaves_nothing_and_says_why(
+async def test_a_failed_migration_leaves_nothing_and_reports_the_reason(
     empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kubechronicle.eventlog.postgres import migrate as module
@@ -79,7 +79,7 @@ async def test_a_failed_migration_leaves_nothing_and_says_why(
     assert len(await migrate(empty_database)) == len(migrations())
 
 
-def test_what_is_pending() -> None:
+def test_pending_migrations() -> None:
     one, two = (Migration(number=number, name="x", script=str(number)) for number in (1, 2))
     assert pending([one, two], {}) == [one, two]
     assert pending([one, two], {1: one.sha256}) == [two]
@@ -90,6 +90,6 @@ def test_what_is_pending() -> None:
         pending([one], {1: two.sha256})
 
 
-def test_they_are_shipped_with_the_package() -> None:
+def test_migrations_are_shipped_with_the_package() -> None:
     assert [migration.number for migration in migrations()] == list(range(1, len(migrations()) + 1))
     assert migrations()

@@ -1,4 +1,4 @@
-"""Tail, appender, cursors and consistent reads of two replicas on one real Postgres: the same promises."""
+"""Tail, appender, cursors and consistent reads of two replicas on one real Postgres."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.testing import Stack, open_stack, put, transaction
 
-LONG = 60.0  # seconds that no step should take, on a loaded machine either
+LONG = 60.0  # seconds; longer than any step takes, even on a loaded machine
 WRITERS, ROUNDS = 8, 25
 
 
 async def test_two_replicas_agree(replicas: Callable[[], Awaitable[RevisionLog]]) -> None:
-    """Writers on both replicas count in the same objects, each update expecting what its replica last saw; a watcher
-    on each sees every revision once, in order, and both views end the same as a load from the log."""
+    """Writers on both replicas increment counters in the same objects, with the revision that their view shows.
+
+    A watcher on each replica sees every revision once, in order; both views equal a load from the log.
+    """
     with trio.fail_after(60):
         async with open_stack(await replicas()) as one, open_stack(await replicas()) as two:
             seen: dict[int, list[int]] = {0: [], 1: []}
@@ -38,9 +40,9 @@ async def test_two_replicas_agree(replicas: Callable[[], Awaitable[RevisionLog]]
                         )
                         acknowledged.append(record.revision)
                     except RejectedError as error:
-                        current, actual = stack.views["pods"].get("a", name), error.refused.actual
+                        current, actual = stack.views["pods"].get("a", name), error.rejected.actual
                         assert current is not None
-                        assert current.revision >= actual  # the view shows by now what was in the way
+                        assert current.revision >= actual  # the view already shows the conflicting change
 
             for number, stack in enumerate((one, two)):
                 stack.nursery.start_soon(watch, number, stack)
@@ -56,6 +58,6 @@ async def test_two_replicas_agree(replicas: Callable[[], Awaitable[RevisionLog]]
                     listed = [(each.key, each.json, each.version) for each in stack.views["pods"].entries()]
                     assert listed == [(each.key, each.json, each.version) for each in one.views["pods"].entries()]
                 cursor, replayed = three.views.watch("pods", after=0), list[int]()
-                while len(replayed) < head:  # from the log: nothing of it is in three's memory
+                while len(replayed) < head:  # from the log: memory of the third replica has none of it
                     replayed += [event.revision for event in await cursor.next_batch(trio.current_time() + LONG)]
             assert seen[0] == seen[1] == replayed == list(range(1, head + 1))

@@ -1,4 +1,4 @@
-"""What only a real Postgres can show: races, stalls, notifications, cost, wrong set-ups."""
+"""PostgresLog: races, stalls, notifications, costs, wrong set-ups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Opener = Callable[[], Awaitable[Any]]
 RunSql = Callable[..., str]
 
 
-# What is stored
+# Stored data
 
 
 async def test_objects_can_be_queried_with_sql(replicas: Opener, run_sql: RunSql) -> None:
@@ -36,16 +36,16 @@ async def test_objects_can_be_queried_with_sql(replicas: Opener, run_sql: RunSql
     assert run_sql(f"select {columns} from kubechronicle.log") == "3|alice|{a,b}|v|create|x-1|k�?é"
 
 
-async def test_a_batch_the_database_refuses_changed_nothing_and_is_no_conflict(replicas: Opener) -> None:
+async def test_a_batch_that_the_database_rejects_changes_nothing_and_is_no_conflict(replicas: Opener) -> None:
     log = await replicas()
-    with pytest.raises(LogError) as refused:
+    with pytest.raises(LogError) as rejected:
         await log.append(batch(create("good"), create("bad", body=b'{"not": json}')))
-    assert not isinstance(refused.value, OutcomeUnknown)
+    assert not isinstance(rejected.value, OutcomeUnknown)
     assert (await log.head()).revision == 0
     assert (await put(log, create("good"))).revision == 1
 
 
-async def test_durable_even_where_the_database_says_otherwise(replicas: Opener, run_sql: RunSql) -> None:
+async def test_commits_are_durable_even_if_the_database_default_is_not(replicas: Opener, run_sql: RunSql) -> None:
     run_sql("do $$ begin execute format('alter database %I set synchronous_commit = off', current_database()); end $$")
     log = await replicas()
     await put(log, create("a"))
@@ -62,7 +62,7 @@ async def test_durable_even_where_the_database_says_otherwise(replicas: Opener, 
 # Gapless, in commit order
 
 
-async def test_many_writers_on_three_replicas_leave_no_hole(replicas: Opener) -> None:
+async def test_many_writers_on_three_replicas_leave_no_gap(replicas: Opener) -> None:
     logs = [await replicas() for _ in range(3)]
     seen: list[int] = []
     writing = 9
@@ -133,21 +133,21 @@ async def test_a_transaction_stalled_before_its_commit_delays_and_loses_nothing(
     assert appended[0].revision == 2
 
 
-async def test_notify_is_sent_once_a_batch(replicas: Opener) -> None:
+async def test_notify_is_sent_once_per_batch(replicas: Opener) -> None:
     ours, theirs = await replicas(), await replicas()
-    heard: list[str] = []
+    payloads: list[str] = []
     async with open_session_of(theirs) as session:
-        await session.listen("kubechronicle", lambda _pid, payload: heard.append(payload))
+        await session.listen("kubechronicle", lambda _pid, payload: payloads.append(payload))
         await ours.append(batch(*(create(f"n{number}") for number in range(50))))
-        await ours.append(batch(create("n0"), create("n1")))  # all refused: nothing to tell
+        await ours.append(batch(create("n0"), create("n1")))  # all rejected: no notification
         await ours.append(batch(create("last")))
         with trio.fail_after(60):
-            while heard[-1:] != ["51"]:
+            while payloads[-1:] != ["51"]:
                 await session.fetch("select 1")
-    assert heard == ["50", "51"]
+    assert payloads == ["50", "51"]
 
 
-async def test_our_own_appends_do_not_wake_us_but_others_do(replicas: Opener) -> None:
+async def test_own_appends_do_not_wake_but_those_of_others_do(replicas: Opener) -> None:
     ours, theirs = await replicas(), await replicas()
     assert ours.notifications_work
     before = ours._listener.notifications
@@ -159,18 +159,18 @@ async def test_our_own_appends_do_not_wake_us_but_others_do(replicas: Opener) ->
     assert ours._listener.notifications == before + 1
 
 
-async def test_that_notifications_do_not_arrive_is_told(
+async def test_missing_notifications_are_reported(
     database: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pooler in transaction mode takes LISTEN to some server connection that hears nothing for us later."""
+    """A pooler in transaction mode passes LISTEN to a server connection that later belongs to another client."""
     from kubechronicle.eventlog.postgres import listener
     from kubechronicle.eventlog.postgres.connection import AsyncpgSession
 
-    async def deaf(self: object, channel: str, heard: object) -> None:
+    async def no_notifications(self: object, channel: str, on_notification: object) -> None:
         pass
 
-    monkeypatch.setattr(AsyncpgSession, "listen", deaf)
-    monkeypatch.setattr(listener, "PROOF_SECONDS", 0.1)
+    monkeypatch.setattr(AsyncpgSession, "listen", no_notifications)
+    monkeypatch.setattr(listener, "PROBE_SECONDS", 0.1)
     with caplog.at_level(logging.WARNING):
         async with (
             open_postgres_log(database, instance="a") as ours,
@@ -203,12 +203,12 @@ async def test_load_is_one_snapshot_while_appends_go_on(replicas: Opener) -> Non
     assert max(record.revision for record in loaded) == 2500
 
 
-async def test_load_and_lists_cost_by_objects_and_not_by_history(replicas: Opener) -> None:
+async def test_load_and_lists_cost_in_proportion_to_objects_not_to_history(replicas: Opener) -> None:
     log = await replicas()
     current = [await put(log, create(f"n{number}")) for number in range(20)]
 
     async def rows_read(work: Callable[[], Awaitable[object]]) -> int:
-        """What Postgres fetched from the log's tables meanwhile."""
+        """Count the rows that Postgres fetched from the log's tables meanwhile."""
         async with open_session_of(log) as session:
 
             async def fetched() -> int:
@@ -219,7 +219,7 @@ async def test_load_and_lists_cost_by_objects_and_not_by_history(replicas: Opene
                 await session.execute("select pg_stat_clear_snapshot()")
                 return int((await session.fetch(counted))[0][0])
 
-            async with log._pool.session() as reading:  # statistics are told at the end of a transaction
+            async with log._pool.session() as reading:  # statistics are reported at the end of a transaction
                 await reading.fetch("select pg_stat_force_next_flush()")
             before = await fetched()
             await work()
@@ -243,7 +243,7 @@ async def test_load_and_lists_cost_by_objects_and_not_by_history(replicas: Opene
     assert all(after <= before + 20 for before, after in zip(few, many, strict=True)), (few, many)
 
 
-# The operator's mistakes
+# Mistakes of the operator
 
 
 @pytest.mark.parametrize(
@@ -254,15 +254,15 @@ async def test_load_and_lists_cost_by_objects_and_not_by_history(replicas: Opene
         (lambda url: url.replace("127.0.0.1:", "127.0.0.1:x"), "URL"),
     ],
 )
-async def test_a_wrong_url_is_told_in_one_line(database: str, change: Callable[[str], str], message: str) -> None:
-    with pytest.raises(SetupError) as told:
+async def test_a_wrong_url_is_reported_in_one_line(database: str, change: Callable[[str], str], message: str) -> None:
+    with pytest.raises(SetupError) as failed:
         async with open_postgres_log(change(database), instance="test"):
             pass
-    assert message in str(told.value)
-    assert "\n" not in str(told.value)
+    assert message in str(failed.value)
+    assert "\n" not in str(failed.value)
 
 
-async def test_nobody_answers(postgres: PostgresServer) -> None:
+async def test_no_postgres_at_the_url(postgres: PostgresServer) -> None:
     with pytest.raises(LogUnavailable, match="no connection"):
         async with open_postgres_log("postgresql://127.0.0.1:1/x", instance="test"):
             pass
@@ -292,8 +292,8 @@ async def test_a_transaction_stalled_for_five_seconds(replicas: Opener) -> None:
     assert (await ours.head()).revision == 1
 
 
-async def test_a_change_appended_alone_is_as_one_among_several(replicas: Opener) -> None:
-    """The log has a function for each; what they answer and write differs in nothing but what it is about."""
+async def test_a_single_change_is_stored_as_one_of_several(replicas: Opener) -> None:
+    """Single changes and batches have a function each; results and rows are equal."""
     who = Who(
         user="a\0b",
         uid="7",
@@ -310,34 +310,34 @@ async def test_a_change_appended_alone_is_as_one_among_several(replicas: Opener)
     log = await replicas()
 
     async def life(*others: str) -> list[tuple[Any, ...]]:
-        """Of one object, alone or beside others; the others' lives go the same way."""
-        told: list[tuple[Any, ...]] = []
+        """Create, update and delete one object, alone or in batches with others; return the results."""
+        results: list[tuple[Any, ...]] = []
         names = ("a", *others)
         created = await log.append(batch(*(create(name) for name in names), who=who))
         (old,) = created.outcomes[0]
         again = await log.append(batch(*(create(name) for name in names), who=who))
-        told.append((created.head - created.first, again.head - again.first, again.outcomes[0]))
+        results.append((created.head - created.first, again.head - again.first, again.outcomes[0]))
         records = [outcome[0] for outcome in created.outcomes]
         updated = await log.append(batch(*map(update, records), who=who))
         stale = await log.append(batch(*map(update, records), who=who))
-        told.append((stale.outcomes[0].expected - old.revision, stale.outcomes[0].actual - updated.first))
+        results.append((stale.outcomes[0].expected - old.revision, stale.outcomes[0].actual - updated.first))
         records = [outcome[0] for outcome in updated.outcomes]
         deleted = await log.append(batch(*(update(record, delete=True) for record in records), who=who))
         for result in (created, updated, deleted):
             (record,) = result.outcomes[0]
             stored = next(row for row in await log.read(after=0, limit=100) if row.revision == record.revision)
             assert structs.replace(record, who=None, decoded=None) == stored
-            told.append(
+            results.append(
                 (record.version, record.create_revision - old.revision, record.operation, record.key, record.uid)
             )
-        return told
+        return results
 
     alone = await life()
-    beside = await life("b", "c")
-    refused = beside[0][2]
-    assert alone[0] == (0, -1, replace(refused, actual=1))
-    assert beside[0][:2] == (2, -1)
-    assert alone[1:] == beside[1:]
+    in_batch = await life("b", "c")
+    rejected = in_batch[0][2]
+    assert alone[0] == (0, -1, replace(rejected, actual=1))
+    assert in_batch[0][:2] == (2, -1)
+    assert alone[1:] == in_batch[1:]
     async with open_session_of(log) as session:
         columns = (
             "user_name, user_uid, user_groups, user_extra::text, impersonator, verb, request_uri, user_agent, class"
@@ -349,16 +349,16 @@ async def test_a_change_appended_alone_is_as_one_among_several(replicas: Opener)
     assert (await log.verify()).problem is None
 
 
-async def test_a_change_appended_alone_is_settled_as_any_other(replicas: Opener) -> None:
+async def test_a_single_change_is_settled_as_a_batch_of_several(replicas: Opener) -> None:
     log = await replicas()
     ours = batch(create("a"))
     assert await log.append(ours) == await log.settle(ours)
-    refused = batch(create("a"))
-    assert await log.append(refused) == await log.settle(refused)
+    repeated = batch(create("a"))
+    assert await log.append(repeated) == await log.settle(repeated)
 
 
-async def test_a_server_of_the_version_before_goes_on_when_the_database_is_migrated(replicas: Opener) -> None:
-    """It appends a lone change with append_one(), which answers as it always did."""
+async def test_a_server_of_the_previous_version_works_after_the_database_was_migrated(replicas: Opener) -> None:
+    """It appends a single change with append_one(), whose result has not changed."""
     log = await replicas()
     (key, body) = (created := create("a")).key, created.body.decode()
     statement = f"select * from kubechronicle.append_one({', '.join(f'${number}' for number in range(1, 20))})"
@@ -369,9 +369,9 @@ async def test_a_server_of_the_version_before_goes_on_when_the_database_is_migra
             arguments = [uuid4(), expected, operation, *key, "uid", *who, body]
             return tuple((await session.fetch(statement, *arguments))[0])
 
-        first, refused, second, third = [await appended(*each) for each in ((0, 1), (0, 1), (1, 2), (2, 3))]
+        first, rejected, second, third = [await appended(*each) for each in ((0, 1), (0, 1), (1, 2), (2, 3))]
     assert (first[0], *first[2:]) == (1, 0, 1, 1)
-    assert (refused[0], refused[2]) == (1, 1)
+    assert (rejected[0], rejected[2]) == (1, 1)
     assert (second[0], *second[2:]) == (2, 1, 1, 2)
     assert (third[0], *third[2:]) == (3, 2, 1, 3)
     assert [(row.revision, row.committed_at) for row in await log.read(after=0, limit=10)] == [

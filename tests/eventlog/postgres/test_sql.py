@@ -1,4 +1,4 @@
-"""The schema for analysts: the examples of its page, and that its readers learn nothing else."""
+"""The schema for analysts: the examples of its page, and the limits of its readers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ STORY: tuple[tuple[str, Who, str, str, str, dict[str, Any] | None], ...] = (
 
 @pytest.fixture
 async def story(replicas: Opener, run_sql: RunSql) -> Any:
-    """The log after a day in the shop, all of it on the 2nd of March."""
+    """Write the changes of a day in a shop, the 2nd of March, and return the log."""
     log = await replicas()
     state: dict[Key, tuple[int, bytes]] = {}
     for revision, (_, who, resource, namespace, name, content) in enumerate(STORY, 1):
@@ -80,8 +80,8 @@ async def story(replicas: Opener, run_sql: RunSql) -> Any:
     return log
 
 
-def asked(url: str, *statements: str, role: str = "chronicle_reader") -> str:
-    """What psql tells the role, errors included."""
+def query_as(url: str, *statements: str, role: str = "chronicle_reader") -> str:
+    """Run statements with psql under the role; return its output, errors included."""
     tools = postgres_fixture.binaries()
     assert tools is not None
     commands = [part for statement in (f"set role {role}", *statements) for part in ("-c", statement)]
@@ -99,19 +99,21 @@ def examples() -> list[tuple[str, str]]:
     return re.findall(r"```sql\n(.*?)```\n```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
-async def test_the_examples_of_the_page_answer_what_it_says(story: Any, database: str) -> None:
+async def test_the_examples_of_the_page_return_the_shown_results(story: Any, database: str) -> None:
     assert len(examples()) == PAGE.read_text().count("```sql")
     for statement, answer in examples():
-        assert asked(database, statement) == answer.strip("\n"), statement
+        assert query_as(database, statement) == answer.strip("\n"), statement
 
 
-async def test_the_columns_are_those_of_the_page(story: Any, database: str, run_sql: RunSql) -> None:
+async def test_the_columns_equal_those_of_the_page(story: Any, database: str, run_sql: RunSql) -> None:
     sections = re.findall(r"^### (\w+).*?\n(.*?)(?=^##)", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    told = {name: re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", text, re.M))) for name, text in sections}
+    documented = {
+        name: re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", text, re.M))) for name, text in sections
+    }
     calls = {"changes": "", "who_did_what": "", "objects_at": "(0)", "object_history": "('', '', '')"}
     for name, call in calls.items():
-        heading = asked(database, f"select * from chronicle.{name}{call} limit 0").splitlines()[0]
-        assert sorted(heading.replace(" ", "").split("|")) == sorted(told[name])
+        heading = query_as(database, f"select * from chronicle.{name}{call} limit 0").splitlines()[0]
+        assert sorted(heading.replace(" ", "").split("|")) == sorted(documented[name])
 
 
 WITHHELD = """
@@ -138,28 +140,28 @@ PRYING = (
 )
 
 
-async def test_nobody_learns_what_is_in_secrets(story: Any, database: str, run_sql: RunSql) -> None:
+async def test_readers_cannot_see_the_contents_of_secrets(story: Any, database: str, run_sql: RunSql) -> None:
     await story.append(_unreadable_secret())
     run_sql("analyze kubechronicle.log")
     for prying in PRYING:
-        told = asked(database, WITHHELD, prying)
-        assert PASSWORD not in told, prying
-        assert "aHVudGVyMg" not in told, prying
-        assert "topsecret" not in told, prying
-        assert "ERROR:  permission" not in told, prying
-    assert "NOTICE:  (2," in asked(database, WITHHELD, PRYING[0])  # so these do look at what there is
+        output = query_as(database, WITHHELD, prying)
+        assert PASSWORD not in output, prying
+        assert "aHVudGVyMg" not in output, prying
+        assert "topsecret" not in output, prying
+        assert "ERROR:  permission" not in output, prying
+    assert "NOTICE:  (2," in query_as(database, WITHHELD, PRYING[0])  # so the statement does read the rows
 
 
-async def test_what_jsonb_can_not_hold_is_replaced(story: Any, run_sql: RunSql) -> None:
+async def test_characters_that_jsonb_cannot_hold_are_replaced(story: Any, run_sql: RunSql) -> None:
     body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"nul"},"data":{"x":"a\\u0000\\u0000b\\\\u0000"}}'
     change = Change(key=Key("configmaps", "shop", "nul"), uid="u", expected=0, operation=Operation.CREATE, body=body)
     await story.append(Batch(id=uuid4(), transactions=(Transaction(changes=(change,), who=ADMIN),)))
-    told = run_sql("select object #>> '{data,x}' from chronicle.changes where name = 'nul'")
-    assert told == "a\ufffd\ufffdb\\u0000"
+    text = run_sql("select object #>> '{data,x}' from chronicle.changes where name = 'nul'")
+    assert text == "a\ufffd\ufffdb\\u0000"
 
 
 def _unreadable_secret() -> Batch:
-    """A Secret that can't be made jsonb, the error about which would quote it."""
+    """Return a batch with a Secret that cannot be converted to jsonb; the error of the conversion would quote it."""
     body = b'{"apiVersion":"v1","kind":"Secret","metadata":{"name":"odd"},"data":{"x":"topsecret\\u0000"},"n":%s}' % (
         b"1" * 200_000
     )
@@ -180,23 +182,23 @@ def _unreadable_secret() -> Batch:
         "delete from kubechronicle.confidential_resources",
     ],
 )
-async def test_the_tables_behind_can_not_be_read(database: str, statement: str) -> None:
-    assert "permission denied for schema kubechronicle" in asked(database, statement)
+async def test_the_tables_of_the_log_cannot_be_read(database: str, statement: str) -> None:
+    assert "permission denied for schema kubechronicle" in query_as(database, statement)
 
 
-async def test_nothing_can_be_written_and_others_can_read_nothing(database: str, run_sql: RunSql) -> None:
+async def test_readers_cannot_write_and_other_roles_cannot_read(database: str, run_sql: RunSql) -> None:
     for statement in (
         "delete from chronicle.changes",
         "update chronicle.changes set name = ''",
         "create table chronicle.mine ()",
     ):
-        said = asked(database, statement)
-        assert "permission denied" in said or "cannot" in said
+        output = query_as(database, statement)
+        assert "permission denied" in output or "cannot" in output
     role = f"r{uuid4().hex}"
     run_sql(f"create role {role}")
-    assert "permission denied" in asked(database, "select chronicle.revision_at(now())", role=role)
+    assert "permission denied" in query_as(database, "select chronicle.revision_at(now())", role=role)
     run_sql(f"select kubechronicle.let_read('{role}')")
-    assert "permission denied" not in asked(database, "select count(*) from chronicle.changes", role=role)
+    assert "permission denied" not in query_as(database, "select count(*) from chronicle.changes", role=role)
     run_sql(f"drop owned by {role}", f"drop role {role}")
 
 
@@ -209,31 +211,31 @@ async def test_other_resources_can_be_made_confidential(
     assert await trio.to_thread.run_sync(cli.main, [*command, "--remove", "vaults.example.com"]) == 0
     assert capsys.readouterr().out.split() == ["configmaps", "secrets", "vaults.example.com", "configmaps", "secrets"]
     for source in ("changes", "objects_at(6)", "object_history('configmaps', 'shop', 'settings')"):
-        assert "EUR" not in asked(database, f"select * from chronicle.{source}")
+        assert "EUR" not in query_as(database, f"select * from chronicle.{source}")
 
 
-async def test_the_state_is_that_of_the_log_at_every_revision(story: Any, run_sql: RunSql) -> None:
+async def test_the_state_equals_that_of_the_log_at_every_revision(story: Any, run_sql: RunSql) -> None:
     for revision in range(11):
         for resource in KINDS:
-            told = run_sql(f"select name, revision from chronicle.objects_at({revision}, '{resource}')")
+            rows = run_sql(f"select name, revision from chronicle.objects_at({revision}, '{resource}')")
             listed = await story.list_at(resource, revision=revision, limit=100)
-            assert told.split() == [f"{record.key.name}|{record.revision}" for record in listed]
+            assert rows.split() == [f"{record.key.name}|{record.revision}" for record in listed]
 
 
-async def test_what_is_compacted_is_not_told(story: Any, database: str, run_sql: RunSql) -> None:
+async def test_compacted_history_is_not_returned(story: Any, database: str, run_sql: RunSql) -> None:
     await story.compact(6)
     assert run_sql("select min(revision) from chronicle.changes") == "7"
     assert run_sql("select min(revision) from chronicle.who_did_what") == "7"
     assert run_sql("select min(revision) from chronicle.object_history('deployments.apps', 'shop', 'web')") == "7"
-    assert "revision 5 has been compacted" in asked(database, "select * from chronicle.objects_at(5)")
+    assert "revision 5 has been compacted" in query_as(database, "select * from chronicle.objects_at(5)")
     assert run_sql("select count(*) from chronicle.objects_at(6)") == "4"
     run_sql("""update kubechronicle.head set compacted_of = '{"configmaps": 8}'""")
-    told = asked(database, "select resource from chronicle.objects_at(7)")
-    assert "there is no history of configmaps" in told
-    assert "deployments.apps" in told
-    assert "revision 7 has been compacted" in asked(database, "select * from chronicle.objects_at(7, 'configmaps')")
-    assert "in the future" in asked(database, "select chronicle.revision_at(now() + interval '1 hour')")
-    assert "above the newest" in asked(database, "select * from chronicle.objects_at(11)")
+    output = query_as(database, "select resource from chronicle.objects_at(7)")
+    assert "there is no history of configmaps" in output
+    assert "deployments.apps" in output
+    assert "revision 7 has been compacted" in query_as(database, "select * from chronicle.objects_at(7, 'configmaps')")
+    assert "in the future" in query_as(database, "select chronicle.revision_at(now() + interval '1 hour')")
+    assert "above the newest" in query_as(database, "select * from chronicle.objects_at(11)")
 
 
 @pytest.mark.parametrize(
@@ -252,5 +254,5 @@ async def test_what_is_compacted_is_not_told(story: Any, database: str, run_sql:
 )
 async def test_differences(run_sql: RunSql, before: Any, after: Any, difference: Any) -> None:
     texts = (orjson.dumps(side).decode().replace("'", "''") for side in (before, after))
-    told = run_sql("select chronicle.difference('{}', '{}')".format(*texts))
-    assert orjson.loads(told) == difference
+    result = run_sql("select chronicle.difference('{}', '{}')".format(*texts))
+    assert orjson.loads(result) == difference

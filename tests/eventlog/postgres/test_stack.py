@@ -28,13 +28,13 @@ async def write(stack: Stack, writer: int, turns: int) -> None:
             await stack.appender.append(transaction(delete(key, expected=revision)), deadline=deadline)
 
 
-def told(stack: Stack) -> list[tuple[str, str, int, bytes]]:
+def contents(stack: Stack) -> list[tuple[str, str, int, bytes]]:
     return [
         (entry.key.namespace, entry.key.name, entry.revision, entry.json) for entry in stack.views["pods"].entries()
     ]
 
 
-async def test_the_views_of_two_replicas_are_equal_whoever_wrote(replicas: Opener) -> None:
+async def test_the_views_of_two_replicas_are_equal(replicas: Opener) -> None:
     with trio.fail_after(60):
         async with open_stack(await replicas()) as ours, open_stack(await replicas()) as theirs:
             async with trio.open_nursery() as nursery:
@@ -44,22 +44,22 @@ async def test_the_views_of_two_replicas_are_equal_whoever_wrote(replicas: Opene
             assert head == 4 * (12 * 3 + 4)
             for stack in (ours, theirs):
                 assert await stack.reads.wait() == head
-            assert told(ours) == told(theirs)
-            assert len(told(ours)) == 4 * 8
-            await assert_history_agrees(ours, head)
+            assert contents(ours) == contents(theirs)
+            assert len(contents(ours)) == 4 * 8
+            await assert_history_equals_the_views(ours, head)
 
 
-async def assert_history_agrees(stack: Stack, head: int) -> None:
+async def assert_history_equals_the_views(stack: Stack, head: int) -> None:
     current: dict[Key, int] = {}
     for record in await stack.log.read(after=0, limit=head):
         assert current.get(record.key, 0) == record.previous_revision
         current.pop(record.key, None)
         if record.operation is not Operation.DELETE:
             current[record.key] = record.revision
-    assert sorted(current.values()) == sorted(entry[2] for entry in told(stack))
+    assert sorted(current.values()) == sorted(entry[2] for entry in contents(stack))
 
 
-async def test_another_replicas_write_is_seen_by_notification_and_not_by_polling(replicas: Opener) -> None:
+async def test_a_write_of_another_replica_is_seen_by_notification_and_not_by_polling(replicas: Opener) -> None:
     """The poll alone would take half a second on average."""
     delays: list[float] = []
     async with open_stack(await replicas()) as ours, open_stack(await replicas()) as theirs:

@@ -1,4 +1,4 @@
-"""Finding changes: the same answers from both logs, in every direction and under every condition."""
+"""ChangeQuery: equal results from both logs, in both directions and under every condition."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ QUERIES = (
 )
 
 
-def told(found: list[tuple[Record, Record | None]]) -> list[Any]:
+def summary(pairs: list[tuple[Record, Record | None]]) -> list[Any]:
     return [
         (one.revision, one.key, one.uid, one.operation, one.body, one.who, before and (before.revision, before.body))
-        for one, before in found
+        for one, before in pairs
     ]
 
 
 @pytest.mark.parametrize("position", range(len(QUERIES)))
-async def test_both_logs_find_the_same(replicas: Opener, position: int) -> None:
+async def test_both_logs_return_the_same_changes(replicas: Opener, position: int) -> None:
     from kubechronicle.eventlog.memory.memory_log import MemoryLog
 
     query = QUERIES[position]
@@ -54,6 +54,6 @@ async def test_both_logs_find_the_same(replicas: Opener, position: int) -> None:
     expected = [pair for pair in everything if query.matches(pair[0])]
     if query.newest_first:
         expected.reverse()
-    assert told(await log.changes(query, limit=1000)) == told(expected)
-    assert told(await memory.changes(query, limit=1000)) == told(expected)
-    assert told(await log.changes(query, limit=7)) == told(expected[:7])
+    assert summary(await log.changes(query, limit=1000)) == summary(expected)
+    assert summary(await memory.changes(query, limit=1000)) == summary(expected)
+    assert summary(await log.changes(query, limit=7)) == summary(expected[:7])

@@ -1,4 +1,4 @@
-"""How many changes there were: the same counts from both logs, by everything one can count by."""
+"""DensityQuery: equal counts from both logs, by every column."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUERIES = (
 )
 
 
-async def test_both_logs_count_the_same(replicas: Opener) -> None:
+async def test_both_logs_return_the_same_counts(replicas: Opener) -> None:
     from kubechronicle.eventlog.memory.memory_log import MemoryLog
 
     places = (20, 20, 45, 46, 90, 130, 180)
@@ -49,11 +49,11 @@ async def test_both_logs_count_the_same(replicas: Opener) -> None:
             if changes.matches(record) and 0 <= bucket < len(places) - 1:
                 expected[bucket, value_of(record, by)] += 1
         counts = folded((Count(*key, number) for key, number in expected.items()), most)
-        for log, these in zip(logs, edges, strict=True):
-            assert await log.density(DensityQuery(changes=changes, edges=these, by=by, most=most)) == counts
+        for log, log_edges in zip(logs, edges, strict=True):
+            assert await log.density(DensityQuery(changes=changes, edges=log_edges, by=by, most=most)) == counts
 
 
-async def test_no_question_costs_more_than_it_may(replicas: Opener) -> None:
+async def test_a_query_may_count_a_bounded_number_of_changes(replicas: Opener) -> None:
     from kubechronicle.eventlog.memory.memory_log import MemoryLog
 
     now = datetime.now(UTC)
@@ -71,7 +71,7 @@ async def test_no_question_costs_more_than_it_may(replicas: Opener) -> None:
         assert await log.density(DensityQuery(changes=ChangeQuery(), edges=later)) == []
 
 
-def test_what_is_rare_is_told_together() -> None:
+def test_rare_values_are_counted_together() -> None:
     counts = [Count(0, "a", 1), Count(0, "b", 5), Count(1, "c", 1), Count(2, "a", 1), Count(2, "", 2)]
     others = [Count(0, None, 1), Count(1, None, 1), Count(2, None, 1)]
     assert folded(counts, 2) == [Count(0, "b", 5), *others[:2], Count(2, "", 2), others[2]]

@@ -1,4 +1,4 @@
-"""Which revision was the newest at a moment, and how many objects there were: in memory and in Postgres alike."""
+"""The newest revision at a moment and the number of objects, in memory and in Postgres."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TICK = timedelta(microseconds=1)
 
 
 async def put(log: Any, *names: str, operation: Operation | None = None, namespace: str = "a") -> list[Record]:
-    """One batch with a change of each of these, so committed at one time."""
+    """Append one batch with a change of each name; all have the same commit time."""
     changes = []
     for name in names:
         key = Key("configmaps", namespace, name)
@@ -38,7 +38,7 @@ async def put(log: Any, *names: str, operation: Operation | None = None, namespa
 
 
 class MomentContract:
-    """Subclasses give ``log``, and ``compact`` on it."""
+    """Subclasses provide ``log`` and ``compact``."""
 
     async def compact(self, log: Any, revision: int) -> None:
         raise NotImplementedError
@@ -75,7 +75,7 @@ class MomentContract:
         with pytest.raises(FutureMoment):
             await log.revision_at(first.committed_at + timedelta(hours=1))
 
-    async def test_what_is_compacted_has_no_moment(self, log: Any) -> None:
+    async def test_compacted_revisions_have_no_moment(self, log: Any) -> None:
         records = [(await put(log, name))[0] for name in ("x", "y", "x", "y")]
         await self.compact(log, 3)
         with pytest.raises(BeforeHistory) as before:
@@ -87,7 +87,7 @@ class MomentContract:
             await log.moment_of(2)
         assert await log.moment_of(3) == (3, records[2].committed_at)
 
-    async def test_objects_are_counted_as_they_are_listed(self, log: Any) -> None:
+    async def test_count_at_equals_the_length_of_list_at(self, log: Any) -> None:
         await put(log, "x", "y")
         await put(log, "x", namespace="b")
         await put(log, "y", operation=Operation.DELETE)
@@ -124,8 +124,8 @@ class TestPostgresLog(MomentContract):
     async def compact(self, log: Any, revision: int) -> None:
         await log.compact(revision)
 
-    async def test_a_time_means_the_same_revision_also_while_one_is_appended(self, log: Any, database: str) -> None:
-        """Who appends stamps first and commits then: whoever asks about the time between waits for the commit."""
+    async def test_the_revision_at_a_time_does_not_depend_on_an_append_under_way(self, log: Any, database: str) -> None:
+        """An append takes its commit time before it commits; a query about the time between waits for the commit."""
         await put(log, "x")
         body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"y"}}'
         change = Change(key=Key("configmaps", "a", "y"), uid="y", expected=0, operation=Operation.CREATE, body=body)
@@ -135,12 +135,12 @@ class TestPostgresLog(MomentContract):
             stamped = (await appending.fetch(sql.APPEND, *rows.batch_arguments(batch)))[0]["committed_at"]
             found: list[Moment] = []
 
-            async def ask() -> None:
+            async def query() -> None:
                 found.append(await log.revision_at(stamped + TICK))
 
             with trio.fail_after(60):
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(ask)
+                    nursery.start_soon(query)
                     while not (await looking.fetch("select from pg_locks where not granted")):
                         assert not found
                     await appending.execute("commit")
