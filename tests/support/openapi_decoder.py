@@ -1,12 +1,12 @@
 """Reads the protobuf form of OpenAPI documents back into JSON, with protobuf's own decoder.
 
-The messages are told here again, all fields in the order of their numbers (1, 2, 3, …), so that the tables they were
-written with are not taken at their word:
+The messages are described here a second time, independently of the encoder's tables. All fields are in the order of
+their numbers (1, 2, 3, …):
 
     field            a string        field:b :i :d    bool, int64, double      field:*     a repeated string
     field:Message    a message       field:*Message   a repeated one           Message?    its fields are a oneof
 
-``NamedX`` is always {name, value: X}. Messages that are named but not told are not looked into.
+``NamedX`` is always {name, value: X}. Messages without a description are opaque.
 """
 
 from __future__ import annotations
@@ -170,23 +170,23 @@ _LISTS: Final = {"ItemsItem", "TypeItem", "StringArray"}
 
 
 def _rows(table: dict[str, str]) -> Iterator[tuple[str, bool, list[tuple[str, str]]]]:
-    """(message, whether it is a oneof, its fields and their types), those that are only named included."""
-    told = {name.rstrip("?") for name in table}
+    """Yield (message, it is a oneof, its fields and their types), with messages that are only named."""
+    described = {name.rstrip("?") for name in table}
     named: set[str] = set()
     for name, row in table.items():
         fields = [(field, kind) for field, _, kind in (word.partition(":") for word in row.split())]
         named |= {kind.lstrip("*") for _, kind in fields}
         yield name.rstrip("?"), name.endswith("?"), fields
-    for name in sorted(named - told - set(_SCALARS)):
+    for name in sorted(named - described - set(_SCALARS)):
         yield name, False, [("name", ""), ("value", name.removeprefix("Named"))] if name.startswith("Named") else []
 
 
 def _classes(table: dict[str, str], package: str) -> Any:
-    """The class of the message Document."""
+    """Return the class of the message Document."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
     rows = list(_rows(table))
-    told = {name for name, _, _ in rows}
-    values = {kind.lstrip("*") for _, _, fields in rows for _, kind in fields} - told - set(_SCALARS)
+    described = {name for name, _, _ in rows}
+    values = {kind.lstrip("*") for _, _, fields in rows for _, kind in fields} - described - set(_SCALARS)
     for name, oneof, fields in [*rows, *((name, False, []) for name in sorted(values))]:
         message = file.message_type.add(name=name)
         if oneof:
@@ -210,10 +210,10 @@ DOCUMENT_V3: Final = _classes(V3, "openapi.v3")
 
 
 def decoded(data: bytes, *, v3: bool) -> Any:
-    """The JSON document of a protobuf one. AssertionError for fields the messages do not have."""
+    """Return the JSON document of a protobuf one. AssertionError for unknown fields."""
     message = (DOCUMENT_V3 if v3 else DOCUMENT_V2)()
     message.ParseFromString(data)
-    assert message.SerializeToString(deterministic=True) == data  # in the order of numbers, nothing unknown
+    assert message.SerializeToString(deterministic=True) == data  # in the order of numbers, without unknown fields
     return _json(message)
 
 

@@ -1,4 +1,4 @@
-"""Objects that quotas count, as short as they can be written."""
+"""Minimal objects that quotas count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions of admission and of device selectors: what they may name, and what is said of one that cannot be kept."""
+"""Expressions of admission and device selectors: their names, and the messages about rejected ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONFIGURATION = "Object{spec: Object.spec{replicas: 1, ?paused: optional.none(),
         ("true ? [JSONPatch{op: 'remove', path: '/' + jsonpatch.escapeKey('a/b')}] : []", JSON_PATCHES, PATCHES),
     ],
 )
-def test_can_be_kept(expression: str, wanted: tuple[Type, ...], offer: Offer) -> None:
+def test_accepted_expressions(expression: str, wanted: tuple[Type, ...], offer: Offer) -> None:
     assert Composition(False).problem(expression, wanted, offer) == ""
 
 
@@ -70,21 +70,21 @@ def test_can_be_kept(expression: str, wanted: tuple[Type, ...], offer: Offer) ->
         ("[1, 'a'] == []", CONDITION, Offer(), "expected type 'int' but found 'string'"),
     ],
 )
-def test_cannot_be_kept(expression: str, wanted: tuple[Type, ...], offer: Offer, problem: str) -> None:
+def test_rejected_expressions(expression: str, wanted: tuple[Type, ...], offer: Offer, problem: str) -> None:
     assert problem in Composition(False).problem(expression, wanted, offer)
 
 
-def test_variables_are_known_to_what_comes_after_them() -> None:
+def test_variables_are_known_to_later_expressions() -> None:
     rules = Composition(True)
     assert "undefined field 'first'" in rules.declare("zeroth", "variables.first", Offer())
     assert rules.declare("first", "object.spec.containers.map(c, c.image)", Offer()) == ""
     assert rules.declare("second", "size(variables.first)", Offer()) == ""
     assert rules.problem("variables.second > 1 && variables.first[0] == 'x'", CONDITION, Offer()) == ""
     assert "no matching overload" in rules.problem("variables.second == 'x'", CONDITION, Offer())
-    assert rules.problem("variables.zeroth == 'x'", CONDITION, Offer()) == ""  # of a type nobody knows
+    assert rules.problem("variables.zeroth == 'x'", CONDITION, Offer()) == ""  # of an unknown type
 
 
-def test_what_a_mutation_constructs() -> None:
+def test_mutations_construct_objects() -> None:
     program = environment(PATCHES).compile(CONFIGURATION)
     value = program.evaluate({})
     assert value == {"spec": {"replicas": 1, "list": [{"a": "b"}]}}
@@ -138,5 +138,5 @@ def test_selectors(expression: str, matches: bool) -> None:
         ("object.spec", "undeclared reference to 'object' (in container '')"),
     ],
 )
-def test_selectors_that_cannot_be_kept(expression: str, problem: str) -> None:
+def test_rejected_selectors(expression: str, problem: str) -> None:
     assert problem in devices.problem(expression)

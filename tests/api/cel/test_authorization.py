@@ -1,4 +1,4 @@
-"""Questions about rights in expressions: what is asked of whom, and what the answer tells."""
+"""Authorization checks in expressions: the questions, and the answers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ENVIRONMENT = base_environment().extend(
 
 
 def ask(expression: str, decision: Decision = Decision(True)) -> tuple[object, list[Question]]:  # noqa: B008
-    asked: list[Question] = []
+    questions: list[Question] = []
 
     def decide(question: Question) -> Decision:
-        asked.append(question)
+        questions.append(question)
         return decision
 
     own = Question(group="apps", resource="deployments", namespace="n", name="d")
     variables = {"authorizer": Authorizer(decide), "authorizer.requestResource": ResourceCheck(decide, own)}
-    return ENVIRONMENT.compile(expression).evaluate(variables), asked
+    return ENVIRONMENT.compile(expression).evaluate(variables), questions
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def ask(expression: str, decision: Decision = Decision(True)) -> tuple[object, l
         ),
     ],
 )
-def test_what_is_asked(expression: str, question: Question) -> None:
+def test_question_of_a_check(expression: str, question: Question) -> None:
     assert ask(expression) == (True, [question])
 
 
-def test_what_the_answer_tells() -> None:
+def test_fields_of_the_answer() -> None:
     expression = "authorizer.path('/x').check('get')"
     refused = Decision(False, "because", "it broke")
     assert ask(f"{expression}.allowed()", refused)[0] is False
@@ -87,7 +87,7 @@ def test_what_the_answer_tells() -> None:
         ("authorizer.serviceAccount('valid.example.com', 'invalid@*name')", "Invalid service account name"),
     ],
 )
-def test_questions_nobody_can_ask(expression: str, message: str) -> None:
+def test_invalid_questions(expression: str, message: str) -> None:
     with pytest.raises(EvaluationError) as caught:
         ask(expression)
     assert str(caught.value) == message
@@ -102,7 +102,7 @@ def test_questions_that_do_not_compile(expression: str) -> None:
         ENVIRONMENT.compile(expression)
 
 
-def test_what_questions_cost() -> None:
+def test_cost_of_questions() -> None:
     def cost(expression: str) -> int:
         program = ENVIRONMENT.compile(expression)
         return program.evaluate_with_cost({"authorizer": Authorizer(lambda question: Decision(True))})[1]

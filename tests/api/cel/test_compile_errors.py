@@ -1,4 +1,4 @@
-"""What is refused when an expression is compiled, in cel-go's words, and that nothing else is ever raised."""
+"""Errors at compile time in cel-go's words; no other exception is ever raised."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_the_text_of_many_errors_is_bounded(environment: Environment) -> None:
 
 
 @pytest.mark.parametrize("result", [BOOL, STRING])
-def test_the_result_s_type(environment: Environment, result: Type) -> None:
+def test_type_of_the_result(environment: Environment, result: Type) -> None:
     assert environment.compile("d.x", result=result).result_type == DYN
     with pytest.raises(CompileError, match=f"must evaluate to {result}"):
         environment.compile("1 + 1", result=result)
@@ -264,7 +264,7 @@ def test_depth_is_bounded(environment: Environment, expression: str, message: st
         "l.map(x0, " * 60 + "1" + ")" * 60,
     ],
 )
-def test_what_is_less_deep_compiles(environment: Environment, expression: str) -> None:
+def test_less_depth_compiles(environment: Environment, expression: str) -> None:
     environment.compile(expression)
 
 
@@ -276,7 +276,7 @@ def test_size_is_bounded(environment: Environment) -> None:
     )
 
 
-def test_names_within_backticks_where_they_are_offered() -> None:
+def test_names_in_backticks_if_enabled() -> None:
     assert parse(Source("a.`b-c`"), {}, escaped_names=True) is not None
 
 
@@ -293,7 +293,7 @@ _PIECES = st.sampled_from(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(_PIECES, max_size=12).map("".join) | st.text(max_size=12))
 def test_mangled_input_gives_an_answer(text: str) -> None:
-    """Whatever is written: a program or a CompileError; and the program a value or an EvaluationError."""
+    """Any input compiles or raises CompileError; any program returns a value or raises EvaluationError."""
     try:
         program = base_environment().extend(variables=VARIABLES).compile(text)
     except CompileError:

@@ -1,4 +1,4 @@
-"""What expressions cost at worst: by what is written, and by how large data may be."""
+"""Worst-case costs of expressions, from their text and from the limits of data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
         ("optional.of(1).optMap(v, v + 1)", 3, 17),
     ],
 )
-def test_what_is_written(expression: str, least: int, most: int) -> None:
+def test_cost_from_the_text(expression: str, least: int, most: int) -> None:
     assert estimate(base_environment().check(expression), no_sizes, calls) == (least, most)
 
 
@@ -96,12 +96,12 @@ def sizes(path: Path) -> int | None:
         ("self.flag ? self.name : 'x'", 4),
     ],
 )
-def test_what_data_may_be(expression: str, most: int) -> None:
+def test_cost_from_limits_of_data(expression: str, most: int) -> None:
     tree = base_environment().extend(variables={"self": SELF}).check(expression)
     assert estimate(tree, sizes, calls).most == most
 
 
-def test_data_of_which_nobody_knows_anything() -> None:
+def test_cost_of_unlimited_data() -> None:
     environment = base_environment().extend(variables={"self": SELF, "authorizer": AUTHORIZER})
     assert estimate(environment.check("self.list.all(x, x == 'a')"), no_sizes, calls) == (3, MOST)
     tree = environment.check("authorizer.group('').resource('pods').check('get').allowed()")

@@ -1,4 +1,4 @@
-"""What evaluations cost: the figures cel-go's cost tracker gives with constants folded, as k8s.io/apiserver runs it."""
+"""Costs of evaluations: those of cel-go's cost tracker with constants folded, as in k8s.io/apiserver."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_no_operator_absorbs_the_end_of_the_budget() -> None:
             program.evaluate({"l": list(range(1000))}, budget=500)
 
 
-def test_what_is_doubled_again_and_again_ends() -> None:
+def test_repeated_doubling_ends() -> None:
     expression = "optional.of([1])" + ".optMap(x, x + x)" * 60 + ".value().size()"
     with pytest.raises(CostExceeded):
         base_environment().compile(expression).evaluate({})

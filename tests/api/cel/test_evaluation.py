@@ -1,4 +1,4 @@
-"""Every operator, function and macro of the standard library: what it gives, or how it fails."""
+"""Every operator, function and macro of the standard library: results and errors."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ GIVES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("expression", "value"), GIVES)
-def test_gives(environment: Environment, expression: str, value: Any) -> None:
+def test_results(environment: Environment, expression: str, value: Any) -> None:
     found = environment.compile(expression).evaluate(VALUES)
     assert found == value
     assert type_name(found) == type_name(value) or isinstance(found, ObjectValue)
@@ -370,28 +370,28 @@ FAILS: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("expression", "message"), FAILS)
-def test_fails(environment: Environment, expression: str, message: str) -> None:
+def test_errors(environment: Environment, expression: str, message: str) -> None:
     with pytest.raises(EvaluationError) as raised:
         environment.compile(expression).evaluate(VALUES)
     assert str(raised.value) == message
 
 
-def test_a_variable_that_is_not_given(environment: Environment) -> None:
+def test_a_missing_variable(environment: Environment) -> None:
     with pytest.raises(EvaluationError, match=r"^no such attribute\(s\): i$"):
         environment.compile("i + 1").evaluate({})
 
 
-def test_a_variable_that_is_not_what_it_was_declared(environment: Environment) -> None:
+def test_a_variable_of_another_type_than_declared(environment: Environment) -> None:
     with pytest.raises(EvaluationError, match=r"^no such overload$"):
         environment.compile("s.startsWith('x')").evaluate({"s": 1})
 
 
-def test_what_an_expression_reads(environment: Environment) -> None:
+def test_paths_that_an_expression_reads(environment: Environment) -> None:
     program = environment.compile("d.nested.x == 1 && has(d.?opt.y) || l.all(e, e == schema.count) && d['z'] == 1 && b")
     assert program.reads == {"d.nested.x", "d.opt.y", "l", "schema.count", "d", "b"}
 
 
-def test_programs_may_run_within_each_other_s_time(environment: Environment) -> None:
-    """Slots belong to one evaluation: the same program gives the same again."""
+def test_evaluations_of_a_program_are_independent(environment: Environment) -> None:
+    """Slots belong to one evaluation, so that a program is reusable."""
     program = environment.compile("l.map(x, l.exists(y, y == x * 2))")
     assert [program.evaluate({"l": [1, 2]}), program.evaluate({"l": [2, 5]})] == [[True, False], [False, False]]

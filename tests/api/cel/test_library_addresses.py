@@ -1,4 +1,4 @@
-"""URLs, addresses and ranges of addresses in expressions: Kubernetes' documented examples, and the edges."""
+"""URLs, addresses and address ranges in expressions: Kubernetes' documented examples, and edge cases."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_fails(expression: str, message: str) -> None:
         ("::g", 'ParseAddr("::g"): each colon-separated field must have at least one digit (at "g")'),
     ],
 )
-def test_what_is_wrong_with_an_address(text: str, message: str) -> None:
+def test_errors_of_addresses(text: str, message: str) -> None:
     with pytest.raises(AddressError) as caught:
         parse(text)
     assert str(caught.value) == message
@@ -134,7 +134,7 @@ def test_what_is_wrong_with_an_address(text: str, message: str) -> None:
         ("fe80::1%a/64", "IPv6 zones cannot be present in a prefix"),
     ],
 )
-def test_what_is_wrong_with_a_range(text: str, message: str) -> None:
+def test_errors_of_ranges(text: str, message: str) -> None:
     with pytest.raises(AddressError) as caught:
         parse_range(text)
     assert str(caught.value).endswith(message)
@@ -153,7 +153,7 @@ def test_what_is_wrong_with_a_range(text: str, message: str) -> None:
         ("", 'parse "": empty url'),
     ],
 )
-def test_what_is_wrong_with_a_url(text: str, message: str) -> None:
+def test_errors_of_urls(text: str, message: str) -> None:
     with pytest.raises(UrlError) as caught:
         check(text)
     assert str(caught.value) == message
@@ -171,5 +171,5 @@ def test_what_is_wrong_with_a_url(text: str, message: str) -> None:
         "https://h?",
     ],
 )
-def test_a_url_is_put_together_as_it_was(text: str) -> None:
+def test_the_text_of_a_url_round_trips(text: str) -> None:
     assert str(parse_url(text)) == text

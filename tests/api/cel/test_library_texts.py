@@ -1,4 +1,4 @@
-"""Strings, patterns and formats in expressions: cel-go's and Kubernetes' documented examples, and the edges."""
+"""Strings, patterns and formats in expressions: cel-go's and Kubernetes' documented examples, and edge cases."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_fails(expression: str, message: str) -> None:
         ("(?P<n", "invalid named capture: `(?P<n`"),
     ],
 )
-def test_what_is_wrong_with_a_pattern(pattern: str, message: str) -> None:
+def test_errors_of_patterns(pattern: str, message: str) -> None:
     with pytest.raises(PatternError) as caught:
         compiled(pattern)
     assert str(caught.value) == f"error parsing regexp: {message}"

@@ -1,4 +1,4 @@
-"""Lists, sets, quantities and versions in expressions: Kubernetes' documented examples, and the edges."""
+"""Lists, sets, quantities and versions in expressions: Kubernetes' documented examples, and edge cases."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_lists_of_a_dynamic_type(expression: str, value: object) -> None:
     assert program.evaluate({"x": [1, [2, 3], [[4]]]}, budget=10_000) == value
 
 
-def test_a_list_of_different_things_has_no_order() -> None:
+def test_a_list_of_mixed_types_has_no_order() -> None:
     program = base_environment().extend(variables={"x": DYN}).compile("x.sort()")
     with pytest.raises(EvaluationError, match="list elements must have the same type"):
         program.evaluate({"x": [1, "a"]}, budget=10_000)
@@ -113,7 +113,7 @@ def test_fails(expression: str, message: str) -> None:
 @pytest.mark.parametrize(
     "expression", ["lists.range(1000000000000)", "lists.range(5000).distinct()", "lists.range(200).sort()"]
 )
-def test_what_costs_too_much_is_not_made(expression: str) -> None:
+def test_too_costly_values_are_not_made(expression: str) -> None:
     program = base_environment().compile(expression)
     with pytest.raises(CostExceeded):
         program.evaluate({}, budget=20_000)
@@ -144,6 +144,6 @@ def test_costs(expression: str, cost: int) -> None:
     "expression",
     ["isQuantity([1, 2, 3])", "quantity('1').sign()", "'abc'.reverse()", "['a'].sum()", "semver('1.0.0').pre()"],
 )
-def test_what_is_not_offered(expression: str) -> None:
+def test_missing_functions(expression: str) -> None:
     with pytest.raises(CompileError, match=r"no matching overload|undeclared reference"):
         base_environment().compile(expression)

@@ -1,4 +1,4 @@
-"""Random expressions of arithmetic, comparison and logic against an interpreter that is plain to see."""
+"""Random expressions of arithmetic, comparison and logic, compared with a simple interpreter."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ ENVIRONMENT = base_environment().extend(variables=VARIABLES)
         }
     ),
 )
-def test_as_interpreted(tree: Tree, variables: dict[str, Any]) -> None:
+def test_results_equal_the_interpreters(tree: Tree, variables: dict[str, Any]) -> None:
     program = ENVIRONMENT.compile(written(tree))
     wanted = outcome(tree, variables)
     try:

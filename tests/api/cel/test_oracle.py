@@ -1,4 +1,4 @@
-"""Random expressions against another implementation of CEL, where it is installed: both give the same, or both fail."""
+"""Random expressions, compared with another CEL implementation if it is installed: same result, or both fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VALUES: dict[str, Any] = {
     "f": 1.5,
     "l": [1, 2, 3],
     "t": ["a", "bb", ""],
-    "m": {"a": 1},  # one, as maps have no order
+    "m": {"a": 1},  # one entry, because maps have no order
     "d": {"a": [1, "x", None, True, 2.0], "b": {"a": 1}, "c": 0},
 }
 NAMES = {"int": "i", "string": "s", "bool": "b", "double": "f", "ints": "l", "strings": "t", "map": "m"}
@@ -45,7 +45,7 @@ LITERALS = {
     "strings": ["['a']", "['x', 'y']"],
     "map": ["{}", "{'a': 1}", "{'x': 5, 'b': 2}"],
 }
-# <type> stands for an expression of the type, <type:type> for one that may name @, a variable of the second type
+# <type>: an expression of the type. <type:type>: one that may name @, a variable of the second type.
 TEMPLATES = {
     "int": [
         *(f"(<int> {operator} <int>)" for operator in "+-*/%"),
@@ -91,7 +91,7 @@ def written(chance: random.Random, kind: str, depth: int, scope: tuple[tuple[str
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_both_give_the_same(seed: int) -> None:
+def test_both_agree(seed: int) -> None:
     environment = base_environment().extend(variables={name: of for name, (of, _) in TYPES.items()})
     other = oracle.NewEnv(variables={name: of(oracle.Type) for name, (_, of) in TYPES.items()})
     chance = random.Random(seed)
@@ -99,7 +99,7 @@ def test_both_give_the_same(seed: int) -> None:
         expression = written(chance, chance.choice(list(NAMES)), chance.choice([2, 3, 4]))
         try:
             program = environment.compile(expression)
-        except InstantiationError:  # a constant that cannot be converted: the other says so when it comes to it
+        except InstantiationError:  # the other implementation fails only when it evaluates the constant
             continue
         wanted = other.compile(expression).eval(data=VALUES).plain_value()
         if isinstance(wanted, str) and re.match(r"[A-Z_]+: ", wanted):

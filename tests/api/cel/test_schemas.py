@@ -1,4 +1,4 @@
-"""Objects of schemas in expressions: which type each schema gives, how names are escaped, how values are read."""
+"""Objects of schemas in expressions: types of schemas, escaping of names, conversion of values."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_does_not_compile(expression: str, problem: str) -> None:
     assert problem in str(caught.value)
 
 
-def test_data_that_are_not_what_the_schema_says() -> None:
+def test_data_that_contradict_the_schema() -> None:
     of = object_type_of(SCHEMA, "selfType", resource=True)
     assert of is not None
     program = base_environment().extend(variables={"self": of}).compile("self.spec.at > self.spec.day")
@@ -157,7 +157,7 @@ def test_escaping(name: str, escaped: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", ["__what__", "a__in__", "__dot__x__y__"])
-def test_sequences_that_mean_nothing(name: str) -> None:
+def test_unknown_escape_sequences(name: str) -> None:
     assert unescape(name) is None
 
 

@@ -1,4 +1,4 @@
-"""JSON bodies: Go's readings, Go's words, duplicates, bounds."""
+"""JSON bodies: decoded as by Go, Go's errors, duplicates, limits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _STRUCT = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind st
         (b'{"a":1e999}', "json: cannot unmarshal number 1e999 into Go value of type float64"),
     ],
 )
-def test_what_is_refused_and_how(data: bytes, message: str) -> None:
+def test_rejected_documents(data: bytes, message: str) -> None:
     with pytest.raises(DecodeError) as caught:
         json.decode_value(data)
     assert str(caught.value) == message
@@ -62,7 +62,7 @@ def test_what_is_refused_and_how(data: bytes, message: str) -> None:
         (b"{", "unexpected end of JSON input"),
     ],
 )
-def test_what_is_no_object(data: bytes, problem: str) -> None:
+def test_documents_that_are_no_objects(data: bytes, problem: str) -> None:
     with pytest.raises(DecodeError) as caught:
         json.decode(data)
     assert str(caught.value) == f"couldn't get version/kind; json parse error: {problem}"
@@ -80,12 +80,12 @@ def test_what_is_no_object(data: bytes, problem: str) -> None:
         (b" null ", None),
     ],
 )
-def test_what_go_takes(data: bytes, value: Any) -> None:
+def test_documents_that_go_accepts(data: bytes, value: Any) -> None:
     assert json.decode_value(data) == (value, [])
     assert json.decode(data)[0] == (value or {})
 
 
-def test_duplicate_fields_are_told_by_path() -> None:
+def test_duplicate_fields_are_reported_by_path() -> None:
     body = b'{"metadata":{"name":"a","name":"a"},"l":[0,{"x":1,"x":2,"x":3}],"data":{"k":"1","k":"2"},"l2":{}}'
     value, duplicates = json.decode(body, strict=True)
     assert value["data"] == {"k": "2"}
@@ -110,11 +110,11 @@ def test_no_duplicates_in_a_body_with_blanks_and_escapes() -> None:
         b'{"a": {"x": ":y"}, "a":":"}',
     ],
 )
-def test_a_duplicate_is_found_however_it_is_written(twice: bytes) -> None:
+def test_a_duplicate_is_found_in_any_spelling(twice: bytes) -> None:
     assert len(json.decode(twice, strict=True)[1]) == 1
 
 
-def test_depth_is_bounded_on_both_ways() -> None:
+def test_depth_is_limited_in_both_directions() -> None:
     def nested(levels: int) -> bytes:
         return b'{"a":' * levels + b"1" + b"}" * levels
 
@@ -161,7 +161,7 @@ def test_round_trip(value: Any) -> None:
 
 @given(st.binary(max_size=40) | st.text('{}[]",:\\ue+-.0123tfn ', max_size=30).map(str.encode))
 @settings(max_examples=500, deadline=None)
-def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
+def test_any_bytes_decode_or_are_rejected(data: bytes) -> None:
     try:
         value, _ = json.decode_value(data, strict=True)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""Accept and Content-Type, by the answers a kube-apiserver gives."""
+"""Accept and Content-Type, as answered by kube-apiserver."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_patches() -> None:
 
 
 @given(st.text(st.sampled_from("application/json*;=,q0.5 \tvg"), max_size=5000))
-def test_any_header_is_answered_or_refused(accept: str) -> None:
+def test_any_header_is_answered_or_rejected(accept: str) -> None:
     for function in (negotiate.resource, negotiate.watch, negotiate.discovery, negotiate.plain):
         try:
             assert function(accept).media_type in negotiate.MEDIA_TYPES

@@ -1,4 +1,4 @@
-"""The protobuf codec: published golden vectors where they are at hand, round trips, broken bytes, framing."""
+"""The protobuf codec: published golden vectors if present, round trips, malformed bytes, framing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_golden_vector(path: Path) -> None:
     if obj.get("kind"):
         assert protobuf.decode(data) == obj
         assert protobuf.encode(obj) == data
-    else:  # a WatchEvent: a bare message, whose envelope names no kind
+    else:  # a WatchEvent: a bare message in an envelope without a kind
         raw = protobuf.encode_message("meta/v1.WatchEvent", obj)
         assert protobuf.envelope("", "", raw) == data
         assert protobuf.decode_message("meta/v1.WatchEvent", raw) == obj
@@ -74,11 +74,11 @@ def test_field_numbers_are_unique_and_ascending() -> None:
         ("apiextensions.k8s.io/v1", "CustomResourceDefinition", True),
     ],
 )
-def test_which_kinds_have_a_message(api_version: str, kind: str, known: bool) -> None:
+def test_kinds_with_a_message(api_version: str, kind: str, known: bool) -> None:
     assert protobuf.supports(api_version, kind) is known
 
 
-def test_fields_without_a_place_in_the_message_are_left_out() -> None:
+def test_unknown_fields_are_left_out() -> None:
     assert protobuf.encode({**POD, "extra": 1, "spec": {**POD["spec"], "nope": {}}}) == protobuf.encode(POD)  # type: ignore[dict-item]
 
 
@@ -94,7 +94,7 @@ def test_fields_without_a_place_in_the_message_are_left_out() -> None:
         {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "\ud800"}},
     ],
 )
-def test_what_cannot_be_encoded(obj: dict[str, Any]) -> None:
+def test_objects_without_an_encoding(obj: dict[str, Any]) -> None:
     with pytest.raises(EncodeError):
         protobuf.encode(obj)
 
@@ -126,7 +126,7 @@ def test_broken_bodies(data: bytes, message: str) -> None:
 
 @given(st.data())
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_mangled_bytes_decode_or_are_refused(data: st.DataObject) -> None:
+def test_mangled_bytes_decode_or_are_rejected(data: st.DataObject) -> None:
     body = bytearray(protobuf.encode(_FULL))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(body) - 1))
@@ -137,24 +137,24 @@ def test_mangled_bytes_decode_or_are_refused(data: st.DataObject) -> None:
 
 @given(st.binary(max_size=200))
 @settings(deadline=None)
-def test_any_bytes_decode_or_are_refused(raw: bytes) -> None:
+def test_any_bytes_decode_or_are_rejected(raw: bytes) -> None:
     for name in ("core/v1.Pod", "apiextensions/v1.CustomResourceDefinition", "meta/v1.Status", "core/v1.Secret"):
         with contextlib.suppress(DecodeError):
             protobuf.decode_message(name, raw)
 
 
-def test_every_truncation_is_refused() -> None:
+def test_every_truncation_is_rejected() -> None:
     body = protobuf.encode_raw(_FULL)
     for end in range(1, len(body)):
         try:
             protobuf.decode_message("core/v1.Pod", body[:end])
         except DecodeError:
             continue
-        # What decodes ends just behind one of the fields of the outermost message.
+        # A truncation that decodes ends right behind a field of the outermost message.
         assert protobuf.encode_raw({**protobuf.decode_message("core/v1.Pod", body[:end]), **_KIND})[:end] == body[:end]
 
 
-def test_deep_nesting_is_refused() -> None:
+def test_deep_nesting_is_rejected() -> None:
     schema = b""
     fields = {field.name: field for field in table.message_named("apiextensions/v1.JSONSchemaProps").fields}
     tag = varint(fields["not"].tag).encode("latin-1")
@@ -176,7 +176,7 @@ def test_fields_in_any_order_unknown_and_repeated() -> None:
     assert pod["metadata"] == {"name": "b", "generation": 5}
 
 
-def test_a_message_met_twice_is_merged_and_lists_are_joined() -> None:
+def test_repeated_messages_are_merged_and_lists_joined() -> None:
     first = protobuf.encode_message(
         "core/v1.Pod", {"metadata": {"name": "a", "labels": {"x": "1"}, "finalizers": ["p"]}}
     )
@@ -237,7 +237,7 @@ def test_an_envelope_may_be_written_unusually() -> None:
 
 # -- round trips -----------------------------------------------------------------------------------------------------
 
-# Not from the first second there is: to Go that is a time that was never set, and comes back as null.
+# Without the first second: for Go that is the unset time, which becomes null.
 TIMES = st.datetimes(min_value=datetime(1, 1, 2))
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -260,7 +260,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def _message(draw: st.DrawFn, name: str, depth: int = 0) -> dict[str, Any]:
-    """An object of a message with any of its fields set to something that is not zero."""
+    """Generate objects of a message with any of its fields set to non-zero values."""
     out: dict[str, Any] = {}
     for field in table.message_named(name).fields:
         if not field.name:
@@ -295,7 +295,7 @@ def test_round_trip(name: str, data: st.DataObject) -> None:
 
 
 def _contains(whole: Any, part: Any) -> bool:
-    """Whether everything of `part` is in `whole`, which may have zero values besides."""
+    """Return True if `whole` contains everything in `part`."""
     if isinstance(part, dict):
         return isinstance(whole, dict) and all(key in whole and _contains(whole[key], part[key]) for key in part)
     if isinstance(part, list):

@@ -1,7 +1,7 @@
-"""Protobuf vectors of our own: objects, what Go's client sends for them, and the JSON Go prints of what it sent.
+"""Our own protobuf vectors: objects, the bytes that Go's client sends for them, and the JSON Go prints of these bytes.
 
-Made once with k8s.io/client-go v0.36's serializers. They are chosen for what is easily got wrong: unset fields that are
-written all the same, zero values, unions, times before 1970, numbers below zero, text beyond ASCII.
+Made once with the serializers of k8s.io/client-go v0.36. They cover likely mistakes: unset fields that are written
+nevertheless, zero values, unions, times before 1970, negative numbers, text beyond ASCII.
 """
 
 from __future__ import annotations

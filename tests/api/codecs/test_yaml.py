@@ -1,4 +1,4 @@
-"""YAML bodies: go-yaml's reading of scalars, its words, its bounds, and a form that reads back the same."""
+"""YAML bodies: go-yaml's scalars, errors and limits, and output that reads back the same."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_an_aliased_value_is_not_shared() -> None:
         ("- " * 100_000, f"yaml: exceeded max depth of {MAX_DEPTH}"),
     ],
 )
-def test_what_is_refused_and_how(text: str, message: str) -> None:
+def test_rejected_documents(text: str, message: str) -> None:
     with pytest.raises(DecodeError) as caught:
         yaml.decode_value(text.encode())
     assert message in str(caught.value)
@@ -128,7 +128,7 @@ def test_a_chain_of_aliases_cannot_nest_deeper_than_a_document() -> None:
         yaml.decode_value("\n".join(lines).encode())
 
 
-def test_keys_set_twice() -> None:
+def test_duplicate_keys() -> None:
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: a\n  k: b\n"
     value, errors = yaml.decode(body, strict=True)
     assert value["data"] == {"k": "b"}
@@ -144,7 +144,7 @@ def test_keys_set_twice() -> None:
     ]
 
 
-def test_an_object_is_asked_for() -> None:
+def test_a_body_must_be_an_object() -> None:
     with pytest.raises(DecodeError, match="couldn't get version/kind; json parse error: json: cannot unmarshal string"):
         yaml.decode(b"just text")
     assert yaml.decode(b"") == ({}, [])
@@ -191,7 +191,7 @@ def test_round_trip(value: Any) -> None:
 
 @given(st.text(st.sampled_from("a1 -:#\n\t'\"{}[],&*!|>%@?~<."), max_size=40).map(str.encode) | st.binary(max_size=30))
 @settings(max_examples=500, deadline=None)
-def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
+def test_any_bytes_decode_or_are_rejected(data: bytes) -> None:
     try:
         value, _ = yaml.decode_value(data)
     except DecodeError:
@@ -213,7 +213,7 @@ JSON_VALUES = st.recursive(
     st.booleans(),
     st.sampled_from([(",", ":"), (", ", ": "), (",", " : ")]),
 )
-def test_json_on_one_line_is_read_the_same_in_either_way(
+def test_json_on_one_line_reads_the_same_both_ways(
     value: dict[str, Any], ascii_only: bool, separators: tuple[str, str]
 ) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, separators=separators).encode()
@@ -239,5 +239,5 @@ def test_json_on_one_line_is_read_the_same_in_either_way(
         '{"a":"é"}'.encode(),
     ],
 )
-def test_what_is_not_plainly_json_is_left_to_libyaml(text: bytes) -> None:
+def test_other_documents_are_left_to_libyaml(text: bytes) -> None:
     assert yaml.decode_plain(text) is None

@@ -1,4 +1,4 @@
-"""The OpenAPI documents: whole, of what is served and nothing else, with the names that clients are generated from."""
+"""The OpenAPI documents: complete, without unserved paths, and with the names that client generators use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POD, DEPLOYMENT = "io.k8s.api.core.v1.Pod", "io.k8s.api.apps.v1.Deployment"
 
 @functools.cache
 def whole(registry: Registry = KNOWN) -> Any:
-    """The v2 document."""
+    """Return the v2 document."""
     return v2.document(registry, PAGES, server_version="v1.36.2")
 
 
@@ -45,7 +45,7 @@ def schema(name: str, path: str = "api/v1") -> Any:
 
 
 def strings(value: Any, key: str) -> Iterator[str]:
-    """All texts that stand under the key, however deep."""
+    """Yield all texts under the key, at any depth."""
     if isinstance(value, dict):
         for name, member in value.items():
             if name == key and isinstance(member, str):
@@ -58,7 +58,7 @@ def strings(value: Any, key: str) -> Iterator[str]:
 
 
 def keys(value: Any, *, names: bool = False) -> Iterator[str]:
-    """All keys but the names of properties, however deep."""
+    """Yield all keys except the names of properties, at any depth."""
     if isinstance(value, dict):
         for key, member in value.items():
             if not names:
@@ -76,11 +76,11 @@ def operations(paths: Any) -> Iterator[tuple[str, str, Any]]:
                 yield path, method, operation
 
 
-# -- what there is ----------------------------------------------------------------------------------------------------
+# -- contents ---------------------------------------------------------------------------------------------------------
 
 
 def expected_paths(registry: Registry) -> set[tuple[str, str]]:
-    """(path, method) of everything the registry serves, told from its verbs."""
+    """Return (path, method) of everything the registry serves, from its verbs."""
     found = {("/api/", "get"), ("/apis/", "get"), ("/version/", "get"), ("/openid/v1/jwks/", "get")}
     found |= {("/.well-known/openid-configuration/", "get")}
     methods = {"create": "post", "get": "get", "update": "put", "patch": "patch", "delete": "delete"}
@@ -110,12 +110,12 @@ def expected_paths(registry: Registry) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("registry", [BUILTIN, KNOWN, registry_for({"api/ga": "false", "batch/v1": "true"})])
-def test_what_is_served_is_told_and_nothing_else(registry: Registry) -> None:
+def test_the_document_has_exactly_the_served_paths(registry: Registry) -> None:
     expected = expected_paths(registry)
-    told = {(path, method) for path, method, _ in operations(whole(registry)["paths"])}
+    documented = {(path, method) for path, method, _ in operations(whole(registry)["paths"])}
     if not registry.versions("apps"):
-        assert not any("/apis/apps/" in path for path, _ in told)
-    assert told == expected
+        assert not any("/apis/apps/" in path for path, _ in documented)
+    assert documented == expected
     in_parts = Counter(
         (path, method)
         for part in v3.served(registry, PAGES)
@@ -125,7 +125,7 @@ def test_what_is_served_is_told_and_nothing_else(registry: Registry) -> None:
     assert set(in_parts.values()) == {1}
 
 
-def test_pages_are_told_where_they_are_served() -> None:
+def test_pages_are_documented_if_they_are_served() -> None:
     assert set(ALL_PATHS) >= {"api", "api/v1", "apis", "apis/apps", "apis/apps/v1", "version", "openid/v1/jwks"}
     assert not {"version", "openid/v1/jwks", ".well-known/openid-configuration"} & set(v3.served(KNOWN, ()))
     assert "/version/" not in v2.document(BUILTIN, (), server_version="")["paths"]
@@ -149,7 +149,7 @@ def test_every_reference_resolves() -> None:
             assert reference.rpartition("/")[2] in part["components"]["schemas"], (path, reference)
 
 
-def test_nothing_is_told_that_nobody_refers_to() -> None:
+def test_every_definition_is_referred_to() -> None:
     found = whole()
     referred = set(strings(found, "$ref"))
     for section in ("definitions", "parameters"):
@@ -199,8 +199,8 @@ def test_operation_ids_are_unique_and_the_same_in_both() -> None:
             "get",
             "watchCoreV1NamespacedPod",
             "watch",
-            "watch changes to an object of kind Pod. deprecated: use the 'watch' parameter with a list operation instead, "
-            "filtered to a single item with the 'fieldSelector' parameter.",
+            "watch changes to an object of kind Pod. deprecated: use the 'watch' parameter with a list operation "
+            "instead, filtered to a single item with the 'fieldSelector' parameter.",
         ),
         (
             "/api/v1/namespaces/{namespace}/pods/{name}/exec",
@@ -299,15 +299,15 @@ def test_words_of_groups(group: str, version: str, words: str, tagged: str) -> N
 
 
 def test_generated_clients_have_these_names() -> None:
-    """The published Python client is made from the same ids: its methods are there for each operation."""
+    """The published Python client, generated from the same ids, has a method for each operation."""
     missing = []
     for path, method, operation in operations(whole(BUILTIN)["paths"]):
         tag, name = operation["tags"][0], operation["operationId"]
         if operation.get("x-kubernetes-action", "watch").startswith("watch") or method in ("head", "options"):
-            continue  # no client has them
+            continue  # clients leave them out
         group = "".join(word[:1].upper() + word[1:] for word in tag.split("_"))
         if group.startswith("HistoryKubechronicleDev"):
-            continue  # it is of Kubernetes alone
+            continue  # the client has only Kubernetes' groups
         api = getattr(kubernetes.client, f"{group}Api")
         methods = {each.replace("_", "") for each in dir(api)}
         if name.replace(group, "", 1).lower() not in methods:
@@ -337,7 +337,7 @@ def names_of(parameters: Any) -> list[str]:
     return [(shared[each["$ref"].rpartition("/")[2]] if "$ref" in each else each)["name"] for each in parameters]
 
 
-def test_parameters_of_all_operations_stand_with_the_path() -> None:
+def test_common_parameters_belong_to_the_path() -> None:
     item = whole()["paths"]["/api/v1/namespaces/{namespace}/pods"]
     assert names_of(item["parameters"]) == ["namespace", "pretty"]
     assert names_of(item["post"]["parameters"]) == ["body", "dryRun", "fieldManager", "fieldValidation"]
@@ -378,7 +378,7 @@ def test_parameters_of_all_operations_stand_with_the_path() -> None:
 
 def test_shared_parameters_are_named_after_their_content() -> None:
     shared = whole()["parameters"]
-    # As kube-apiserver v1.36 names those whose content is the same.
+    # The names of kube-apiserver v1.36 for parameters with the same content.
     assert {
         "namespace-vgWSWtn3",
         "path-z6Ciiujn",
@@ -391,7 +391,7 @@ def test_shared_parameters_are_named_after_their_content() -> None:
     } <= set(shared)
     assert not {"name", "dryRun", "fieldValidation"} & {each["name"] for each in shared.values()}
     pod = whole()["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]["parameters"]
-    assert {"dryRun", "fieldValidation"} <= {each.get("name") for each in pod}  # kubectl before 1.27 looks here
+    assert {"dryRun", "fieldValidation"} <= {each.get("name") for each in pod}  # kubectl before 1.27 expects them here
     assert content_hash(b"") == "y_Kc5IQi"
 
 
@@ -424,13 +424,13 @@ def test_bodies_and_answers() -> None:
     assert watched["application/json;stream=watch"]["schema"]["$ref"].endswith("meta.v1.WatchEvent")
 
 
-def test_some_kinds_answer_what_was_deleted() -> None:
-    """The object, unless it is told to be a Status."""
-    told = {}
+def test_some_kinds_answer_with_the_deleted_object() -> None:
+    """A deletion answers Status, except for these kinds."""
+    answers = {}
     for path, method, operation in operations(whole(BUILTIN)["paths"]):
         if method == "delete" and operation["x-kubernetes-action"] == "delete":
-            told[path.split("/")[-2]] = operation["responses"]["200"]["schema"]["$ref"].rpartition(".")[2]
-    assert {name for name, answer in told.items() if answer != "Status"} == {
+            answers[path.split("/")[-2]] = operation["responses"]["200"]["schema"]["$ref"].rpartition(".")[2]
+    assert {name for name, answer in answers.items() if answer != "Status"} == {
         "csidrivers",
         "csinodes",
         "deviceclasses",
@@ -499,7 +499,7 @@ def test_defaults_and_enums(definition: str, field: str, expected: dict[str, Any
     assert plain.get("enum") == expected.get("enum")
 
 
-def test_values_are_told_in_the_description_too() -> None:
+def test_descriptions_list_the_enum_values() -> None:
     for found in (schema(CORE + "Container"), whole()["definitions"][CORE + "Container"]):
         described = found["properties"]["imagePullPolicy"]["description"]
         assert described.endswith('Possible enum values:\n - `"Always"`\n - `"IfNotPresent"`\n - `"Never"`')
@@ -554,7 +554,7 @@ def test_extensions() -> None:
     assert schema(POD)["x-kubernetes-group-version-kind"] == [{"group": "", "kind": "Pod", "version": "v1"}]
 
 
-def test_a_version_of_the_past() -> None:
+def test_a_former_version() -> None:
     spec = schema("io.k8s.api.batch.v1beta1.CronJobSpec", "apis/batch/v1beta1")["properties"]
     assert spec["concurrencyPolicy"]["enum"] == ["Allow", "Forbid", "Replace"]
     assert spec["jobTemplate"]["allOf"][0]["$ref"].endswith("batch.v1beta1.JobTemplateSpec")
@@ -606,12 +606,13 @@ def test_a_hash_names_the_content() -> None:
     assert named("api/v1") == named("api/v1", fewer)
 
 
-# -- as others read them ----------------------------------------------------------------------------------------------
+# -- other readers ----------------------------------------------------------------------------------------------------
 
 
 def without_defaults(value: Any, *, names: bool = False) -> Any:
-    """Kubernetes' defaults are Go's zero values, which need not be valid ({} where fields are required). ``names``: the
-    keys are properties' names."""
+    """Return a schema without defaults: Go's zero values, which may be invalid ({} with required fields).
+
+    ``names``: the keys are properties' names."""
     if isinstance(value, dict):
         return {
             key: without_defaults(member, names=key == "properties" and not names)
@@ -664,6 +665,6 @@ def test_protobuf_of_scalars_and_choices() -> None:
         {"definitions": []},
     ],
 )
-def test_what_has_no_protobuf_form(wrong: Any) -> None:
+def test_documents_without_a_protobuf_form(wrong: Any) -> None:
     with pytest.raises(EncodeError):
         messages.V2.encode(wrong)

@@ -1,4 +1,4 @@
-"""Which quotas an object counts against, what is charged and what is refused."""
+"""Quotas that an object counts against, charges, and rejections."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_write_is_charged_to_every_quota_it_matches() -> None:
     assert found == [(0, {"pods": "2", "requests.memory": "1Gi"}), (3, {"cpu": "750m", "secrets": "2"})]
 
 
-def test_what_does_not_fit_is_told_with_all_its_amounts() -> None:
+def test_a_rejection_lists_all_amounts() -> None:
     hard = {"pods": "5", "requests.memory": "2Gi", "requests.cpu": "1"}
     with pytest.raises(Exceeded) as refusal:
         check(
@@ -139,24 +139,24 @@ def test_what_does_not_fit_is_told_with_all_its_amounts() -> None:
     )
 
 
-def test_the_first_quota_that_is_exceeded_is_told() -> None:
+def test_a_rejection_names_the_first_exceeded_quota() -> None:
     with pytest.raises(Exceeded, match="exceeded quota: b,"):
         check(
             [quota(name, {"pods": most}, {"pods": "1"}) for name, most in (("a", "2"), ("b", "1"), ("c", "1"))], pod()
         )
 
 
-def test_containers_must_say_what_a_quota_limits() -> None:
+def test_containers_must_specify_limited_resources() -> None:
     hard = {"requests.cpu": "1", "limits.memory": "1Gi", "requests.ephemeral-storage": "1Gi"}
     spec = pod(container("b"), container("a", cpu="1"), init=(container("i", limits={"memory": "1"}),))
     with pytest.raises(Exceeded) as refusal:
         check([quota("q", hard, dict.fromkeys(hard, "0"))], spec)
     assert str(refusal.value) == "failed quota: q: must specify limits.memory for: a,b; requests.cpu for: b,i"
     spec["spec"]["resources"] = {"limits": {"memory": "1Mi"}}
-    assert check([quota("q", hard, dict.fromkeys(hard, "0"))], spec)  # the pod has said it
+    assert check([quota("q", hard, dict.fromkeys(hard, "0"))], spec)  # the pod specifies it
 
 
-def test_a_quota_that_has_not_been_counted_refuses() -> None:
+def test_a_quota_without_usage_rejects() -> None:
     with pytest.raises(Exceeded) as refusal:
         check([quota("q", {"pods": "1", "count/pods": "2", "services": "1"}, {"pods": "0"})], pod())
     assert str(refusal.value) == "status unknown for quota: q, resources: count/pods,pods"
@@ -199,7 +199,7 @@ def test_the_status_of_a_claim_is_charged_without_limit() -> None:
 # -- totals -----------------------------------------------------------------------------------------------------------
 
 
-def test_totals_name_everything_and_count_what_matches() -> None:
+def test_totals_have_every_name_and_count_matching_objects() -> None:
     one, none = amounts.parsed({"cpu": "1500m", "pods": "1", "memory": "1"}), frozenset[str]()
     high = frozenset(("high",))
     measures = [Measure(one, {"PriorityClass": high}), Measure(one, {"PriorityClass": high}), Measure(one, {"x": none})]
@@ -214,8 +214,8 @@ MAPS = st.dictionaries(st.sampled_from("abc"), st.integers(0, 9).map(amounts.num
 
 
 @given(MAPS, MAPS)
-def test_what_has_risen_makes_up_the_difference(new: amounts.Usage, old: amounts.Usage) -> None:
-    """Charging what an update adds never leaves less charged than the new state uses."""
+def test_increases_cover_the_difference(new: amounts.Usage, old: amounts.Usage) -> None:
+    """Charging the increases of an update covers the whole new state."""
     charged = dict(old)
     amounts.add(charged, amounts.risen(new, old))
     assert all(charged.get(name, amounts.ZERO)[0] >= amount[0] for name, amount in new.items())

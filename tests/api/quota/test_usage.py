@@ -1,4 +1,4 @@
-"""What objects use of quotas, kind by kind."""
+"""Usage of objects, kind by kind."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def test_a_pod_by_all_its_names() -> None:
     }
 
 
-def test_a_device_class_asked_for_as_an_extended_resource() -> None:
+def test_a_device_class_requested_as_an_extended_resource() -> None:
     name = "deviceclass.resource.kubernetes.io/gpu"
-    asked = pod({"name": "c", "resources": {"requests": {name: "1"}}})
-    assert used(asked)[f"requests.{name}"] == "1"
+    requesting = pod({"name": "c", "resources": {"requests": {name: "1"}}})
+    assert used(requesting)[f"requests.{name}"] == "1"
     assert evaluator("pods").covers(f"requests.{name}", facts())
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_ended_is_an_object_and_no_more(phase: str) -> None:
+def test_a_finished_pod_counts_only_as_an_object(phase: str) -> None:
     assert used(pod(container(cpu="1"), status={"phase": phase})) == {"count/pods": "1"}
 
 
@@ -57,13 +57,13 @@ def test_a_pod_that_has_ended_is_an_object_and_no_more(phase: str) -> None:
     ("ends", "charged"),
     [("2026-01-01T11:59:29Z", False), ("2026-01-01T11:59:30Z", True), ("2026-01-01T12:00:30Z", True)],
 )
-def test_a_pod_that_should_be_gone_is_not_charged(ends: str, charged: bool) -> None:
+def test_a_pod_past_its_grace_period_is_not_charged(ends: str, charged: bool) -> None:
     stuck = pod(container(cpu="1"))
     stuck["metadata"].update(deletionTimestamp=ends, deletionGracePeriodSeconds=30)
     assert ("pods" in used(stuck)) is charged
 
 
-def test_sidecars_run_beside_what_comes_after_them() -> None:
+def test_sidecars_run_beside_later_containers() -> None:
     spec = pod(
         container("a", cpu="1"),
         container("b", cpu="1", memory="1Gi"),
@@ -90,13 +90,13 @@ def test_effective_requests_are_the_peak_of_the_pods_life(main: list[int], init:
     assert pods.usage(spec, NOW)["requests.cpu"][0] == peak
 
 
-def test_pod_level_resources_stand_in_and_the_overhead_comes_on_top() -> None:
+def test_pod_level_resources_replace_sums_and_overhead_is_added() -> None:
     resources = {"requests": {"cpu": "5"}, "limits": {"memory": "8Gi"}}
     overhead = {"cpu": "250m", "memory": "1Gi"}
     found = used(pod(container(cpu="1", memory="1Gi"), resources=resources, overhead=overhead))
     assert (found["requests.cpu"], found["requests.memory"]) == ("5250m", "2Gi")
     assert found["limits.memory"] == "9Gi"
-    assert "limits.cpu" not in found  # no limit, nothing to add to
+    assert "limits.cpu" not in found  # without a limit the overhead adds none
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_pod_level_resources_stand_in_and_the_overhead_comes_on_top() -> None:
         ({"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "2"}}}, "3"),
     ],
 )
-def test_while_a_resize_is_under_way_the_most_counts(status: Object, cpu: str) -> None:
+def test_the_greatest_amount_counts_during_a_resize(status: Object, cpu: str) -> None:
     statuses = [{"name": "c", **status}]
     assert used(pod(container(cpu="3"), status={"containerStatuses": statuses}))["requests.cpu"] == cpu
 
 
-def test_a_resize_that_cannot_be_does_not_count() -> None:
+def test_an_infeasible_resize_does_not_count() -> None:
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
     status = {
         "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
@@ -230,7 +230,7 @@ def test_objects_are_counted(resource: str, names: set[str]) -> None:
     assert used({"metadata": {}}, resource) == dict.fromkeys(sorted(names), "1")
 
 
-def test_what_no_quota_is_about() -> None:
+def test_resources_without_quotas() -> None:
     assert evaluator_of("events") is None
     assert evaluator_of("bindings") is None
 
@@ -245,7 +245,7 @@ def test_what_no_quota_is_about() -> None:
         ("secrets", ["secrets"]),
     ],
 )
-def test_which_names_are_about_a_resource(resource: str, covered: list[str]) -> None:
+def test_names_that_cover_a_resource(resource: str, covered: list[str]) -> None:
     hard = dict.fromkeys(
         (
             "cpu",
@@ -286,7 +286,7 @@ def test_which_names_are_about_a_resource(resource: str, covered: list[str]) -> 
         ("serviceaccounts", "CREATE", "token", False),
     ],
 )
-def test_which_writes_are_charged(resource: str, operation: str, subresource: str, charged: bool) -> None:
+def test_charged_writes(resource: str, operation: str, subresource: str, charged: bool) -> None:
     same = pod(container())
     assert evaluator(resource).handles(operation, subresource, same, same) is charged
 

@@ -1,4 +1,4 @@
-"""Structural types and the walk that checks objects against them."""
+"""Structural types, and the check of objects against them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_unknown_fields_are_reported_with_their_path_in_document_order() -> None
         ),
     ],
 )
-def test_wrong_types_are_told_in_gos_words(definition: str, obj: dict[str, Any], message: str) -> None:
+def test_wrong_types_have_gos_messages(definition: str, obj: dict[str, Any], message: str) -> None:
     with pytest.raises(check.TypeMismatch) as caught:
         checked(definition, obj)
     assert str(caught.value) == message
@@ -159,7 +159,7 @@ def test_quantities_have_one_spelling(given: str, canonical: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "abc", "1Q", "1 Gi", "--1", "1.2.3"])
-def test_what_is_no_quantity(text: str) -> None:
+def test_malformed_quantities(text: str) -> None:
     with pytest.raises(quantity.QuantityError):
         quantity.canonical(text)
 

@@ -1,4 +1,4 @@
-"""Tables: what ``kubectl get`` shows of each kind, and how ages and lists are worded."""
+"""Tables: the cells ``kubectl get`` shows for each kind, with ages and lists."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ RUNNING: dict[str, Any] = {"running": {}}
         ),
     ],
 )
-def test_pod_status_tells_what_keeps_it_from_running(
+def test_pod_status_shows_why_it_is_not_running(
     spec: dict[str, Any], status: dict[str, Any], ready: str, reason: str, restarts: str
 ) -> None:
     assert cells(resource("pods"), {"spec": spec, "status": status})[1:4] == [ready, reason, restarts]
@@ -357,7 +357,7 @@ def test_an_autoscaler_of_either_version_is_shown_from_its_stored_form() -> None
 
 
 @pytest.mark.parametrize("rt", REGISTRY.stored(), ids=lambda rt: rt.resource)
-def test_every_kind_can_show_an_object_that_holds_nothing(rt: ResourceType) -> None:
+def test_every_kind_shows_an_empty_object(rt: ResourceType) -> None:
     assert cells(rt, {})
     made = table(rt, [], now=NOW, list_metadata={})
     assert made["columnDefinitions"][0]["type"] == "string"
@@ -394,7 +394,7 @@ def test_kinds_without_a_printer_show_name_and_creation() -> None:
     assert table(resource("pods"), [], now=NOW, list_metadata={})["rows"] == []
 
 
-def test_rows_carry_what_was_asked_for() -> None:
+def test_rows_carry_the_requested_part_of_the_object() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"k": "eA=="}}
     rt, since = resource("secrets"), ages_at(NOW)
     assert table_row(rt, secret, since=since, include_object="None")["object"] is None
@@ -478,7 +478,7 @@ def test_json_paths(path: str, found: list[Any]) -> None:
     assert list(compile_path(path)(DOCUMENT)) == found
 
 
-def test_a_path_that_makes_no_sense_is_refused() -> None:
+def test_unsupported_paths_are_rejected() -> None:
     for path in (".a[", ".a[?(@.n ~ 1)]", ".a b["):
         with pytest.raises(JsonPathError):
             compile_path(path)
@@ -492,11 +492,11 @@ def test_short_texts() -> None:
     assert selector_text(expressions | {"matchLabels": {"k": "v"}}) == "k=v,z in (a,b)"
 
 
-# -- what a kube-apiserver answered -----------------------------------------------------------------------------------
+# -- recorded answers of kube-apiserver -------------------------------------------------------------------------------
 
 RECORDED = Path(__file__).parents[4] / "shared" / "conformance"
 
-# What the server adds to the objects of the recorded conversations beside defaults.
+# Fields that the server adds to the objects of the recordings, beside defaults.
 ADDED: dict[str, dict[str, Any]] = {
     "Pod": {"status": {"phase": "Pending"}},
     "Namespace": {"status": {"phase": "Active"}},
@@ -535,7 +535,7 @@ def recorded_tables() -> list[Any]:
 
 
 @pytest.mark.parametrize(("bodies", "answer"), recorded_tables())
-def test_tables_are_what_a_kube_apiserver_answered(bodies: list[Any], answer: dict[str, Any]) -> None:
+def test_tables_equal_recorded_answers_of_kube_apiserver(bodies: list[Any], answer: dict[str, Any]) -> None:
     obj = bodies[0]
     rt = REGISTRY.by_api_version(obj["apiVersion"], obj["kind"])
     assert rt is not None
