@@ -1,4 +1,4 @@
-# install, serve, test: see README.md. Every step is skipped when what it makes is up to date.
+# install, serve, test: see README.md. A step is skipped when its result is up to date.
 # Variables: PORT, DATA, ARGS (further flags of `kubechronicle serve`), PYTHON (the interpreter of .venv),
 #            CONFORMANCE (a folder with replay.py, cases/ and expected/), AREAS, PYTEST (arguments of pytest).
 
@@ -8,7 +8,7 @@ CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
 .PHONY: install install-test serve test lint conformance bench bench-curves bench-nodes bench-idle \
-	bench-profile docs lock clean
+	bench-profile docs lock release clean
 
 install:
 	@./ops/install.sh
@@ -45,19 +45,29 @@ bench-idle: install-test
 bench-profile: install-test .cache/bench/made
 	@.venv/bin/python -m kubechronicle.ops.bench.profile --pictures docs/pictures $(ARGS)
 
-# What draws has a Python of its own, so that neither the server's nor the tests' needs it.
+# The drawing programs have an environment of their own, so that server and tests do not need them.
 .cache/bench/made: requirements-bench.lock
 	@.venv/bin/python -m venv .cache/bench
 	@.cache/bench/bin/pip --disable-pip-version-check install -q --require-hashes --no-deps -r requirements-bench.lock
 	@touch $@
 
-# docs/settings.md from the table in ops/settings/settings.py
+# docs/settings.md from the tables in ops/settings/flags
 docs: install
 	@.venv/bin/python -m kubechronicle.ops.settings.page > docs/settings.md
 
-# The lock files from pyproject.toml, keeping what is pinned; `make lock UPGRADE=--upgrade` takes the newest.
+# The lock files from pyproject.toml, keeping the pinned versions; `make lock UPGRADE=--upgrade` takes the newest.
 lock: install-test
 	@./ops/lock.sh $(UPGRADE)
 
+# The wheel and the source distribution in dist/, built and checked. The changelog of a release, from newsfragments/:
+# `.cache/release/bin/towncrier build --version X.Y.Z` (with --draft it is only shown).
+release: install .cache/release/made
+	@./ops/release.sh
+
+.cache/release/made: requirements-release.lock
+	@.venv/bin/python -m venv .cache/release
+	@.cache/release/bin/pip --disable-pip-version-check install -q --require-hashes --no-deps -r requirements-release.lock
+	@touch $@
+
 clean:
-	rm -rf .venv .cache build *.egg-info
+	rm -rf .venv .cache build dist *.egg-info

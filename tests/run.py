@@ -27,6 +27,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LINTS = (
     ("ruff", [sys.executable, "-m", "ruff", "check", "--quiet", "."]),
+    ("ruff format", [sys.executable, "-m", "ruff", "format", "--check", "--quiet", "."]),
     ("mypy", [sys.executable, "-m", "mypy", "--strict", "-p", "kubechronicle"]),
 )
 # Two even on one core, as many tests wait for servers; more than four would want Postgres and memory for each.
