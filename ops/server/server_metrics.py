@@ -53,7 +53,7 @@ def _view_readings(assembly: Assembly) -> Iterable[Reading]:
         "Bytes of lists of the past held in memory.",
         False,
         "",
-        {"": float(assembly.store.reads.past.bytes_held)},
+        {"": float(assembly.store.reads.past.cached_bytes)},
     )
 
 
