@@ -1,4 +1,4 @@
-"""Who a request comes from: a chain of authenticators, the first that recognises its credential answers.
+"""Authentication of requests: a chain of authenticators, of which the first that recognises the credential decides.
 
-A presented credential that is wrong is 401, never anonymous. No authenticator logs or keeps what it was shown.
+A wrong credential is answered with 401, never treated as anonymous. No authenticator logs or stores a credential.
 """

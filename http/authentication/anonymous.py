@@ -6,8 +6,11 @@ from collections.abc import Iterable
 
 
 class Anonymous:
-    """Who may come without a credential. ``paths``: to which paths alone (anonymous.conditions[].path of an
-    AuthenticationConfiguration, compared as a whole); empty: to all."""
+    """The rule for requests without a credential.
+
+    ``paths``: the only paths on which they are allowed, compared as a whole; empty: every path. They are
+    anonymous.conditions[].path of an AuthenticationConfiguration.
+    """
 
     __slots__ = ("_paths", "enabled")
 
@@ -16,5 +19,5 @@ class Anonymous:
         self._paths = frozenset(paths)
 
     def admits(self, path: str) -> bool:
-        """Whether a request to this path (decoded) may come from nobody in particular; 401 if not."""
+        """Return whether a request to this decoded path may be anonymous. If not, it is answered with 401."""
         return self.enabled and (not self._paths or path in self._paths)

@@ -1,12 +1,14 @@
-"""Whose certificates are believed: bundles of authorities in files, looked at again while the server runs, and whether
-a certificate leads to one of them.
+"""Certificate authorities: bundles in files, reloaded while the server runs, and verification of chains.
 
-The TLS layer has verified a client's chain against all authorities together, at the handshake. Here it is verified
-against those of one purpose (client certificates, or the authenticating proxy's), as they are now. The rules are those
-of Go's crypto/x509 with the key usage clientAuth, as kube-apiserver asks for it: each certificate is signed by the
-next, in force, and its issuer an authority that may sign so many more; no extended key usage of the chain excludes
-clients. What says critical things that are not understood here leads nowhere (RFC 5280 §4.2). Name constraints are kept
-by whoever has no alternative names; others lead nowhere under them.
+The TLS layer verified a client's chain against all authorities together, at the handshake. Here it is verified against
+the current authorities of one purpose: client certificates, or the authenticating proxy. The rules are those of Go's
+crypto/x509 with the key usage clientAuth, which kube-apiserver uses:
+
+- Each certificate is within its validity and signed by the next.
+- Each issuer is an authority whose path length allows the chain below it.
+- No extended key usage in the chain excludes clients.
+- A certificate with an unknown critical extension is rejected (RFC 5280 §4.2).
+- Under name constraints, a certificate with alternative names is rejected.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
 log = logging.getLogger(__name__)
 
-# Seconds between two looks at the files: as good as at once for whoever replaces one, and nothing to most requests.
+# Seconds between two checks of the files: at once for the operator, and free for most requests.
 LOOK_INTERVAL = 0.01
-# Certificates in a chain, and signatures checked to find it (Go's maxChainSignatureChecks).
+# Certificates in a chain, and signatures verified to find one (Go's maxChainSignatureChecks).
 MAX_CHAIN: Final = 8
 MAX_SIGNATURES: Final = 100
 
@@ -44,11 +46,11 @@ _UNDERSTOOD: Final = frozenset(
         ExtensionOID.NAME_CONSTRAINTS,
     }
 )
-# What name constraints may be about for them to say nothing of a certificate without alternative names.
+# Kinds of name constraints that do not concern a certificate without alternative names.
 _ALTERNATIVE: Final = (x509.DNSName, x509.IPAddress, x509.RFC822Name, x509.UniformResourceIdentifier)
 
 
-# What pyca/cryptography raises for certificates, or parts of them, that are nonsense or unknown to it.
+# Errors of pyca/cryptography for malformed or unsupported certificates.
 UNREADABLE: Final = (
     ValueError,
     TypeError,
@@ -62,14 +64,14 @@ UNREADABLE: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bundle:
-    """Authorities at one time. Compared by identity: another bundle, another decision."""
+    """A set of authorities. Compared by identity: caches of decisions hold for one bundle."""
 
     pem: bytes
     certificates: tuple[x509.Certificate, ...]
 
     @classmethod
     def of(cls, pem: bytes) -> Bundle:
-        """ValueError: no certificates, or none that can be read."""
+        """Parse certificates. Raises ValueError without any, or if one can't be parsed."""
         try:
             return cls(pem, tuple(x509.load_pem_x509_certificates(pem)))
         except UNREADABLE as error:
@@ -77,11 +79,12 @@ class Bundle:
 
 
 class Authorities:
-    """The bundle in ``files`` (PEM, all of them together). A file that can't be used leaves the former bundle in
-    force: half a file is no reason to lock everybody out."""
+    """The bundle of all ``files`` (PEM). If a file becomes unusable, the former bundle stays: half a written file must
+    not lock all clients out.
+    """
 
     def __init__(self, files: Sequence[str | Path]) -> None:
-        """OSError, ValueError: the files can't be used."""
+        """Read the files. Raises OSError or ValueError."""
         self._files = tuple(map(str, files))
         self._fingerprint = self._look()
         self._bundle = self._read()
@@ -101,7 +104,7 @@ class Authorities:
             fingerprint = ()
         if fingerprint == self._fingerprint:
             return
-        # Remembered before the attempt: what can't be used is told once.
+        # Stored before the attempt, so that an unusable file is logged once.
         self._fingerprint = fingerprint
         try:
             bundle = self._read()
@@ -114,21 +117,23 @@ class Authorities:
 
     def _look(self) -> tuple[tuple[int, int, int], ...]:
         stats = map(os.stat, self._files)
-        return tuple((found.st_mtime_ns, found.st_size, found.st_ino) for found in stats)
+        return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
 
     def _read(self) -> Bundle:
         parts = [Path(file).read_bytes() for file in self._files]
         for part in parts:
-            Bundle.of(part)  # each must hold some
+            Bundle.of(part)  # each must hold a certificate
         return Bundle.of(b"\n".join(parts))
 
 
 def chain_to(
     authorities: Sequence[x509.Certificate], leaf: x509.Certificate, others: Sequence[x509.Certificate], now: float
 ) -> list[x509.Certificate] | None:
-    """A chain of the certificate, good for a client at ``now`` (seconds since the epoch), over any of the ``others``
-    the client sent along, to one of the authorities; None if there is none. An authority that is itself shown leads
-    to itself."""
+    """Return a chain from the certificate to an authority, None if there is none.
+
+    The chain is valid for a client at ``now`` (seconds since the epoch). ``others``: the intermediates that the client
+    sent. An authority's own certificate is a chain.
+    """
     checks = iter(range(MAX_SIGNATURES))
 
     def search(chain: list[x509.Certificate]) -> list[x509.Certificate] | None:
@@ -143,9 +148,9 @@ def chain_to(
             if next(checks, None) is None:
                 return None
             if _signed(child, issuer):
-                found = search([*chain, issuer])
-                if found is not None:
-                    return found
+                complete = search([*chain, issuer])
+                if complete is not None:
+                    return complete
         return None
 
     try:
@@ -163,7 +168,10 @@ def _signed(child: x509.Certificate, issuer: x509.Certificate) -> bool:
 
 
 def _usable(certificate: x509.Certificate, now: float) -> bool:
-    """In force, understood, and not for something else alone. One that does not say what it is for is for all."""
+    """Return whether a certificate is valid at ``now``, has no unknown critical extension, and is usable by clients.
+
+    One without extended key usage is usable for everything.
+    """
     begins, ends = validity(certificate)
     if not begins <= now <= ends:
         return False
@@ -176,10 +184,10 @@ def _usable(certificate: x509.Certificate, now: float) -> bool:
 
 
 def _may_issue(certificate: x509.Certificate, chain: Sequence[x509.Certificate], now: float) -> bool:
-    """Whether it is an authority in force, over a chain that begins at the leaf."""
+    """Return whether the certificate is a valid authority that may issue the last certificate of ``chain``."""
     if not _usable(certificate, now):
         return False
-    authority = certificate.version is x509.Version.v1  # which cannot say: whoever trusts it has
+    authority = certificate.version is x509.Version.v1  # v1 has no such extension: the operator who trusts it decides
     for extension in certificate.extensions:
         if isinstance(extension.value, x509.BasicConstraints):
             length = extension.value.path_length
@@ -202,5 +210,5 @@ def _within(constraints: x509.NameConstraints, leaf: x509.Certificate) -> bool:
 
 
 def validity(certificate: x509.Certificate) -> tuple[float, float]:
-    """From when to when, in seconds since the epoch."""
+    """Return the first and last moment of validity, in seconds since the epoch."""
     return certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()

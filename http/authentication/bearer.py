@@ -1,5 +1,8 @@
-"""Where a request carries a bearer token: its Authorization field, or, from a browser that cannot set fields on a
-WebSocket, one of the subprotocols it offers (k8s.io/apiserver, authentication/request/websocket)."""
+"""Bearer tokens of requests: in the Authorization field, or in a WebSocket subprotocol.
+
+A browser cannot set header fields on a WebSocket, and so offers the token as a subprotocol (k8s.io/apiserver,
+authentication/request/websocket).
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ _BASE64URL: Final = re.compile(r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?")
 
 
 def bearer_token(authorization: str) -> str | None:
-    """The token of an Authorization field; None if it holds none. What follows a token and a space is not looked at."""
+    """Return the token of an Authorization field, None without one. Text after the token and a space is ignored."""
     words = authorization.strip().split(" ", 2)
     return words[1] or None if len(words) > 1 and words[0].lower() == "bearer" else None
 
 
 def is_other_scheme(authorization: str) -> bool:
-    """Whether the field is a credential of a kind nobody here knows (Basic, Negotiate)."""
+    """Return whether the field has a scheme that is not supported (Basic, Negotiate)."""
     scheme = authorization.strip().partition(" ")[0].lower()
     return bool(scheme) and scheme != "bearer"
 
@@ -36,23 +39,26 @@ def has_extra_space(authorization: str) -> bool:
 
 
 def subprotocol_token(request: Request) -> str | None:
-    """The token among the subprotocols a WebSocket request offers; None if there is none. Rejected: it can't be read,
-    there are two, or there is nothing beside it, so that nothing would be left to choose."""
+    """Return the token among the subprotocols that a WebSocket request offers, None without one.
+
+    Raises Rejected if the token can't be decoded, if there are two, or if no other subprotocol is offered: the server
+    would have none to choose.
+    """
     if request.websocket is None:
         return None
-    found: list[str] = []
+    tokens: list[str] = []
     others = 0
     for offered in request.websocket.subprotocols:
         if offered.startswith(SUBPROTOCOL):
-            found.append(offered[len(SUBPROTOCOL) :])
+            tokens.append(offered[len(SUBPROTOCOL) :])
         else:
             others += 1
-    if not found:
+    if not tokens:
         return None
-    if len(found) > 1 or not _BASE64URL.fullmatch(found[0]):
+    if len(tokens) > 1 or not _BASE64URL.fullmatch(tokens[0]):
         raise Rejected
     try:
-        token = base64.urlsafe_b64decode(found[0] + "=" * (-len(found[0]) % 4)).decode()
+        token = base64.urlsafe_b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4)).decode()
     except (binascii.Error, UnicodeDecodeError):
         raise Rejected from None
     if token and not others:

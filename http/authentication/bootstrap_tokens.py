@@ -1,4 +1,4 @@
-"""Bootstrap tokens: how a node that has nothing yet introduces itself (--enable-bootstrap-token-auth).
+"""Bootstrap tokens: credentials of nodes that join the cluster (--enable-bootstrap-token-auth).
 
 A token ``abcdef.0123456789abcdef`` is a Secret in kube-system (docs: "Authenticating with Bootstrap Tokens"):
 
@@ -8,7 +8,8 @@ A token ``abcdef.0123456789abcdef`` is a Secret in kube-system (docs: "Authentic
             expiration: 2026-11-21T14:00:00Z (none: never),
             auth-extra-groups: system:bootstrappers:NAME,… (none: system:bootstrappers alone)
 
-Whose Secret breaks any of these rules, or is being deleted, is not let in. The Secret is read from the view each time.
+A token is rejected if its Secret breaks one of these rules or is being deleted. The Secret is read from the view for
+each request.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class BootstrapTokens:
         self._secrets = views["secrets"]
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
-        """As of TokenAuthenticator. Such a token is for whoever this server is."""
+        """Implement TokenAuthenticator. Bootstrap tokens name no audiences."""
         match = _TOKEN.fullmatch(token)
         entry = self._secrets.get(NAMESPACE, SECRET_PREFIX + match[1]) if match is not None else None
         if match is None or entry is None:
@@ -52,7 +53,7 @@ class BootstrapTokens:
 
 
 def _groups(secret: Mapping[str, Any], token_id: str, token_secret: str, *, now: float) -> tuple[str, ...]:
-    """The groups of who shows the token; none: the Secret does not let anybody in with it."""
+    """Return the groups of the token's user; none if the Secret does not allow the token."""
     if "deletionTimestamp" in secret["metadata"] or secret.get("type") != SECRET_TYPE:
         return ()
     data = secret.get("data") or {}
@@ -71,7 +72,7 @@ def _groups(secret: Mapping[str, Any], token_id: str, token_secret: str, *, now:
 
 
 def _moment(text: str) -> float:
-    """Seconds since the epoch of an RFC 3339 time; the beginning of time for what is none."""
+    """Return an RFC 3339 time in seconds since the epoch; 0 for another text."""
     if not _RFC3339.fullmatch(text):
         return 0.0
     try:

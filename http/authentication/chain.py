@@ -1,11 +1,8 @@
-"""The authenticators in kube-apiserver's order (pkg/kubeapiserver/authenticator): those that look at the request itself
-(the authenticating proxy, client certificates), then those that know bearer tokens, then anonymous.
+"""The chain of authenticators, in kube-apiserver's order (pkg/kubeapiserver/authenticator).
 
-The first success answers. If none succeeds and one rejected what it was shown, the request is unauthenticated (401);
-otherwise it is anonymous, where that is allowed.
-
-An authenticator decides at once. One that must ask somebody outside raises NeedsExternalAnswer; the chain lets it
-through, and the caller, in a task, resolves it and calls again (``decide_with_answers``).
+First the authenticating proxy and client certificates, then bearer tokens, then anonymous. The first success decides.
+If none succeeds and one rejected its credential, the request is unauthenticated (401). Otherwise it is anonymous, where
+that is allowed. NeedsExternalAnswer (interfaces.py) passes through to the caller.
 """
 
 from __future__ import annotations
@@ -33,16 +30,19 @@ from kubechronicle.http.messages import Request
 
 INVALID: Final = "invalid bearer token"
 
-# Users remembered; some are made anew for each request, and fill it.
+# Users in the cache. Some authenticators make a new User for each request; the cache is cleared when it is full.
 MAX_USERS: Final = 8192
 
 _SUBPROTOCOLS: Final = frozenset({SUBPROTOCOL_FIELD})
 
 
 class AuthenticationChain:
-    """``tokens``: static file, service accounts, bootstrap tokens, JWT issuers, webhook, in this order.
-    ``audiences``: what this server calls itself where tokens say for whom they are (--api-audiences). ``proxy``: the
-    fields that mean something from an authenticating proxy."""
+    """The authenticators of a server.
+
+    ``tokens``: static file, service accounts, bootstrap tokens, JWT issuers, webhook, in this order
+    ``audiences``: this server's names in the audiences of tokens (--api-audiences)
+    ``proxy``: header fields that an authenticating proxy may set
+    """
 
     def __init__(
         self,
@@ -68,9 +68,11 @@ class AuthenticationChain:
         self._credential_prefixes = tuple({*STANDARD.extra_prefix, *proxy.extra_prefix})
 
     def authenticate(self, request: Request, warnings: list[str] | None = None) -> User:
-        """Who asks. The credentials are taken off the request, so that nobody further in sees or logs them.
-        ``warnings`` gets those for the client. Raises Rejected; NotSeen if that may be different once the views have
-        caught up; NeedsExternalAnswer."""
+        """Return the user of the request, and remove the credentials from it, so that no later code can log them.
+
+        Warnings for the client are appended to ``warnings``. Raises Rejected, NotSeen if the result may change once the
+        views have caught up, and NeedsExternalAnswer.
+        """
         user = self._identify(request, warnings if warnings is not None else [])
         request.headers.remove(self._credentials, self._credential_prefixes)
         websocket = request.websocket
@@ -105,8 +107,8 @@ class AuthenticationChain:
                 rejected = _worse(rejected, error)
         if rejected is not None:
             raise rejected
-        # kube-apiserver takes whoever shows a credential of a scheme it does not know for anonymous. We don't: whoever
-        # shows one wants to be somebody. A Bearer field with no token in it is no credential, here as there.
+        # A credential of an unknown scheme is rejected: its sender does not want to be anonymous. kube-apiserver treats
+        # it as anonymous. A Bearer field without a token is no credential in both.
         if authorization and is_other_scheme(authorization):
             raise Rejected
         if authorization and has_extra_space(authorization):
@@ -116,7 +118,7 @@ class AuthenticationChain:
         return ANONYMOUS_USER
 
     def _authenticated(self, user: User) -> User:
-        """With system:authenticated among its groups, made once for a user that authenticators remember."""
+        """Return the user with system:authenticated among its groups, cached by the User object."""
         known = self._users.get(id(user))
         if known is None or known[0] is not user:
             if len(self._users) >= MAX_USERS:
@@ -125,38 +127,40 @@ class AuthenticationChain:
         return known[1]
 
     def _bearer(self, token: str, warnings: list[str]) -> User:
-        """Rejected: nobody's."""
+        """Return the user of a token. Raises Rejected."""
         rejected: Rejected | None = None
         for authenticator in self._tokens:
             try:
-                found = authenticator.user_of(token, self._audiences)
+                identified = authenticator.user_of(token, self._audiences)
             except Rejected as error:
                 rejected = _worse(rejected, error)
                 continue
-            if found is not None:
-                warnings.extend(found.warnings)
-                return self._authenticated(found.user)
+            if identified is not None:
+                warnings.extend(identified.warnings)
+                return self._authenticated(identified.user)
         raise rejected if rejected is not None else Rejected(INVALID)
 
     def authenticate_token(self, token: str, audiences: Sequence[str] = ()) -> Identified:
-        """Whose token this is, for a review, and for which of the audiences (this server's, if none are asked about).
-        Rejected: nobody's, or not for these audiences; with all that is to be told of it. NotSeen,
-        NeedsExternalAnswer as above."""
-        asked = tuple(audiences) or self._audiences
-        ours = tuple(audience for audience in asked if audience in self._audiences)
+        """Return the user of a token for a TokenReview, and the audiences for which it is valid.
+
+        No ``audiences``: this server's own. Raises Rejected, whose text has the reasons of all authenticators, NotSeen
+        and NeedsExternalAnswer as ``authenticate`` does.
+        """
+        wanted = tuple(audiences) or self._audiences
+        ours = tuple(audience for audience in wanted if audience in self._audiences)
         reasons, kind = [INVALID], Rejected
         for authenticator in self._tokens:
             try:
-                found = authenticator.user_of(token, asked)
+                identified = authenticator.user_of(token, wanted)
             except Rejected as rejected:
                 kind = NotSeen if isinstance(rejected, NotSeen) else kind
                 reasons += [rejected.why] if rejected.why else []
                 continue
-            if found is not None and (found.audiences or ours or not asked):
-                return Identified(authenticated(found.user), found.audiences or ours)
+            if identified is not None and (identified.audiences or ours or not wanted):
+                return Identified(authenticated(identified.user), identified.audiences or ours)
         raise kind(reasons[0] if len(reasons) == 1 else f"[{', '.join(dict.fromkeys(reasons))}]")
 
 
 def _worse(before: Rejected | None, error: Rejected) -> Rejected:
-    """The first, unless a later one may be different once the views have caught up."""
+    """Return the first error, unless the later one may change once the views have caught up."""
     return error if before is None or isinstance(error, NotSeen) else before

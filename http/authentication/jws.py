@@ -1,12 +1,12 @@
-"""Signed tokens (JWT in JWS compact form, RFC 7515 and 7519) and their keys, as service account tokens need them.
+"""Signed tokens (JWT in JWS compact form, RFC 7515 and 7519) and their keys, for service account tokens.
 
-A key has one algorithm, and a token is checked with its key's algorithm alone: none, HS256 and whatever else a header
-may ask for are no tokens. Only the canonical spelling counts, so that a changed character is always a wrong token:
+A key has one algorithm, and a token is verified with its key's algorithm only: "none", HS256 and other algorithms of a
+header are rejected. Only the canonical encoding is accepted, so that a token with any changed character is invalid:
 
     base64url({"alg":"RS256","kid":…}) . base64url({claims}) . base64url(signature)       no padding, no spare bits
 
     RSA        RS256    PKCS #1 v1.5 with SHA-256
-    EC P-256   ES256    r and s side by side, 32 bytes each; P-384: ES384, P-521: ES512
+    EC P-256   ES256    r and s concatenated, 32 bytes each; P-384: ES384, P-521: ES512
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from cryptography.hazmat.primitives.serialization import (
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
-# Characters of a token: no header field a client can send is longer, and a token with every claim there is has 1,500.
+# Characters of a token: the limit of a header field. A token with every claim has 1,500.
 MAX_TOKEN: Final = 16 * 1024
-# RSA keys below this many bits give no security (NIST SP 800-131A).
+# Smaller RSA keys are insecure (NIST SP 800-131A).
 MIN_RSA_BITS: Final = 2048
 
 _CURVES: Final[Mapping[str, tuple[str, str, hashes.HashAlgorithm]]] = {
@@ -53,23 +53,23 @@ _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*")
 
 
 class KeyFileError(ValueError):
-    """A file's keys can't be used; the message says why, never what is in it."""
+    """A file's keys can't be used. The message never holds their content."""
 
 
 class BadToken(ValueError):
-    """This is no token. The message says why, never what was shown."""
+    """The text is no valid token. The message never holds the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyingKey:
-    """A public key with its id and its one algorithm."""
+    """A public key, its id and its only algorithm."""
 
     public: PublicKey
     key_id: str
     algorithm: str
 
     def verify(self, token: Parsed) -> bool:
-        """Whether the token is signed with this key."""
+        """Return whether the token is signed with this key."""
         if token.algorithm != self.algorithm:
             return False
         try:
@@ -87,26 +87,26 @@ class VerifyingKey:
         return True
 
     def web_key(self) -> dict[str, str]:
-        """As a JSON Web Key (RFC 7517), its fields in the order in which Kubernetes writes them."""
+        """Return the key as a JSON Web Key (RFC 7517), with its fields in Kubernetes' order."""
         if isinstance(self.public, rsa.RSAPublicKey):
             numbers = self.public.public_numbers()
-            shape = {"n": _encode_number(numbers.n), "e": _encode_number(numbers.e)}
-            return {"use": "sig", "kty": "RSA", "kid": self.key_id, "alg": self.algorithm, **shape}
+            parameters = {"n": _encode_number(numbers.n), "e": _encode_number(numbers.e)}
+            return {"use": "sig", "kty": "RSA", "kid": self.key_id, "alg": self.algorithm, **parameters}
         point, size = self.public.public_numbers(), _coordinate_size(self.public)
         curve = _CURVES[self.public.curve.name][1]
-        found = {"use": "sig", "kty": "EC", "kid": self.key_id, "crv": curve, "alg": self.algorithm}
-        return {**found, "x": _encode_number(point.x, size), "y": _encode_number(point.y, size)}
+        head = {"use": "sig", "kty": "EC", "kid": self.key_id, "crv": curve, "alg": self.algorithm}
+        return {**head, "x": _encode_number(point.x, size), "y": _encode_number(point.y, size)}
 
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A private key, and the public one to check what it signed."""
+    """A private key and its public key."""
 
     private: PrivateKey
     verifying: VerifyingKey
 
     def sign(self, claims: Mapping[str, Any]) -> str:
-        """A token with these claims."""
+        """Return a token with these claims."""
         header = orjson.dumps({"alg": self.verifying.algorithm, "kid": self.verifying.key_id})
         signed = f"{encode(header)}.{encode(orjson.dumps(claims, option=orjson.OPT_SORT_KEYS))}"
         return f"{signed}.{encode(self._signature(signed.encode()))}"
@@ -122,7 +122,7 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A token's parts; ``claims`` are what somebody says until a key has verified them."""
+    """A token's parts. ``claims`` are untrusted until a key has verified the token."""
 
     algorithm: str
     key_id: str
@@ -132,7 +132,7 @@ class Parsed:
 
 
 def parse(token: str) -> Parsed:
-    """Take a token apart. BadToken: it is none, or of an algorithm no key here has."""
+    """Parse a token. Raises BadToken if it is malformed or its algorithm is not supported."""
     parts = token.split(".", 3) if len(token) <= MAX_TOKEN else ()
     if len(parts) != 3 or not all(parts):
         raise BadToken("not three parts")
@@ -146,12 +146,12 @@ def parse(token: str) -> Parsed:
 
 
 def encode(data: bytes) -> str:
-    """Base64url without padding (RFC 7515 §2)."""
+    """Return base64url without padding (RFC 7515 §2)."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def decode(text: str) -> bytes:
-    """The one text ``encode`` gives for it, back. BadToken."""
+    """Reverse ``encode``. Raises BadToken for any other spelling of the same bytes."""
     if not _BASE64URL.fullmatch(text):
         raise BadToken("not base64url")
     try:
@@ -165,24 +165,24 @@ def decode(text: str) -> bytes:
 
 def _json_object(text: str) -> dict[str, Any]:
     try:
-        found = orjson.loads(decode(text))
+        value = orjson.loads(decode(text))
     except orjson.JSONDecodeError:
         raise BadToken("not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise BadToken("not a JSON object")
-    return found
+    return value
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------
 
 
 def key_id(public: PublicKey) -> str:
-    """Base64url of the SHA-256 of the key's DER form (SubjectPublicKeyInfo), as Kubernetes names keys."""
+    """Return Kubernetes' id of a key: base64url of the SHA-256 of its DER form (SubjectPublicKeyInfo)."""
     return encode(hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest())
 
 
 def verifying_key(public: Any) -> VerifyingKey:
-    """KeyFileError: a kind of key that signs no tokens."""
+    """Return a public key for verification. Raises KeyFileError for an unsupported kind of key."""
     if isinstance(public, rsa.RSAPublicKey):
         if public.key_size < MIN_RSA_BITS:
             raise KeyFileError(f"its RSA key has {public.key_size} bits; at least {MIN_RSA_BITS} are needed")
@@ -193,14 +193,14 @@ def verifying_key(public: Any) -> VerifyingKey:
 
 
 def signing_key(private: Any) -> SigningKey:
-    """KeyFileError: a kind of key that signs no tokens."""
+    """Return a private key for signing. Raises KeyFileError for an unsupported kind of key."""
     if not isinstance(private, PrivateKey):
         raise KeyFileError("its key is neither RSA nor ECDSA on P-256, P-384 or P-521")
     return SigningKey(private, verifying_key(private.public_key()))
 
 
 def signing_key_of(pem: bytes) -> SigningKey:
-    """The first private key of a PEM text. KeyFileError."""
+    """Return the first private key of a PEM text. Raises KeyFileError."""
     for kind, block in _blocks(pem):
         if kind.endswith("PRIVATE KEY"):
             return signing_key(_loaded(block, kind))
@@ -208,20 +208,20 @@ def signing_key_of(pem: bytes) -> SigningKey:
 
 
 def verifying_keys_of(pem: bytes) -> list[VerifyingKey]:
-    """All keys of a PEM text: public keys, those of private ones, those of certificates. KeyFileError."""
-    found = []
+    """Return all keys of a PEM text, also those of private keys and certificates. Raises KeyFileError."""
+    keys = []
     for kind, block in _blocks(pem):
         if kind.endswith("PRIVATE KEY"):
-            found.append(verifying_key(_loaded(block, kind).public_key()))
+            keys.append(verifying_key(_loaded(block, kind).public_key()))
         elif kind.endswith("PUBLIC KEY") or kind == "CERTIFICATE":
-            found.append(verifying_key(_loaded(block, kind)))
-    if not found:
+            keys.append(verifying_key(_loaded(block, kind)))
+    if not keys:
         raise KeyFileError("it holds no key (PEM)")
-    return found
+    return keys
 
 
 def distinct(keys: Sequence[VerifyingKey]) -> list[VerifyingKey]:
-    """Each key once, in order."""
+    """Return the keys in order, without duplicates."""
     return list({key.key_id: key for key in keys}.values())
 
 

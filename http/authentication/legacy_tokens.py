@@ -1,5 +1,7 @@
-"""Uses of service account tokens that should not be: those kept in Secrets, and those older than they need to be.
-Counted by kube-apiserver's names; what it adds to its audit log is told in ours."""
+"""Detection of discouraged service account tokens: those stored in Secrets, and those used past their renewal time.
+
+They are counted in kube-apiserver's metrics. Facts that kube-apiserver adds to its audit log go to our log.
+"""
 
 from __future__ import annotations
 
@@ -24,31 +26,38 @@ AUTO_GENERATED: Final = (
 )
 
 Used = Callable[[str, str, str], bool]
-"""Notes a use of a Secret's token (namespace, name, uid of the Secret); False if that can't be done now."""
+"""Records a use of a Secret's token (namespace, name, uid of the Secret); returns False if that is impossible now."""
 
 
 @dataclass(slots=True)
 class SecretToken:
-    """Where a token is kept, and for whom; and what was found when that was last looked at."""
+    """The Secret and account of a token.
+
+    ``revisions``: of Secret and account when they were last read
+    ``generated``: whether the account lists the Secret
+    ``recorded_day``: the day of the last recorded use
+    """
 
     namespace: str
     secret: str
     account: str
     revisions: tuple[int, int] = (-1, -1)
     generated: bool = False
-    told: str = ""  # the last-used label when the use was last told of, with the day
+    recorded_day: str = ""
 
 
 class TokenUses:
     def __init__(self, views: Views, metrics: AuthenticationMetrics, used: Used | None = None) -> None:
-        """``used`` None: nobody notes uses of tokens kept in Secrets."""
+        """``used`` None: uses of tokens in Secrets are not recorded."""
         self._secrets, self._accounts = views["secrets"], views["serviceaccounts"]
         self._tokens = metrics.tokens
         self._used = used
 
     def of_secret(self, token: SecretToken, now: float) -> tuple[str, ...]:
-        """A good token kept in a Secret is used: warnings for whoever uses it. Rejected: the Secret is marked as one
-        whose token is not to be used any more."""
+        """Record the use of a valid token that is stored in a Secret, and return warnings for the client.
+
+        Raises Rejected if the Secret is marked as invalid.
+        """
         secret = self._secrets.get(token.namespace, token.secret)
         account = self._accounts.get(token.namespace, token.account)
         if secret is None or account is None:
@@ -75,22 +84,25 @@ class TokenUses:
 
     def _note(self, token: SecretToken, secret: Entry, now: float) -> None:
         day = datetime.fromtimestamp(now, UTC).date()
-        if token.told == day.isoformat() or is_current(secret.labels.get(LAST_USED, ""), day):
+        if token.recorded_day == day.isoformat() or is_current(secret.labels.get(LAST_USED, ""), day):
             return
         if self._used is not None and self._used(token.namespace, token.secret, secret.uid):
-            token.told = day.isoformat()
+            token.recorded_day = day.isoformat()
             kind = "generated" if token.generated else "manual"
             where = {"secret": f"{token.namespace}/{token.secret}", "kind": kind}
             log.info("Token kept in a Secret is used", extra={**where, "invalid": INVALID_SINCE in secret.labels})
 
-    def of_pod(self, subject: str, warn_after: float, now: float, *, told: bool) -> bool:
-        """A pod's token that lasts longer than asked for is used, good for ``warn_after`` (seconds since the epoch);
-        whether it is past that. Told in the log unless it was ``told``."""
+    def of_pod(self, subject: str, warn_after: float, now: float, *, logged: bool) -> bool:
+        """Record the use of a pod's token with an extended lifetime, and return whether it is stale.
+
+        It is stale after ``warn_after`` (seconds since the epoch): the client should have renewed it. A stale token is
+        logged unless it was ``logged`` before.
+        """
         if now <= warn_after:
             self._tokens["serviceaccount_valid_tokens"] += 1
             return False
         self._tokens["serviceaccount_stale_tokens"] += 1
-        if not told:
+        if not logged:
             seconds = int(now) - int(warn_after)
             log.info("Stale token: subject: %s, seconds after warning threshold: %d", subject, seconds)
         return True

@@ -1,6 +1,6 @@
-"""How authentication goes, by kube-apiserver's names, read when /metrics is asked for.
+"""Metrics of authentication, under kube-apiserver's names.
 
-Plain numbers, because every request counts here: prometheus-client's own counters take longer than a decision.
+Plain numbers, collected when /metrics is read: prometheus-client's own counters take longer than a decision.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 SUCCESS, FAILURE, ERROR = "success", "failure", "error"
-"""Results of an attempt: somebody; no credential where one is needed; a wrong one."""
+"""Results of an attempt: a user; no credential although one is required; a wrong credential."""
 
 BUCKETS: Final = tuple(0.001 * 2**power for power in range(15))
 DEFAULT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -26,7 +26,7 @@ EXPIRATION_BUCKETS: Final = (
     360 * DAY,
 )  # fmt: skip
 
-# Names told as they are; others are told by what they look like, so that clients can't make series.
+# User names that are label values. Other users are grouped, so that clients can't create time series.
 KNOWN_NAMES: Final = frozenset(
     {"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"}
 )
@@ -39,11 +39,11 @@ ACCOUNT_TOKENS: Final[Mapping[str, str]] = {
     "serviceaccount_legacy_manual_token_uses": "Cumulative manually created legacy tokens used",
     "serviceaccount_invalid_legacy_auto_token_uses": "Cumulative invalid auto-generated legacy tokens used",
 }
-"""What ``AuthenticationMetrics.tokens`` counts; each name gets _total."""
+"""Counters in ``AuthenticationMetrics.tokens``, with their help text; each name gets _total."""
 
 
 class Durations:
-    """A histogram: seconds by upper bound, the last for those above all bounds."""
+    """A histogram of seconds. The last count is that of values above all bounds."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -62,7 +62,7 @@ class Durations:
 
 
 class CacheMetrics:
-    """Of one TokenCache."""
+    """Metrics of one TokenCache."""
 
     def __init__(self) -> None:
         self.requests = {"hit": Durations(DEFAULT_BUCKETS), "miss": Durations(DEFAULT_BUCKETS)}
@@ -77,8 +77,12 @@ class CacheMetrics:
 
 
 class AuthenticationMetrics(Collector):
-    """``caches``: those whose metrics are told together; ``tokens``: uses of service account tokens, by name;
-    ``remaining``: for how long client certificates are still good when they are used."""
+    """Metrics of an AuthenticationChain.
+
+    ``caches``: metrics that are reported as one sum
+    ``tokens``: uses of service account tokens, by counter
+    ``remaining``: remaining lifetime of client certificates at their use
+    """
 
     def __init__(self) -> None:
         self.caches: list[CacheMetrics] = []
@@ -88,7 +92,7 @@ class AuthenticationMetrics(Collector):
         self._users: Counter[str] = Counter()
 
     def observe(self, result: str, seconds: float, name: str = "") -> None:
-        """One attempt; ``name`` of the user it found."""
+        """Count an attempt. ``name``: that of the authenticated user."""
         self._attempts[result].add(seconds)
         if result is SUCCESS:
             self._users[name if name in KNOWN_NAMES else "email_id" if "@" in name else "other"] += 1
@@ -98,8 +102,8 @@ class AuthenticationMetrics(Collector):
         help_text = "Counter of authenticated requests broken out by username."
         yield _bare("authenticated_user_requests", help_text, "username", users)
         attempts = {result: float(sum(seconds.counts)) for result, seconds in self._attempts.items()}
-        told = {result: count for result, count in attempts.items() if count}
-        yield _bare("authentication_attempts", "Counter of authenticated attempts.", "result", told)
+        nonzero = {result: count for result, count in attempts.items() if count}
+        yield _bare("authentication_attempts", "Counter of authenticated attempts.", "result", nonzero)
         help_text = "Authentication duration in seconds broken out by result."
         yield _histogram("authentication_duration_seconds", help_text, "result", self._attempts)
         help_text = "Distribution of the remaining lifetime on the certificate used to authenticate a request."
@@ -132,7 +136,7 @@ class AuthenticationMetrics(Collector):
 
 
 def _bare(name: str, help_text: str, label: str, values: Mapping[str, float]) -> Metric:
-    """A counter whose name does not end in _total (metrics.BARE_COUNTERS)."""
+    """Return a counter whose name does not end in _total (metrics.BARE_COUNTERS)."""
     metric = Metric(name, help_text, "counter")
     for value, count in values.items():
         metric.add_sample(name, {label: value}, count)

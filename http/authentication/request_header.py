@@ -1,10 +1,10 @@
-"""The authenticating proxy: who shows a certificate of its authority, with a name it may have, tells in fields of the
-request who asks (--requestheader-*; k8s.io/apiserver, authentication/request/headerrequest).
+"""The authenticating proxy: it names the user in header fields (--requestheader-*; k8s.io/apiserver,
+authentication/request/headerrequest).
 
     X-Remote-User: jane    X-Remote-Uid: 17    X-Remote-Group: dev    X-Remote-Extra-Scopes: view
 
-From anybody else these fields mean nothing. The chain takes them off every request that is let in, whoever sent it, so
-that nobody further in believes them.
+The proxy has a certificate of its own authority, with an allowed common name. From other clients these fields mean
+nothing. The chain removes them from every authenticated request, so that no later code trusts them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _MALFORMED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyHeaders:
-    """Names of fields, and beginnings of names, in lower case; ``allowed_names``: common names the proxy's certificate
-    may have, none: any."""
+    """Names and prefixes of header fields, in lower case.
+
+    ``allowed_names``: common names of the proxy's certificate; none: any
+    """
 
     username: tuple[str, ...] = ()
     uid: tuple[str, ...] = ()
@@ -45,7 +47,7 @@ STANDARD: Final = ProxyHeaders(
 
 
 class AuthenticatingProxy:
-    """The authenticator. ``trusted``: the proxy's authorities, as they are now."""
+    """The authenticator. ``trusted``: returns the current authorities of the proxy."""
 
     def __init__(self, trusted: Callable[[], Bundle], headers: ProxyHeaders) -> None:
         self.trusted = trusted
@@ -54,10 +56,13 @@ class AuthenticatingProxy:
         self._allowed = frozenset(headers.allowed_names)
 
     def authenticate(self, request: Request) -> User | None:
-        """Whom the proxy names; None if it names nobody, or the certificate is not the proxy's: it may well be a
-        client's, and who knows those rejects it if it is neither."""
-        shown = self._certificates.shown(request)
-        if shown is None or (self._allowed and shown.name not in self._allowed):
+        """Return the user that the proxy names.
+
+        Returns None if it names none, or if the certificate is not the proxy's: it may be a client's, and
+        ClientCertificates rejects it if it is not.
+        """
+        subject = self._certificates.user_of(request)
+        if subject is None or (self._allowed and subject.name not in self._allowed):
             return None
         fields, wanted = request.headers, self.headers
         name = _first(fields, wanted.username)
@@ -76,8 +81,10 @@ def _first(headers: Headers, names: Sequence[str]) -> str:
 
 
 def extra_fields(headers: Headers, prefix: str) -> Iterator[tuple[str, str]]:
-    """(key, value) of the fields whose names begin so: keys are in lower case but for what is percent-encoded, which
-    names of fields can't hold otherwise. Impersonation has such fields, too."""
+    """Yield (key, value) of the fields with this prefix; impersonation uses it, too.
+
+    Keys are in lower case. Percent-encoding allows other characters, which names of fields can't hold.
+    """
     for field, value in headers:
         if field.startswith(prefix):
             key = field[len(prefix) :]

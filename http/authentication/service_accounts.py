@@ -1,10 +1,10 @@
-"""Service account tokens: who issues them, and whom a request with one comes from.
+"""Service account tokens: their issuer, and the authentication of requests with them.
 
-A token is believed for its signature, and then only as long as all it names is still there, with the same uid: its
-service account, and the Pod, Secret or Node it is bound to. Signatures don't change and are remembered; what is there
-is looked up in the views for each request (a few dictionary look-ups), so a deletion counts from the next one on.
+A token is valid if its signature is, and while the objects it names exist with the same uid: its service account, and
+the Pod, Secret or Node it is bound to. Verified signatures are cached. The objects are looked up in the views for each
+request (a few dictionary look-ups), so a deletion has effect from the next request on.
 
-    POST …/serviceaccounts/NAME/token        tokens that expire, meant for audiences  (KEP-1205, KEP-2799, KEP-4193)
+    POST …/serviceaccounts/NAME/token        tokens with expiry and audiences  (KEP-1205, KEP-2799, KEP-4193)
     Secrets of type …/service-account-token  tokens that last as long as their Secret (issuer kubernetes/serviceaccount)
 """
 
@@ -35,9 +35,9 @@ from kubechronicle.http.authentication.user import NotSeen, Rejected, User
 USER_PREFIX: Final = "system:serviceaccount:"
 EXTRA: Final = "authentication.kubernetes.io/"
 
-# Seconds by which clocks may differ, and for which a token outlives the deletion of what it names (go-jose's leeway).
+# Seconds of clock difference, and for which a token outlives the deletion of an object it names (go-jose's leeway).
 LEEWAY: Final = 60.0
-# Verified tokens remembered, by their digest: one per client process, about 2 KB each.
+# Verified tokens in the cache: one per client process, about 2 KB each.
 CACHE_SIZE: Final = 8192
 
 GONE: Final = "service account token has been invalidated"
@@ -45,10 +45,16 @@ GONE: Final = "service account token has been invalidated"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceAccountIssuer:
-    """Who signs (the first of ``issuers``, with ``signing``), whose tokens are believed (all of them, with any of
-    ``verifying``), and what this server calls itself (``audiences``). ``max_expiration``: seconds a token may last at
-    most, 0: as long as asked for; ``extend_expiration``: whether tokens of pods that did not ask for a lifetime get
-    a year. ``jwks_uri``: where the keys are told of, "" for this server itself."""
+    """The issuer of this server.
+
+    ``issuers``: accepted issuers; the first is that of new tokens
+    ``signing``: the key of new tokens
+    ``verifying``: accepted keys
+    ``audiences``: the names of this server
+    ``max_expiration``: longest lifetime in seconds; 0: as requested
+    ``extend_expiration``: give a year to tokens of pods that requested no lifetime
+    ``jwks_uri``: published location of the keys, "" for this server
+    """
 
     issuers: tuple[str, ...]
     signing: jws.SigningKey
@@ -61,8 +67,14 @@ class ServiceAccountIssuer:
 
 @dataclass(slots=True)
 class _Named:
-    """An object a token names, and what was found when it was last looked at: ``revision`` of the entry, and since
-    when it is on its way out (seconds since the epoch). ``uid`` None: whichever of that name there is."""
+    """An object that a token names, with its state at the last look.
+
+    ``uid``: None for any uid
+    ``missing``, ``other``, ``gone``: errors for no object, another uid, and a deleted object
+    ``check``: a further check of the object
+    ``revision``: of the entry that was seen
+    ``deleted``: its deletionTimestamp, in seconds since the epoch
+    """
 
     view: View
     namespace: str
@@ -77,7 +89,7 @@ class _Named:
     deleted: float = math.inf
 
     def look(self, now: float) -> None:
-        """NotSeen: it is gone, or another one. Rejected: it is on its way out."""
+        """Check the object. Raises NotSeen if it is missing or another one, and Rejected if it is being deleted."""
         entry = self.view.get(self.namespace, self.name)
         if entry is None:
             raise NotSeen(self.missing)
@@ -94,22 +106,28 @@ class _Named:
 
 @dataclass(slots=True, kw_only=True)
 class _Verified:
-    """A token with a good signature: what it says, and what has to be so whenever it is used. Times in seconds since
-    the epoch; ``identified`` with all the audiences it is meant for; ``kept``: in which Secret, if in any;
-    ``warn_after``: from when on it should have been replaced, 0: never; ``stale``: it was used after that."""
+    """A token with a valid signature. Times are in seconds since the epoch.
+
+    ``identified``: its user, with all its audiences
+    ``begins``, ``ends``, ``issued``: its times
+    ``named``: the objects that must exist at each use
+    ``stored_in``: its Secret, if it is a legacy token
+    ``warn_after``: the time after which it should have been renewed; 0: none
+    ``stale``: whether it was used after that
+    """
 
     identified: Identified
     begins: float
     ends: float
     issued: float
     named: list[_Named]
-    kept: SecretToken | None = None
+    stored_in: SecretToken | None = None
     warn_after: float = 0.0
     stale: bool = False
 
 
 class ServiceAccountTokens:
-    """The authenticator. ``uses`` counts them; ``clock``: seconds since the epoch."""
+    """The authenticator. ``uses`` records uses of tokens; ``clock``: seconds since the epoch."""
 
     def __init__(
         self,
@@ -127,11 +145,11 @@ class ServiceAccountTokens:
         self._uses = uses if uses is not None else TokenUses(views, AuthenticationMetrics())
         self._clock = clock
         self._known: OrderedDict[bytes, _Verified] = OrderedDict()
-        # Tokens that are none of ours, so that those of other issuers are not taken apart for each request.
+        # Digests of tokens of other issuers, so that they are not parsed for each request.
         self._foreign: OrderedDict[bytes, None] = OrderedDict()
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
-        """As of TokenAuthenticator."""
+        """Implement TokenAuthenticator."""
         if len(token) > jws.MAX_TOKEN:
             return None
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
@@ -148,13 +166,13 @@ class ServiceAccountTokens:
             self._known[digest] = known
             if len(self._known) > CACHE_SIZE:
                 self._known.popitem(last=False)
-        found = known.identified
-        if found.audiences != audiences:
-            meant_for = tuple(audience for audience in audiences if audience in found.audiences)
-            if not meant_for:
-                ours, asked = _quoted(found.audiences), _quoted(audiences)
-                raise Rejected(f"token audiences {ours} is invalid for the target audiences {asked}")
-            found = Identified(found.user, meant_for)
+        identified = known.identified
+        if identified.audiences != audiences:
+            common = tuple(audience for audience in audiences if audience in identified.audiences)
+            if not common:
+                ours, target = _quoted(identified.audiences), _quoted(audiences)
+                raise Rejected(f"token audiences {ours} is invalid for the target audiences {target}")
+            identified = Identified(identified.user, common)
         now = self._clock()
         if now + LEEWAY < known.begins:
             raise Rejected("service account token is not valid yet")
@@ -164,17 +182,17 @@ class ServiceAccountTokens:
             raise Rejected("service account token is issued in the future")
         for each in known.named:
             each.look(now)
-        if known.kept is not None:
-            warnings = self._uses.of_secret(known.kept, now)
-            return Identified(found.user, found.audiences, warnings) if warnings else found
+        if known.stored_in is not None:
+            warnings = self._uses.of_secret(known.stored_in, now)
+            return Identified(identified.user, identified.audiences, warnings) if warnings else identified
         if known.warn_after:
-            known.stale = self._uses.of_pod(found.user.name, known.warn_after, now, told=known.stale)
-        return found
+            known.stale = self._uses.of_pod(identified.user.name, known.warn_after, now, logged=known.stale)
+        return identified
 
-    # -- a token seen for the first time ------------------------------------------------------------------------------
+    # -- verification of a new token ----------------------------------------------------------------------------------
 
     def _verify(self, token: str) -> _Verified | None:
-        """What a token says, if a key has signed it; None for what is none of ours. Rejected: signed by nobody."""
+        """Verify and parse a token. Returns None for another issuer's token. Raises Rejected for a wrong signature."""
         try:
             parsed = jws.parse(token)
         except jws.BadToken:
@@ -200,12 +218,12 @@ class ServiceAccountTokens:
             ends=_moment(claims, "exp", math.inf),
             issued=_moment(claims, "iat", 0.0),
             named=named,
-            kept=_kept(claims) if legacy else None,
+            stored_in=_secret_of(claims) if legacy else None,
             warn_after=_moment(private, "warnafter", 0.0),
         )
 
     def _bound(self, claims: Mapping[str, Any]) -> tuple[User, list[_Named]]:
-        """Of a token of the TokenRequest API: who it is for, and the objects it names."""
+        """Return the user of a token of the TokenRequest API, and the objects it names."""
         private = _mapping(claims, "kubernetes.io")
         namespace = _text(private, "namespace")
         account, pod = _reference(private, "serviceaccount"), _reference(private, "pod")
@@ -232,7 +250,7 @@ class ServiceAccountTokens:
         return service_account_user(namespace, name, uid, extra), named
 
     def _legacy(self, claims: Mapping[str, Any], token: str) -> tuple[User, list[_Named]]:
-        """Of a token kept in a Secret: the Secret must hold that very token."""
+        """Return the user and objects of a token that is stored in a Secret. The Secret must hold that same token."""
         namespace = _text(claims, f"{account_tokens.CLAIM}namespace")
         secret = _text(claims, f"{account_tokens.CLAIM}secret.name")
         name = _text(claims, f"{account_tokens.CLAIM}service-account.name")
@@ -245,9 +263,9 @@ class ServiceAccountTokens:
             ("serviceAccountName", name),
             ("serviceAccountUID", uid),
         )
-        for what, value in present:
+        for label, value in present:
             if not value:
-                raise Rejected(f"{what} claim is missing")
+                raise Rejected(f"{label} claim is missing")
         if subject != f"{USER_PREFIX}{namespace}:{name}":
             raise Rejected("sub claim is invalid")
         digest = hashlib.sha256(token.encode()).digest()
@@ -276,12 +294,12 @@ class ServiceAccountTokens:
 
 
 def service_account_user(namespace: str, name: str, uid: str, extra: Mapping[str, tuple[str, ...]]) -> User:
-    """The user a service account is."""
+    """Return the user of a service account."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
     return User(name=f"{USER_PREFIX}{namespace}:{name}", uid=uid, groups=groups, extra=extra)
 
 
-def _kept(claims: Mapping[str, Any]) -> SecretToken:
+def _secret_of(claims: Mapping[str, Any]) -> SecretToken:
     prefix = account_tokens.CLAIM
     secret, account = _text(claims, f"{prefix}secret.name"), _text(claims, f"{prefix}service-account.name")
     return SecretToken(_text(claims, f"{prefix}namespace"), secret, account)
@@ -298,14 +316,14 @@ def _check_held(entry: Entry, digest: bytes) -> None:
 
 
 def _deletion_of(entry: Entry) -> float:
-    """When its deletion was asked for, in seconds since the epoch; never, for most."""
+    """Return the deletionTimestamp in seconds since the epoch; infinity without one."""
     if b'"deletionTimestamp"' not in entry.json:
         return math.inf
     text = entry.object()["metadata"].get("deletionTimestamp")
     return datetime.fromisoformat(text).timestamp() if text else math.inf
 
 
-# -- claims of a token with a good signature: whoever holds the key may still have signed nonsense -------------------
+# -- claims of a verified token: the holder of the key may still have signed nonsense --------------------------------
 
 
 def _mapping(claims: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -327,7 +345,7 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
 
 
 def _reference(claims: Mapping[str, Any], name: str) -> tuple[str, str] | None:
-    """(name, uid) of an object a token names; None if it names none of this kind."""
+    """Return (name, uid) of the object of this kind that a token names, None without one."""
     if claims.get(name) is None:
         return None
     found = _mapping(claims, name)

@@ -1,13 +1,13 @@
-"""What somebody outside said of tokens, remembered for a while (k8s.io/apiserver, authentication/token/cache).
+"""A TTL cache of the webhook's answers about tokens (k8s.io/apiserver, authentication/token/cache).
 
-kube-apiserver wraps all that know tokens in one cache of 10 seconds. Here only what has to be asked for outside is
-cached, the webhook's answers (--authentication-token-webhook-cache-ttl). A service account's token, a bootstrap token,
-and one of the file are looked up in full for each request: that costs a few microseconds, and so a deleted account,
-Pod, Secret or Node counts from the next request on, as no cache could promise. (What never changes of a JWT, its
-signature, is remembered by those that verify it, for as long as its key is believed.)
+kube-apiserver wraps all token authenticators in one cache of 10 seconds. Here only answers of the webhook are cached
+(--authentication-token-webhook-cache-ttl). Tokens of service accounts, bootstrap tokens and those of the static file
+are checked in full for each request, which takes a few microseconds. So the deletion of an account, Pod, Secret or Node
+has effect from the next request on. The signature of a JWT never changes; its verifiers cache it while they trust the
+key.
 
-Keys are authentication codes (BLAKE2b's) of the audiences asked for and the token, with a random secret of this
-process: the cache holds no tokens, and nobody outside can find two tokens of one key.
+Cache key: a BLAKE2b authentication code of the requested audiences and the token, with a random secret of this process.
+So the cache holds no tokens, and a client cannot construct two tokens with the same key.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.metrics import CacheMetrics
 from kubechronicle.http.authentication.user import NotSeen, Rejected
 
-# Answers kept: 5,000 nodes' and 10,000 namespaces' twice over, as in kube-apiserver.
+# Cached answers: twice 5,000 nodes and 10,000 namespaces, as in kube-apiserver.
 SIZE: Final = 32 * 1024
-# Lists of audiences whose part of a key is remembered, and their items: mostly one of one, but reviews ask about any.
+# Lists of audiences whose part of the key is cached, and items in such a list. Mostly there is one list with one item,
+# but TokenReviews may name any.
 MAX_BEGUN: Final = 64
 MAX_AUDIENCES: Final = 16
 
 Answer = Identified | Rejected | None
-"""Whose the token is; that it is wrong; that it is nobody's here."""
+"""The token's user, the error of a wrong token, or None for an unknown token."""
 
 
 class NoAnswer(Rejected):
-    """Nobody could be asked. Told to those who waited, and not remembered."""
+    """The webhook gave no answer. Raised for the requests that waited, and not cached."""
 
 
 @dataclass(slots=True)
 class _Flight:
-    """A question under way; ``answers``: what has come of it, nothing if whoever asked was cancelled."""
+    """A request to the webhook in flight. ``answers`` stays empty if the task that sent it was cancelled."""
 
     done: trio.Event = field(default_factory=trio.Event)
     answers: list[Answer] = field(default_factory=list)
@@ -57,8 +58,11 @@ class HasCache(Protocol):
 
 
 class TokenCache:
-    """Of one authenticator. ``success``, ``failure``: seconds for which answers of the kind are remembered, 0: not at
-    all; ``clock``: seconds, never going back."""
+    """The cache of one authenticator.
+
+    ``success``, ``failure``: seconds for which positive and negative answers are cached; 0: never
+    ``clock``: monotonic, in seconds
+    """
 
     def __init__(
         self, *, success: float, failure: float, clock: Callable[[], float] = time.monotonic, size: int = SIZE
@@ -72,22 +76,22 @@ class TokenCache:
         self._flights: dict[bytes, _Flight] = {}
 
     def key(self, token: str, audiences: Sequence[str]) -> bytes:
-        asked = tuple(audiences)
-        begun = self._begun.get(asked)
+        wanted = tuple(audiences)
+        begun = self._begun.get(wanted)
         if begun is None:
-            parts = [audience.encode("utf-8", "surrogatepass") for audience in asked]
+            parts = [audience.encode("utf-8", "surrogatepass") for audience in wanted]
             begun = hashlib.blake2b(b"%d;" % len(parts), key=self._secret, digest_size=32)
             begun.update(b"".join(b"%d:%b" % (len(part), part) for part in parts))
             if len(self._begun) >= MAX_BEGUN:
                 self._begun.clear()
-            if len(asked) <= MAX_AUDIENCES and sum(map(len, parts)) <= MAX_AUDIENCES * 256:
-                self._begun[asked] = begun
+            if len(wanted) <= MAX_AUDIENCES and sum(map(len, parts)) <= MAX_AUDIENCES * 256:
+                self._begun[wanted] = begun
         code = begun.copy()
         code.update(token.encode("utf-8", "surrogatepass"))
         return code.digest()
 
     def look(self, key: bytes) -> tuple[Answer] | None:
-        """The answer that is remembered (in a tuple, since it may be None), or None."""
+        """Return the cached answer in a tuple, since it may be None; or None for a miss."""
         began = time.perf_counter()
         kept = self._kept.get(key)
         hit = kept is not None and kept[1] > self._clock()
@@ -97,7 +101,7 @@ class TokenCache:
         return (kept[0],) if kept is not None and hit else None
 
     def keep(self, key: bytes, answer: Answer) -> None:
-        """Remember it, for as long as its kind is, which may be not at all."""
+        """Cache the answer for the time its kind has. NoAnswer and NotSeen are not cached."""
         seconds = self._success if isinstance(answer, Identified) else self._failure
         if seconds <= 0 or isinstance(answer, NoAnswer | NotSeen):
             return
@@ -107,8 +111,11 @@ class TokenCache:
             self._kept.popitem(last=False)
 
     async def ask(self, key: bytes, question: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Ask, and remember the answer; or wait for whoever asks the same already, and ask if that one is cancelled.
-        ``question`` raises nothing but trio.Cancelled; NoAnswer says that there is no answer."""
+        """Call ``question`` and cache its answer. If the same question is in flight, wait for that answer.
+
+        If the task that asked is cancelled, one of the waiting tasks asks. ``question`` raises nothing but
+        trio.Cancelled; it returns NoAnswer for a failure.
+        """
         while (flight := self._flights.get(key)) is not None:
             self.metrics.blocked += 1
             try:

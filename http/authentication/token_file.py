@@ -1,6 +1,6 @@
 """The static token file (--token-auth-file): CSV lines ``token,user,uid,"group1,group2"``, the last column optional.
 
-Tokens are kept as SHA-256 digests and looked up by digest, so neither time nor memory tells one apart from another.
+Tokens are stored and looked up as SHA-256 digests, so neither timing nor memory reveals a token.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from kubechronicle.http.authentication.user import User
 
 
 class TokenFileError(ValueError):
-    """The file can't be used; the message says which line and why, never the token."""
+    """The file can't be used. The message names line and reason, never the token."""
 
 
 def parse_token_file(path: Path) -> dict[bytes, User]:
-    """The users by their token's SHA-256 digest. TokenFileError, OSError."""
+    """Return the users by the SHA-256 digest of their token. Raises TokenFileError and OSError."""
     users: dict[bytes, User] = {}
     with path.open(newline="", encoding="utf-8") as lines:
         rows = enumerate(csv.reader(lines, skipinitialspace=True), start=1)
@@ -54,6 +54,6 @@ class StaticTokens:
         self._users = users
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
-        """As of TokenAuthenticator. A token of the file is for whoever this server is."""
+        """Implement TokenAuthenticator. Tokens of the file name no audiences."""
         user = self._users.get(_digest(token))
         return Identified(user) if user is not None else None

@@ -1,4 +1,4 @@
-"""The identity of a request, and what an authenticator may answer."""
+"""The identity of a request, and the errors of authenticators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GROUP_UNAUTHENTICATED = "system:unauthenticated"
 GROUP_AUTHENTICATED = "system:authenticated"
 GROUP_MASTERS = "system:masters"
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
-"""Key of ``extra``: which certificate or token somebody showed, in words that are no secret."""
+"""Key of ``extra``: the id of the certificate or token, which is no secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +24,11 @@ class User:
 
 
 class Rejected(Exception):
-    """A credential was presented and is wrong. ``why``: what a TokenReview tells of a token whose signature is right;
-    who shows a wrong credential is never told, and it never holds the credential itself."""
+    """A credential was presented and is wrong.
+
+    ``why``: the error of a TokenReview for a token with a valid signature. It never holds the credential. The client
+    that presented the credential does not see it.
+    """
 
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
@@ -33,20 +36,24 @@ class Rejected(Exception):
 
 
 class NoCredential(Rejected):
-    """None was presented, where one is needed."""
+    """No credential was presented, and one is required."""
 
 
 class NotSeen(Rejected):
-    """Rejected for something that is not in this replica's view, or not as the credential says: the view may only be
-    behind that of the replica that gave the credential out."""
+    """Rejected because an object is missing from this replica's view or differs from the credential.
+
+    The view may only lag behind that of the replica that issued the credential.
+    """
 
 
 ANONYMOUS_USER = User(name=ANONYMOUS, groups=(GROUP_UNAUTHENTICATED,))
 
 
 def authenticated(user: User) -> User:
-    """The user with system:authenticated among its groups, as every authenticated request has it. Whom a proxy or
-    webhook calls anonymous stays it."""
+    """Return the user with system:authenticated among its groups.
+
+    A user that a proxy or webhook names as anonymous or unauthenticated is returned unchanged.
+    """
     if user.name == ANONYMOUS or GROUP_AUTHENTICATED in user.groups or GROUP_UNAUTHENTICATED in user.groups:
         return user
     return User(name=user.name, uid=user.uid, groups=(*user.groups, GROUP_AUTHENTICATED), extra=user.extra)

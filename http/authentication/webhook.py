@@ -1,9 +1,9 @@
-"""The webhook token authenticator: a server outside is asked whose a bearer token is, by a TokenReview
+"""The webhook token authenticator: another server authenticates bearer tokens, asked with TokenReviews
 (plugin/pkg/authenticator/token/webhook of k8s.io/apiserver).
 
-It decides at once from what is remembered, or raises NeedsExternalAnswer. Answers are remembered for ``ttl`` seconds.
-Requests with the same token share one question. With 0, and where there was no answer or an error in it, what came
-of a question counts for the requests that waited for it and no other: the next one asks again.
+A token is decided from the cache, or NeedsExternalAnswer is raised. Answers are cached for ``ttl`` seconds. Concurrent
+requests with the same token share one TokenReview. With a ``ttl`` of 0, or after an error, the answer is used only for
+the requests that waited for it.
 """
 
 from __future__ import annotations
@@ -35,20 +35,25 @@ TTL: Final = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenWebhook:
-    """Who is asked, and how. ``ttl`` in seconds."""
+    """Configuration of the webhook. ``ttl`` in seconds."""
 
     peer: RemoteServer
     version: str = "v1"
     ttl: float = TTL
 
     def authenticator(self, outgoing: Outgoing, audiences: Sequence[str]) -> WebhookTokens:
-        """``audiences`` of this server."""
+        """Return the authenticator. ``audiences``: those of this server."""
         return WebhookTokens(outgoing.client(self.peer), version=self.version, audiences=audiences, ttl=self.ttl)
 
 
 class WebhookTokens:
-    """``audiences``: what a token is for that the webhook says no audiences of (those of this server); ``version`` of
-    the review that is posted; ``clock`` in seconds."""
+    """The authenticator.
+
+    ``version``: the API version of the reviews it posts
+    ``audiences``: those of this server, used where the webhook's answer names none
+    ``ttl``: seconds for which answers are cached
+    ``clock``: monotonic, in seconds
+    """
 
     def __init__(
         self,
@@ -65,14 +70,14 @@ class WebhookTokens:
         self._api_version = f"{GROUP}/{version}"
         self._audiences = tuple(audiences)
         self._backoff = backoff
-        self._complaints = RateLimitedLog(log, "Failed to make webhook authenticator request")
+        self._error_log = RateLimitedLog(log, "Failed to make webhook authenticator request")
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
-        """As of TokenAuthenticator."""
+        """Implement TokenAuthenticator."""
         key = self.cache.key(token, audiences)
-        settled = recall_answer((self, key))
-        if isinstance(settled, _Settled):
-            answer = settled.answer
+        recalled = recall_answer((self, key))
+        if isinstance(recalled, _TokenAnswer):
+            answer = recalled.answer
         else:
             known = self.cache.look(key)
             if known is None:
@@ -83,7 +88,7 @@ class WebhookTokens:
         return answer
 
     async def ask(self, token: str, audiences: Sequence[str]) -> Known:
-        """What the webhook says of it: Identified, None for nobody's, NoAnswer for an error."""
+        """Ask the webhook about a token. Returns None for an unknown token and NoAnswer for an error."""
         spec: dict[str, Any] = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
         body = reviews.review(KIND, self._api_version, spec, {"user": {}})
         try:
@@ -91,18 +96,18 @@ class WebhookTokens:
                 self._client, body, lambda answer: self._read(answer, audiences), backoff=self._backoff
             )
         except AskError as error:
-            self._complaints.tell(str(error))
+            self._error_log.error(str(error))
             return NoAnswer(str(error))
 
     def _read(self, answer: Answer, audiences: Sequence[str]) -> Known:
-        """AskError."""
+        """Return the answer in a TokenReview. Raises AskError."""
         status = reviews.status_of(answer, KIND, self._api_version)
-        told = reviews.mapping(status, "user")
-        extra = reviews.mapping(told, "extra")
+        info = reviews.mapping(status, "user")
+        extra = reviews.mapping(info, "extra")
         user = User(
-            name=reviews.text(told, "username"),
-            uid=reviews.text(told, "uid"),
-            groups=reviews.texts(told, "groups"),
+            name=reviews.text(info, "username"),
+            uid=reviews.text(info, "uid"),
+            groups=reviews.texts(info, "groups"),
             extra={key: reviews.texts(extra, key) for key in extra},
         )
         known, error = reviews.flag(status, "authenticated"), reviews.text(status, "error")
@@ -113,13 +118,13 @@ class WebhookTokens:
         if not known:
             return NoAnswer(error) if error else None
         if not user.name:
-            raise AskError("the answer says that the token is somebody's, and not whose")
+            raise AskError("the answer says that the token is authenticated, and names no user")
         return Identified(user, both)
 
 
 @dataclass(frozen=True, slots=True)
-class _Settled:
-    """What came of a question, kept for the request that asked."""
+class _TokenAnswer:
+    """The answer to a TokenReview, remembered for the request that asked."""
 
     answer: Known
 
@@ -133,4 +138,4 @@ class _Question(NeedsExternalAnswer):
         async def question() -> Known:
             return await self._webhook.ask(self._token, self._audiences)
 
-        remember_answer((self._webhook, self._key), _Settled(await self._webhook.cache.ask(self._key, question)))
+        remember_answer((self._webhook, self._key), _TokenAnswer(await self._webhook.cache.ask(self._key, question)))

@@ -1,9 +1,10 @@
-"""Client certificates: the common name is the user, each organization a group, the attribute 1.3.6.1.4.1.57683.2 the
-uid (k8s.io/apiserver, authentication/request/x509).
+"""Client certificates (k8s.io/apiserver, authentication/request/x509).
 
-The TLS layer has verified the chain against all authorities when the connection was made. Here it is verified for each
-request against those for client certificates as they are now, because a connection may outlive its certificate, and its
-authority. What was found is remembered until the authorities change or a certificate of the chain expires.
+The common name is the user, each organization a group, the attribute 1.3.6.1.4.1.57683.2 the uid.
+
+The TLS layer verified the chain against all authorities at the handshake. Here it is verified for each request against
+the current authorities of client certificates, because a connection may outlive its certificate and its authority. The
+result is cached until the authorities change or a certificate of the chain expires.
 """
 
 from __future__ import annotations
@@ -24,28 +25,35 @@ from kubechronicle.http.authentication.user import CREDENTIAL_ID, Rejected, User
 from kubechronicle.http.messages import Request
 
 UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")
-# Certificates remembered: one per connected client, a few hundred bytes each.
+# Cached certificates: one per connected client, a few hundred bytes each.
 CACHE_SIZE = 4096
-# Bytes of a certificate that are kept as they are.
+# Bytes up to which a certificate is its own cache key.
 MAX_KEY: Final = 4096
-# Seconds for which a certificate that led nowhere is not looked at again: it may only not be in force yet.
+# Seconds for which the failure of a certificate is cached. It may become valid: its validity may begin later.
 PAUSE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """``certificate`` None: it leads nowhere. Good from ``begins`` to ``ends``, while ``bundle`` is in force."""
+    """A cache entry, valid from ``begins`` to ``ends`` while ``bundle`` is current.
+
+    ``certificate`` None: no chain leads to an authority.
+    """
 
     bundle: Bundle
-    certificate: Shown | None
+    certificate: CertificateUser | None
     begins: float
     ends: float
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What a good certificate says. ``user`` None: nobody, though it is good; ``name``: the common name, or "";
-    ``ends``: when it expires, in seconds since the epoch."""
+class CertificateUser:
+    """The subject of a verified certificate.
+
+    ``name``: the common name, or ""
+    ``user``: None if the subject names no user
+    ``ends``: its expiry, in seconds since the epoch
+    """
 
     name: str
     user: User | None
@@ -53,15 +61,15 @@ class Shown:
 
 
 class VerifiedCertificates:
-    """Certificates that lead to one of the authorities ``trusted`` at the moment of a request."""
+    """Verifier of request certificates against the current authorities, ``trusted()``."""
 
     def __init__(self, trusted: Callable[[], Bundle], *, clock: Callable[[], float] = time.time) -> None:
         self._trusted = trusted
         self._clock = clock
         self._known: OrderedDict[bytes, _Found] = OrderedDict()
 
-    def shown(self, request: Request) -> Shown | None:
-        """What the request's certificate says; None without one, or if it does not lead to these authorities."""
+    def user_of(self, request: Request) -> CertificateUser | None:
+        """Return the subject of the request's certificate; None without one, or if no chain leads to an authority."""
         der = request.peer_certificate
         if der is None:
             return None
@@ -77,8 +85,10 @@ class VerifiedCertificates:
 
 
 def _key_of(der: bytes, intermediates: tuple[bytes, ...]) -> bytes:
-    """A chain's end alone does not tell the chain: whoever sends half of it must not spoil it for others. Whoever has a
-    certificate chooses what comes along, up to 100 KB, which is not kept."""
+    """Return the cache key: the whole chain, so that a client with missing intermediates cannot poison an entry.
+
+    Long chains are digested: a client may send intermediates of up to 100 KB.
+    """
     if not intermediates and len(der) <= MAX_KEY:
         return der
     digest = hashlib.sha256()
@@ -93,17 +103,17 @@ def _look(bundle: Bundle, der: bytes, intermediates: tuple[bytes, ...], now: flo
         leaf = x509.load_der_x509_certificate(der)
         others = [x509.load_der_x509_certificate(each) for each in intermediates]
         chain = chain_to(bundle.certificates, leaf, others, now)
-        shown = _read(leaf, der) if chain is not None else None
+        subject = _read(leaf, der) if chain is not None else None
     except UNREADABLE:
-        chain = shown = None
-    if chain is None or shown is None:
+        chain = subject = None
+    if chain is None or subject is None:
         return _Found(bundle, None, now, now + PAUSE)
     begins, ends = zip(*map(validity, chain), strict=True)
-    return _Found(bundle, shown, max(begins), min(ends))
+    return _Found(bundle, subject, max(begins), min(ends))
 
 
-def _read(certificate: x509.Certificate, der: bytes) -> Shown:
-    """ValueError: what can't be read."""
+def _read(certificate: x509.Certificate, der: bytes) -> CertificateUser:
+    """Return the certificate's subject. Raises ValueError if it can't be read."""
     ends = validity(certificate)[1]
     subject = certificate.subject
     names = [name.value for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
@@ -112,16 +122,21 @@ def _read(certificate: x509.Certificate, der: bytes) -> Shown:
     name = names[-1] if names else ""
     texts = tuple(group for group in groups if isinstance(group, str))
     if not isinstance(name, str) or not name:
-        return Shown("", None, ends)
+        return CertificateUser("", None, ends)
     if len(uids) > 1 or not all(isinstance(uid, str) and uid for uid in uids):
-        return Shown(name, None, ends)
+        return CertificateUser(name, None, ends)
     extra = {CREDENTIAL_ID: (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)}
-    return Shown(name, User(name=name, uid=str(uids[0]) if uids else "", groups=texts, extra=extra), ends)
+    user = User(name=name, uid=str(uids[0]) if uids else "", groups=texts, extra=extra)
+    return CertificateUser(name, user, ends)
 
 
 class ClientCertificates:
-    """The authenticator. ``trusted``: the authorities for clients, as they are now; ``clock``: seconds since the
-    epoch; ``remaining`` is told for how long each certificate that is used is still good."""
+    """The authenticator.
+
+    ``trusted``: returns the current authorities of client certificates
+    ``clock``: seconds since the epoch
+    ``remaining``: histogram of the remaining lifetime of used certificates
+    """
 
     def __init__(self, trusted: Callable[[], Bundle], *, clock: Callable[[], float] = time.time) -> None:
         self._certificates = VerifiedCertificates(trusted, clock=clock)
@@ -129,14 +144,16 @@ class ClientCertificates:
         self.remaining: Durations | None = None
 
     def authenticate(self, request: Request) -> User | None:
-        """The certificate's user; None without a certificate. Rejected: it is no client's certificate in force, or says
-        nobody. (kube-apiserver takes whoever shows one without a common name for anonymous; who shows a certificate
-        wants to be somebody.)"""
+        """Return the certificate's user, None without a certificate.
+
+        Raises Rejected if the certificate is not valid for a client or names no user. kube-apiserver treats a
+        certificate without a common name as anonymous; here its sender does not want to be anonymous.
+        """
         if request.peer_certificate is None:
             return None
-        shown = self._certificates.shown(request)
-        if shown is None or shown.user is None:
+        subject = self._certificates.user_of(request)
+        if subject is None or subject.user is None:
             raise Rejected
         if self.remaining is not None:
-            self.remaining.add(shown.ends - self._clock())
-        return shown.user
+            self.remaining.add(subject.ends - self._clock())
+        return subject.user

@@ -1,1 +1,1 @@
-"""What a user may do. Until roles and bindings decide, system:masters may do everything and all others nothing."""
+"""Authorization of requests: the authorizers, their chain and configuration, and impersonation."""

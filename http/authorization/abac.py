@@ -1,14 +1,16 @@
-"""The ABAC authorizer: a file of policies, one JSON object a line, each of which allows something and nothing denies.
+"""The ABAC authorizer: a file of policies, one JSON object a line. Policies only allow; none denies.
 
     {"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy",
      "spec": {"user": "bob", "namespace": "projects", "resource": "pods", "apiGroup": "", "readonly": true}}
 
-A policy allows a request if its user is the name and its group among the groups of who asks (at least one of the two is
-given), the request is a read or the policy is not read-only, and namespace, resource and apiGroup, or the
-nonResourcePath, are those of the request or ``*``. The rules are those of Kubernetes' pkg/auth/authorizer/abac.
+A policy allows a request if all of this is true (Kubernetes' pkg/auth/authorizer/abac):
 
-The file is read once, when the server starts. A decision looks up eight keys for the user and for each of its groups,
-however many lines there are.
+- It has a user or a group. Its user is the requesting user, and its group is one of the user's groups.
+- It is not read-only, or the request is a read.
+- Its namespace, resource and apiGroup, or its nonResourcePath, match the request or are ``*``.
+
+The file is read once, at the start. A decision looks up eight keys for the user and for each of its groups, however
+many lines there are.
 """
 
 from __future__ import annotations
@@ -37,19 +39,19 @@ V1BETA1, V0 = f"{GROUP}/v1beta1", f"{GROUP}/v0"
 KIND: Final = "Policy"
 ALL: Final = "*"
 READ_VERBS: Final = ("get", "list", "watch")
-# Bytes of a line, as Kubernetes' scanner has it; of a file; and characters of a line shown in an error.
+# Bytes of a line, as in Kubernetes' scanner; bytes of a file; characters of a line in an error.
 MAX_LINE: Final = 64 * 1024
 MAX_FILE: Final = 64 << 20
 MAX_SHOWN: Final = 300
 
 
 class PolicyFileError(ValueError):
-    """The file can't be used; the message, in one line, says why and where."""
+    """The file can't be used. The message is one line with position and reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One line. ``user`` and ``group``: "" if it does not say; whoever is meant by ``*`` is in system:authenticated."""
+    """One line. ``user`` and ``group`` are "" if missing; ``*`` becomes the group system:authenticated."""
 
     user: str = ""
     group: str = ""
@@ -133,7 +135,7 @@ def _for_authenticated(policy: Policy) -> Policy:
 
 
 def read_policy_file(path: Path) -> list[Policy]:
-    """The policies of a file. PolicyFileError."""
+    """Return the policies of a file. Raises PolicyFileError."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE + 1)
@@ -145,7 +147,7 @@ def read_policy_file(path: Path) -> list[Policy]:
 
 
 def parse_policies(data: bytes, path: str) -> list[Policy]:
-    """The policies of a file's content. Blank lines and those that begin with ``#`` say nothing. PolicyFileError."""
+    """Return the policies of a file's content, without blank lines and comments (``#``). Raises PolicyFileError."""
     policies: list[Policy] = []
     unversioned = 0
     for number, line in enumerate(data.split(b"\n"), 1):
@@ -168,7 +170,7 @@ def parse_policies(data: bytes, path: str) -> list[Policy]:
 
 
 def _policy(line: bytes) -> tuple[str, Policy, list[str]]:
-    """Its version, what it says, and the fields that say nothing. ValueError."""
+    """Return a line's version, its policy, and its unknown fields. Raises ValueError."""
     codec = json_codec if line.lstrip().startswith(b"{") else yaml_codec
     try:
         value, _ = codec.decode(line)
@@ -200,7 +202,7 @@ def _version(value: Mapping[str, Any]) -> str:
 
 
 class _Allowed:
-    """What the policies of one subject allow together. Values: whether writes are allowed, too."""
+    """All policies of one subject. Values: whether writes are allowed, too."""
 
     __slots__ = ("lengths", "paths", "prefixes", "resources")
 
@@ -267,7 +269,7 @@ class AbacAuthorizer:
             table.setdefault(key, _Allowed()).add(policy)
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
-        """ALLOW if a policy does."""
+        """Return ALLOW if a policy allows the request."""
         reads = info.verb in READ_VERBS
         for allowed in self._about(user):
             if allowed.permits(info, reads=reads):
@@ -277,27 +279,29 @@ class AbacAuthorizer:
     explain = decide
 
     def rules(self, user: User, namespace: str) -> Rules:
-        """What the policies allow in a namespace, in the order of the file. As in Kubernetes those about paths are told
-        of the namespaces they name, too."""
-        found: list[Rule] = []
+        """Return the rules in a namespace, in the order of the file.
+
+        As in Kubernetes a rule about paths is listed only for the namespace its policy names.
+        """
+        rules: list[Rule] = []
         for policy in self._policies:
             if policy.namespace not in (ALL, namespace) or not policy.is_about(user):
                 continue
             verbs = list(READ_VERBS) if policy.readonly else [ALL]
             if policy.resource:
-                found.append({"verbs": verbs, "apiGroups": [policy.api_group], "resources": [policy.resource]})
+                rules.append({"verbs": verbs, "apiGroups": [policy.api_group], "resources": [policy.resource]})
             if policy.path:
-                found.append({"verbs": verbs, "nonResourceURLs": [policy.path]})
-        return Rules(found)
+                rules.append({"verbs": verbs, "nonResourceURLs": [policy.path]})
+        return Rules(rules)
 
     def _about(self, user: User) -> Iterator[_Allowed]:
-        found = self._of_user.get(user.name)
-        if found is not None:
-            yield found
+        allowed = self._of_user.get(user.name)
+        if allowed is not None:
+            yield allowed
         both = self._of_both.get(user.name)
         for group in user.groups:
-            found = self._of_group.get(group)
-            if found is not None:
-                yield found
-            if both is not None and (found := both.get(group)) is not None:
-                yield found
+            allowed = self._of_group.get(group)
+            if allowed is not None:
+                yield allowed
+            if both is not None and (allowed := both.get(group)) is not None:
+                yield allowed

@@ -1,8 +1,7 @@
-"""AuthorizationConfiguration (apiserver.config.k8s.io v1, v1beta1, v1alpha1): who is asked whether somebody may do
-something, in which order. Also what --authorization-mode stands for.
+"""AuthorizationConfiguration (apiserver.config.k8s.io v1, v1beta1, v1alpha1): the authorizers and their order.
 
-Checked as k8s.io/apiserver/pkg/apis/apiserver/validation does, with its field paths and messages, and as kube-apiserver
-does beyond that (pkg/kubeapiserver/authorizer). The three versions have the same fields.
+--authorization-mode is turned into the same records. The rules, field paths and messages are those of
+k8s.io/apiserver/pkg/apis/apiserver/validation and pkg/kubeapiserver/authorizer. All versions have the same fields.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ AUTHORIZED_TTL, UNAUTHORIZED_TTL = Duration(300 * durations.SECOND), Duration(30
 
 
 class ConfigurationError(ValueError):
-    """The configuration can't be used; the message, in one line, is for the operator."""
+    """The configuration can't be used. The message is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +81,7 @@ class WebhookConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizerConfiguration:
-    """One authorizer; ``webhook`` for those of the type Webhook alone."""
+    """One authorizer. ``webhook``: only for the type Webhook."""
 
     type: str = ""
     name: str = ""
@@ -97,11 +96,11 @@ class AuthorizationConfiguration:
 
 
 Configured = tuple[AuthorizerConfiguration, ...]
-"""All authorizers, in the order in which they are asked."""
+"""All authorizers, in order."""
 
 
 def of_modes(modes: Sequence[str], webhook: WebhookConfiguration | None = None) -> Configured:
-    """What --authorization-mode stands for, with the webhook of --authorization-webhook-*."""
+    """Return the authorizers of --authorization-mode, with the webhook of --authorization-webhook-*."""
     return tuple(
         AuthorizerConfiguration(type=mode, name=DEFAULT_NAME, webhook=webhook)
         if mode == WEBHOOK
@@ -111,47 +110,47 @@ def of_modes(modes: Sequence[str], webhook: WebhookConfiguration | None = None) 
 
 
 def load(data: bytes, *, kept: Collection[str] = ()) -> Configured:
-    """The authorizers of a file that can be used. ``kept``: types that must be among them. ConfigurationError."""
+    """Return the authorizers of a valid file. ``kept``: types it must contain. Raises ConfigurationError."""
     try:
-        found = parse(data)
+        configured = parse(data)
     except ConfigFileError as error:
         text = one_line(str(error))
         raise ConfigurationError(f"failed to load AuthorizationConfiguration from file: {text}") from None
-    if causes := validate(found):
+    if causes := validate(configured):
         raise ConfigurationError(aggregate(causes))
     problems = [
         f"expected name {each.type.lower()} for authorizer {each.type} instead of {each.name}"
-        for each in found
+        for each in configured
         if each.type != WEBHOOK and each.name != each.type.lower()
     ]
-    missing = sorted(set(kept) - {each.type for each in found})
+    missing = sorted(set(kept) - {each.type for each in configured})
     if missing:
         problems.append(f"missing required types: [{' '.join(missing)}]")
     if problems:
         raise ConfigurationError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
-    return found
+    return configured
 
 
 def one_line(text: str) -> str:
-    """A text without the lines in which the CEL compiler shows where it stopped: the first says that in metrics."""
+    """Join the lines of a text, without the lines in which the CEL compiler points at the error."""
     return " ".join(line.strip() for line in text.split("\n") if not line.startswith(" | "))
 
 
-# -- what the file says -----------------------------------------------------------------------------------------------
+# -- the file ---------------------------------------------------------------------------------------------------------
 
 
 def parse(data: bytes) -> Configured:
-    """What a file says, with defaults. ConfigFileError: it is no such file."""
+    """Return the authorizers of a file, with defaults. Raises ConfigFileError."""
     if not data:
         return ()
     return files.decode(data, AuthorizationConfiguration, VERSIONS).authorizers
 
 
-# -- whether it can be used -------------------------------------------------------------------------------------------
+# -- validation -------------------------------------------------------------------------------------------------------
 
 
 def validate(authorizers: Configured) -> list[Cause]:
-    """What is wrong with it, in the order of the file. Looks at the files it names."""
+    """Return all errors, in the order of the file. Checks the kubeconfig files it names."""
     if not authorizers:
         return [required("authorizers", "at least one authorization mode must be defined")]
     causes: list[Cause] = []
@@ -229,7 +228,7 @@ def _wrong_connection(connection: WebhookConnectionInfo, path: Path) -> Iterator
     elif kind == IN_CLUSTER:
         if file is not None:
             yield invalid_value(field, file, "can only be set when type=KubeConfigFile")
-        # It stands for the API server of the cluster, which is who would be asking.
+        # It means the cluster's API server, which is this server.
         yield invalid_value(path.child("type"), kind, "an API server cannot ask itself; use KubeConfigFile")
     elif kind == KUBECONFIG:
         if not file:
@@ -244,11 +243,11 @@ def _wrong_connection(connection: WebhookConnectionInfo, path: Path) -> Iterator
 
 def _wrong_file(file: str) -> str:
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         return f"error loading file: stat {file}: {reason}"
-    return "" if stat.S_ISREG(found.st_mode) else "must be a regular file"
+    return "" if stat.S_ISREG(status.st_mode) else "must be a regular file"
 
 
 def _wrong_conditions(conditions: Sequence[str], path: Path) -> Iterator[Cause]:
@@ -271,7 +270,7 @@ def _wrong_conditions(conditions: Sequence[str], path: Path) -> Iterator[Cause]:
 
 
 def _compile() -> Callable[[str], object]:
-    # Loaded where it is needed: most servers have no conditions.
+    # Imported here: most servers have no conditions.
     from kubechronicle.http.authorization.match_conditions import compiled
 
     return compiled

@@ -1,8 +1,8 @@
-"""The authorizers in force: made from the configuration when the server starts, and again when its file changes.
+"""The current authorizers: made from the configuration at the start, and again when its file changes.
 
-Node, RBAC and ABAC are made once, for the indexes and the file they have: a changed configuration must go on naming
-those it named at first, and can name no other of them (pkg/kubeapiserver/authorizer/reload.go). Everything else may
-change, and counts from the next decision on.
+Node, RBAC and ABAC are made once, because of their indexes and file. A changed configuration must name the same of them
+as the first one (pkg/kubeapiserver/authorizer/reload.go). Everything else may change, and has effect from the next
+decision on.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from kubechronicle.http.authorization.decision import (
     AlwaysDeny,
     AuthorizationChain,
     Authorizer,
-    Counted,
+    CountedAuthorizer,
     DecisionMetrics,
     Privileged,
 )
 from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.node import NodeAuthorizer
 from kubechronicle.http.authorization.rbac import RbacAuthorizer
-from kubechronicle.http.reloading import ReloadedFile, ReloadFigures, Unusable
+from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +47,12 @@ DEFAULT_MODES: Final = ("Node", "RBAC")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationPlan:
-    """``policies`` of the ABAC file, None without one; ``file``: where the configuration comes from if it may change,
-    and ``content``: what it said."""
+    """The configuration at the start.
+
+    ``policies``: those of the ABAC file, None without one
+    ``file``: the configuration file, which is reloaded; None without one
+    ``content``: the file's content from which ``configured`` was made
+    """
 
     configured: Configured = field(default_factory=lambda: configuration.of_modes(DEFAULT_MODES))
     policies: Sequence[Policy] | None = None
@@ -57,24 +61,26 @@ class AuthorizationPlan:
 
 
 MakeWebhook = Callable[[str, WebhookConfiguration, MatchConditionMetrics], Authorizer]
-"""(name, configuration, metrics). Reads its kubeconfig. ConfigurationError: it can't be used."""
+"""Makes an authorizer from (name, configuration, metrics). Reads its kubeconfig. Raises ConfigurationError."""
 
 
 async def _nothing(authorizer: Authorizer) -> None:
-    """There is nothing to close."""
+    """Close nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Webhooks:
-    """How authorizers are made that ask outside; ``forget`` ends one, and has nothing to do with any other."""
+    """Factory of webhook authorizers. ``forget`` closes one, and ignores authorizers of other types."""
 
     make: MakeWebhook
     forget: Callable[[Authorizer], Awaitable[None]] = _nothing
 
 
 class Authorization:
-    """``chain`` asks whoever is in force; ``file`` is looked after if there is one. ``server``: the name of this server
-    among those that share the cluster."""
+    """The chain of the current authorizers, and the reload of their file.
+
+    ``server``: the name of this server in the cluster
+    """
 
     def __init__(
         self, plan: AuthorizationPlan, views: Views, webhooks: Webhooks | None = None, *, server: str = ""
@@ -84,7 +90,7 @@ class Authorization:
         types = {each.type for each in plan.configured}
         self._required = frozenset(types - {configuration.WEBHOOK})
         self._kept: dict[str, Authorizer] = {}
-        self.rbac = RbacAuthorizer(views)  # it tells what somebody holds whether it decides or not
+        self.rbac = RbacAuthorizer(views)  # also lists rights for the escalation check, even if it does not decide
         if configuration.RBAC in types:
             self._kept[configuration.RBAC] = self.rbac
         if configuration.NODE in types:
@@ -98,56 +104,57 @@ class Authorization:
         self._made: Sequence[Authorizer] = ()
         made: list[Authorizer] = []
         self._make(plan.configured, made)
-        self._put_in_force(plan.configured, made)
-        self._reloads = ReloadFigures(
-            prefix="apiserver_authorization_config_controller", what="authorization configuration", server=server
+        self._replace(plan.configured, made)
+        self._reloads = ReloadMetrics(
+            prefix="apiserver_authorization_config_controller", subject="authorization configuration", server=server
         )
         self.file: ReloadedFile | None = None
         if plan.file is not None:
-            self.file = ReloadedFile(plan.file, self.reload, applied=plan.content, figures=self._reloads)
+            self.file = ReloadedFile(plan.file, self.reload, applied=plan.content, metrics=self._reloads)
 
     def collectors(self) -> list[Collector]:
-        """What is counted of it."""
+        """Return the collectors of its metrics."""
         return [self._decisions, self._matches, *([self._reloads] if self.file is not None else [])]
 
     def children(self) -> list[ChildSpec]:
-        """What is to be supervised."""
+        """Return the specs of its supervised tasks."""
         return [ChildSpec(name="authorization-config", run=self.file.run)] if self.file is not None else []
 
     async def reload(self, data: bytes) -> bool:
-        """Put in force what the file says now; whether it says something else. Unusable."""
+        """Apply the file's content. Returns False if it is the current configuration. Raises Unusable."""
         made: list[Authorizer] = []
         try:
-            found = await trio.to_thread.run_sync(lambda: configuration.load(data, kept=self._required))
-            if found == self._configured:
+            configured = await trio.to_thread.run_sync(lambda: configuration.load(data, kept=self._required))
+            if configured == self._configured:
                 return False
-            await trio.to_thread.run_sync(self._make, found, made)
+            await trio.to_thread.run_sync(self._make, configured, made)
         except ConfigurationError as error:
             await self._forget(made)
             raise Unusable(str(error)) from None
         before = self._made
-        self._put_in_force(found, made)
+        self._replace(configured, made)
         await self._forget(before)
         return True
 
     async def _forget(self, authorizers: Sequence[Authorizer]) -> None:
-        """End those that asked outside, and are not asked any more."""
+        """Close webhook authorizers that are not used any more."""
         for authorizer in authorizers:
             if self._webhooks is not None and authorizer not in self._kept.values():
                 await self._webhooks.forget(authorizer)
 
-    def _put_in_force(self, configured: Configured, made: Sequence[Authorizer]) -> None:
+    def _replace(self, configured: Configured, made: Sequence[Authorizer]) -> None:
         counted = [
-            Counted(each.type, each.name, one, self._decisions) for each, one in zip(configured, made, strict=True)
+            CountedAuthorizer(each.type, each.name, one, self._decisions)
+            for each, one in zip(configured, made, strict=True)
         ]
         self.chain.replace([Privileged(), *counted])
         self._configured, self._made = configured, made
 
     def _make(self, configured: Configured, made: list[Authorizer]) -> None:
         for each in configured:
-            made.append(self._one(each))
+            made.append(self._make_one(each))
 
-    def _one(self, configured: AuthorizerConfiguration) -> Authorizer:
+    def _make_one(self, configured: AuthorizerConfiguration) -> Authorizer:
         kept = self._kept.get(configured.type)
         if kept is not None:
             return kept

@@ -1,7 +1,7 @@
-"""What an authorizer says of a request, and the chain that asks them in their order.
+"""Verdicts of authorizers, and the chain that calls them in order (k8s.io/apiserver's union authorizer).
 
-ALLOW and DENY are final; NO_OPINION passes the request on. A request nobody allows is forbidden, with the reasons of
-those that had none to allow it (k8s.io/apiserver's union authorizer).
+ALLOW and DENY are final; NO_OPINION passes the request on to the next. A request that no authorizer allows is
+forbidden, with the reasons of all.
 """
 
 from __future__ import annotations
@@ -30,23 +30,29 @@ class Decision(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``reason`` is in words, for reviews and refusals; empty where there is nothing to say. ``error``: what kept the
-    authorizer from deciding as it should have; a request that is not allowed for one is answered with 500."""
+    """The decision of an authorizer.
+
+    ``reason``: text for reviews and 403 answers, or ""
+    ``error``: a failure that prevented a proper decision; a request that is not allowed is then answered with 500
+    """
 
     decision: Decision
     reason: str = ""
     error: str = ""
 
 
-Ask = Callable[[User, RequestInfo], Verdict]
+Decide = Callable[[User, RequestInfo], Verdict]
 ALLOWED = Verdict(Decision.ALLOW)
 NO_OPINION = Verdict(Decision.NO_OPINION)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a user may do in a namespace, as far as it can be listed: PolicyRules, and what could not be resolved.
-    ``incomplete``: there is more than can be listed."""
+    """The rights of a user in a namespace, as PolicyRules.
+
+    ``errors``: roles that could not be resolved
+    ``incomplete``: whether there are rights that can't be listed
+    """
 
     rules: Sequence[Rule] = ()
     errors: Sequence[str] = ()
@@ -63,21 +69,23 @@ EVERYTHING = Rules(
 
 class Authorizer(Protocol):
     def decide(self, user: User, info: RequestInfo) -> Verdict:
-        """The quick answer, for a request under way."""
+        """Return the verdict on a request. The fast path."""
         ...
 
     def explain(self, user: User, info: RequestInfo) -> Verdict:
-        """The same answer with its reason, for reviews."""
+        """Return the same verdict with its reason, for reviews."""
         ...
 
     def rules(self, user: User, namespace: str) -> Rules:
-        """What this authorizer allows the user in the namespace, or cluster-wide."""
+        """Return the user's rights in the namespace, or cluster-wide for ""."""
         ...
 
 
 class Privileged:
-    """system:masters may do everything, so that no rule can lock an administrator out. As in kube-apiserver that is not
-    listed among the rules."""
+    """Allows everything to system:masters, so that no rule can lock an administrator out.
+
+    As in kube-apiserver these rights are not listed.
+    """
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
         return ALLOWED if GROUP_MASTERS in user.groups else NO_OPINION
@@ -99,7 +107,7 @@ class AlwaysAllow:
 
 
 class AlwaysDeny:
-    """Passes no request on by itself; those before it in the list have had their say."""
+    """Never allows. Authorizers before it in the list may have allowed the request."""
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
         return Verdict(Decision.NO_OPINION, "Everything is forbidden.")
@@ -111,7 +119,7 @@ class AlwaysDeny:
 
 
 class DecisionMetrics(Collector):
-    """How often each authorizer has decided, by its type and name: kube-apiserver's figure of the same name."""
+    """Decisions by type and name of the authorizer: kube-apiserver's metric of the same name."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str, str]] = Counter()
@@ -127,8 +135,8 @@ class DecisionMetrics(Collector):
         return [family]
 
 
-class Counted:
-    """An authorizer as the configuration names it. What it decides is counted; what it passes on is not."""
+class CountedAuthorizer:
+    """An authorizer of the configuration. Its final decisions are counted, NO_OPINION is not."""
 
     __slots__ = ("_authorizer", "_counts", "_labels", "rules")
 
@@ -153,40 +161,42 @@ class Counted:
 class AuthorizationChain:
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers: tuple[Authorizer, ...] = ()
-        self._deciding: tuple[Ask, ...] = ()
-        self._explaining: tuple[Ask, ...] = ()
+        self._decide_functions: tuple[Decide, ...] = ()
+        self._explain_functions: tuple[Decide, ...] = ()
         self.replace(authorizers)
 
     def replace(self, authorizers: Sequence[Authorizer]) -> None:
-        """Ask these from the next decision on. One that has to be made again is made by the new ones alone."""
+        """Use these authorizers from the next decision on. A decision that is retried uses only the new ones."""
         self._authorizers = tuple(authorizers)
-        self._deciding = tuple(authorizer.decide for authorizer in authorizers)
-        self._explaining = tuple(authorizer.explain for authorizer in authorizers)
+        self._decide_functions = tuple(authorizer.decide for authorizer in authorizers)
+        self._explain_functions = tuple(authorizer.explain for authorizer in authorizers)
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
-        """ALLOW or DENY of the first that has an opinion, otherwise NO_OPINION with all reasons. NeedsExternalAnswer
-        (actors/external_answers.py): one of them must ask somebody first."""
-        return self._ask(self._deciding, user, info)
+        """Return the first ALLOW or DENY, otherwise NO_OPINION with all reasons.
+
+        Raises NeedsExternalAnswer (actors/external_answers.py) if an authorizer must ask another server first.
+        """
+        return self._first_opinion(self._decide_functions, user, info)
 
     def explain(self, user: User, info: RequestInfo) -> Verdict:
-        """As decide, with the reason."""
-        return self._ask(self._explaining, user, info)
+        """Return the same verdict as ``decide``, with its reason."""
+        return self._first_opinion(self._explain_functions, user, info)
 
     def rules(self, user: User, namespace: str) -> Rules:
-        """What all of them allow, those of the first asked first."""
-        found = [authorizer.rules(user, namespace) for authorizer in self._authorizers]
+        """Return the rules of all authorizers, in their order."""
+        lists = [authorizer.rules(user, namespace) for authorizer in self._authorizers]
         return Rules(
-            [rule for each in found for rule in each.rules],
-            [error for each in found for error in each.errors],
-            any(each.incomplete for each in found),
+            [rule for each in lists for rule in each.rules],
+            [error for each in lists for error in each.errors],
+            any(each.incomplete for each in lists),
         )
 
     @staticmethod
-    def _ask(questions: Sequence[Ask], user: User, info: RequestInfo) -> Verdict:
+    def _first_opinion(functions: Sequence[Decide], user: User, info: RequestInfo) -> Verdict:
         reasons: list[str] = []
         errors: list[str] = []
-        for ask in questions:
-            verdict = ask(user, info)
+        for decide in functions:
+            verdict = decide(user, info)
             if verdict.decision is not Decision.NO_OPINION:
                 return verdict
             if verdict.reason:
@@ -199,20 +209,20 @@ class AuthorizationChain:
 
 
 def aggregate(errors: Sequence[str]) -> str:
-    """Several errors as one text, each once (k8s.io/apimachinery/pkg/util/errors)."""
-    found = list(dict.fromkeys(errors))
-    return found[0] if len(found) == 1 else f"[{', '.join(found)}]" if found else ""
+    """Return several errors as one text, without duplicates (k8s.io/apimachinery/pkg/util/errors)."""
+    distinct = list(dict.fromkeys(errors))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]" if distinct else ""
 
 
 def forbidden(user: User, info: RequestInfo, reason: str = "") -> StatusError:
-    """The 403 for a request that nobody allows."""
+    """Return the 403 for a request that no authorizer allows."""
     return status.forbidden(
         info.group_resource if info.is_resource else "", info.name, forbidden_message(user, info, reason)
     )
 
 
 def forbidden_message(user: User, info: RequestInfo, reason: str = "") -> str:
-    """The words of k8s.io/apiserver's responsewriters.Forbidden."""
+    """Return the text of k8s.io/apiserver's responsewriters.Forbidden."""
     why = f": {reason}" if reason else ""
     if not info.is_resource:
         return f'User "{user.name}" cannot {info.verb} path "{info.path}"{why}'

@@ -1,16 +1,16 @@
-"""Impersonation: a request made as somebody else (the Impersonate-* headers), if the one who asks may do that.
+"""Impersonation: a request acts as another user (the Impersonate-* headers), if the requestor has the rights.
 
-Kubernetes' two ways, the narrow one first (KEP-5284). A mode applies to certain users, and wants a right for the
-request itself and one for each part of the identity:
+The constrained modes come first, then the legacy mode (KEP-5284). A mode applies to certain users. It requires a right
+for the request itself and one for each part of the identity:
 
     mode             applies to                        rights, in authentication.k8s.io
-    associated-node  the node the asking pod runs on   impersonate-on:associated-node:VERB; impersonate:associated-node
+    associated-node  the node of the requesting pod    impersonate-on:associated-node:VERB; impersonate:associated-node
     arbitrary-node   system:node:NAME                  impersonate-on:arbitrary-node:VERB;  impersonate:arbitrary-node
     serviceaccount   system:serviceaccount:NS:NAME     impersonate-on:serviceaccount:VERB;  impersonate:serviceaccount
-    user-info        everybody else                    impersonate-on:user-info:VERB;       impersonate:user-info
-    legacy           everybody                         impersonate, in the core group, whatever the request is
+    user-info        all other users                   impersonate-on:user-info:VERB;       impersonate:user-info
+    legacy           all users                         impersonate, in the core group, for any request
 
-If none of them allows it, the first refusal is told.
+If no mode allows it, the 403 is that of the first mode that applies.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ USER, GROUP, UID, EXTRA = "impersonate-user", "impersonate-group", "impersonate-
 
 SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 GROUP_SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
-# Where a token tells on which node its pod runs.
+# Keys of ``extra`` with the node of a token's pod.
 NODE_NAME_KEY: Final = "authentication.kubernetes.io/node-name"
 NODE_KEYS_KEY: Final = "authentication.kubernetes.io/associated-node-keys"
 AUTHENTICATION: Final = "authentication.k8s.io"
-# From so many groups or extra values on, the right to all of them is asked for first.
+# From this many groups or extra values on, the right to all of them is checked first.
 MANY: Final = 4
 
 
 def wanted_user(headers: Headers) -> User | None:
-    """Whom the request wants to be made as, exactly as the headers say; None: nobody else. 400 without a name."""
+    """Return the user that the headers name, None without such headers. Raises a 400 without a name."""
     name, uid = utf8(headers.get(USER)), utf8(headers.get(UID))
     groups = tuple(map(utf8, headers.get_all(GROUP)))
     extra: dict[str, tuple[str, ...]] = {}
@@ -79,12 +79,12 @@ def _go_map(extra: Mapping[str, Sequence[str]]) -> str:
     return "map[string][]string{" + ", ".join(f"{_go(key)}:{_go_list(extra[key])}" for key in sorted(extra)) + "}"
 
 
-# -- who may be whom --------------------------------------------------------------------------------------------------
+# -- modes ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """``applies(wanted, requestor)`` tells whom it is for; no name: the legacy mode."""
+    """A mode. ``applies(wanted, requestor)``: whether it is for these users; ``name`` "": the legacy mode."""
 
     name: str
     applies: Callable[[User, User], bool]
@@ -100,8 +100,10 @@ def _node_name(user: str) -> str:
 
 
 def _account(user: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account a user is. One that could not be a service account is a user as any
-    other (SplitUsername of k8s.io/apiserver)."""
+    """Return namespace and name of the service account with this user name.
+
+    Returns None for a name that no service account can have (SplitUsername of k8s.io/apiserver).
+    """
     if not user.startswith(SERVICE_ACCOUNT):
         return None
     namespace, colon, name = user.removeprefix(SERVICE_ACCOUNT).partition(":")
@@ -135,7 +137,7 @@ MODES: Final = (
 
 
 def impersonate(chain: AuthorizationChain, requestor: User, wanted: User, info: RequestInfo) -> User:
-    """The identity the request goes on with. StatusError 403, as the first mode that applies has put it."""
+    """Return the identity of the request. Raises the 403 of the first mode that applies."""
     refusal: StatusError | None = None
     for mode in MODES:
         if not mode.applies(wanted, requestor):
@@ -148,37 +150,37 @@ def impersonate(chain: AuthorizationChain, requestor: User, wanted: User, info: 
 
 
 class _Check:
-    """One attempt in one mode."""
+    """The check of one identity in one mode."""
 
     def __init__(self, chain: AuthorizationChain, mode: Mode, requestor: User) -> None:
         self._chain = chain
         self._mode = mode
         self._requestor = requestor
         if mode.name == ASSOCIATED_NODE:
-            # What is decided must hold for every node the same account's pods run on.
+            # The decision must hold for every node with pods of the same account.
             self._requestor = replace(requestor, extra={NODE_KEYS_KEY: tuple(sorted(requestor.extra))})
 
     def identity(self, wanted: User, info: RequestInfo) -> User:
         mode = self._mode.name
         if mode:
             self._permit(replace(info, verb=f"impersonate-on:{mode}:{info.verb}"))
-        found = replace(wanted, groups=self._name(wanted))
+        user = replace(wanted, groups=self._name(wanted))
         if wanted.uid:
             self._permit(self._right("uids", wanted.uid, group=AUTHENTICATION))
         if wanted.groups:
             self._groups(wanted.groups)
         if wanted.extra:
             self._extra(wanted.extra)
-        if found.name == ANONYMOUS:
+        if user.name == ANONYMOUS:
             added = GROUP_UNAUTHENTICATED
-        elif GROUP_UNAUTHENTICATED not in found.groups:
+        elif GROUP_UNAUTHENTICATED not in user.groups:
             added = GROUP_AUTHENTICATED
         else:
-            return found
-        return found if added in found.groups else replace(found, groups=(*found.groups, added))
+            return user
+        return user if added in user.groups else replace(user, groups=(*user.groups, added))
 
     def _name(self, wanted: User) -> tuple[str, ...]:
-        """Ask for the right to the name; return the groups that go with it."""
+        """Check the right to the name. Returns the groups of the user."""
         account = _account(wanted.name)
         node = _node_name(wanted.name) if self._mode.name else ""
         if account is not None:
@@ -219,7 +221,7 @@ class _Check:
                 self._permit(replace(right, subresource=key, name=value))
 
     def _right(self, resource: str, name: str, *, group: str = "") -> RequestInfo:
-        """To be somebody, or part of it: legacy names and groups are in the core group."""
+        """Return the right to a part of an identity. In the legacy mode users and groups are in the core API group."""
         mode = self._mode.name
         return RequestInfo(
             path="",
@@ -248,7 +250,7 @@ _EXTRA_KEY: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*/[A-Za-z0-9/\-._~%!$&'()*
 
 
 def _extra_problem(extra: Mapping[str, Sequence[str]]) -> str:
-    """What the narrow modes ask of extra keys and values."""
+    """Return the error of extra keys and values in the constrained modes, "" for none."""
     for key, values in extra.items():
         if not key:
             return "impersonating the empty string key in extra is not allowed"

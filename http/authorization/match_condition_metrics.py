@@ -1,4 +1,4 @@
-"""ConditionMetrics of match conditions, named as kube-apiserver's (k8s.io/apiserver/pkg/authorization/cel)."""
+"""Metrics of match conditions, under kube-apiserver's names (k8s.io/apiserver/pkg/authorization/cel)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25)
 
 @dataclass(slots=True)
 class ConditionMetrics:
-    """Of one authorizer. ``buckets``: evaluations by the first bound they took no longer than."""
+    """Metrics of one authorizer. ``buckets``: evaluations by the smallest bound that is not below their seconds."""
 
     seconds: float = 0.0
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
@@ -22,13 +22,13 @@ class ConditionMetrics:
     exclusions: int = 0
 
     def took(self, seconds: float) -> None:
-        """One evaluation of all conditions took so long."""
+        """Count one evaluation of all conditions."""
         self.seconds += seconds
         self.buckets[sum(seconds > bound for bound in BUCKETS)] += 1
 
 
 class MatchConditionMetrics(Collector):
-    """What evaluating costs and comes to, by the name of the authorizer; goes on when the configuration changes."""
+    """Metrics by the name of the authorizer. They outlive a change of the configuration."""
 
     def __init__(self) -> None:
         self._of: dict[str, ConditionMetrics] = {}

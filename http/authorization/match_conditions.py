@@ -1,11 +1,11 @@
-"""The match conditions of an authorizer that is asked outside: CEL over the request it would be asked about, by which
-it is asked about fewer (k8s.io/apiserver/pkg/authorization/cel).
+"""Match conditions of webhook authorizers: CEL expressions that select the requests a webhook is asked about
+(k8s.io/apiserver/pkg/authorization/cel).
 
     request.user, .uid, .groups, .extra
     request.resourceAttributes       namespace verb group version resource subresource name fieldSelector labelSelector
     request.nonResourceAttributes    path verb
 
-One of the two attributes is there, and a selector only where the request has one; everything else always is.
+One of the two attributes is present, and selectors only where the request has them. Every other field is present.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kubechronicle.http.authorization.match_condition_metrics import MatchCondit
 from kubechronicle.http.authorization.webhook import MatchFailed
 
 BUDGET: Final = 100_000
-"""What one evaluation may cost: some 50 ms. Kubernetes' PerCallLimit, ten times as much, stands for 0.1 s there; here
-nothing else is done meanwhile."""
+"""Cost limit of one evaluation: about 50 ms. Kubernetes' PerCallLimit is ten times as much and takes 0.1 s there; here
+an evaluation blocks all other tasks."""
 TOGETHER: Final = 250_000
-"""What all conditions of one decision may cost together: 2.5 times as much as one, as Kubernetes' for admission."""
+"""Cost limit of all conditions of one decision: 2.5 times that of one, as in Kubernetes' admission."""
 
 _STRINGS: Final = list_of(STRING)
 _SELECTOR: Final = {
@@ -59,7 +59,7 @@ REQUEST: Final = object_type(
 
 @functools.lru_cache(maxsize=1024)
 def compiled(expression: str) -> cel.Program:
-    """The program of a condition. ValueError, perhaps in several lines: it can't be one."""
+    """Return the program of a condition. Raises ValueError, whose text may have several lines."""
     try:
         program = _environment().compile(expression)
     except cel.InstantiationError as error:
@@ -77,8 +77,8 @@ def _environment() -> cel.Environment:
 
 
 def request_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What conditions see of a SubjectAccessReviewSpec (v1, what is empty may be left out)."""
-    found: dict[str, Any] = {
+    """Return the ``request`` variable for a SubjectAccessReviewSpec (v1), whose empty fields may be missing."""
+    request: dict[str, Any] = {
         "user": spec.get("user") or "",
         "groups": spec.get("groups") or [],
         "uid": spec.get("uid") or "",
@@ -91,10 +91,10 @@ def request_of(spec: Mapping[str, Any]) -> dict[str, Any]:
             selector = _selector(resource.get(name) or {})
             if selector:
                 attributes[name] = selector
-        found["resourceAttributes"] = attributes
+        request["resourceAttributes"] = attributes
     if path is not None:
-        found["nonResourceAttributes"] = {name: path.get(name) or "" for name in PATH_FIELDS}
-    return found
+        request["nonResourceAttributes"] = {name: path.get(name) or "" for name in PATH_FIELDS}
+    return request
 
 
 def _selector(selector: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,15 +108,17 @@ def _selector(selector: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class MatchConditions:
-    """All conditions of one authorizer, each an expression that can be ``compiled``."""
+    """All conditions of one authorizer. Each expression is one that ``compiled`` accepts."""
 
     def __init__(self, expressions: Sequence[str], name: str, metrics: MatchConditionMetrics) -> None:
         self._conditions = [(expression, compiled(expression)) for expression in expressions]
         self._metrics = metrics.of(name)
 
     def matches(self, spec: Mapping[str, Any]) -> bool:
-        """Whether the authorizer is to be asked about this SubjectAccessReviewSpec: every condition is true. One that
-        is false counts for more than those that fail. MatchFailed."""
+        """Return whether every condition is true for this SubjectAccessReviewSpec.
+
+        A false condition outweighs conditions that fail. Raises MatchFailed if some fail and none is false.
+        """
         started = perf_counter()
         metrics = self._metrics
         try:

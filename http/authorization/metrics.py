@@ -1,6 +1,6 @@
-"""How the authorization of requests goes, by kube-apiserver's names, read when /metrics is asked for.
+"""Metrics of the authorization of requests, under kube-apiserver's names.
 
-What impersonation, admission and reviews ask the authorizers besides is not counted here.
+Decisions for impersonation, admission and reviews are not counted.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ ERROR: Final = "error"
 
 
 class AttemptMetrics(Collector):
+    """Attempts by result."""
+
     def __init__(self) -> None:
         self._attempts = {result: Durations(BUCKETS) for result in (*RESULTS.values(), ERROR)}
 
     def observe(self, verdict: Verdict, seconds: float) -> None:
-        """One request was decided about in so many seconds."""
+        """Count the decision about one request."""
         failed = verdict.error and verdict.decision is not Decision.ALLOW
         self._attempts[ERROR if failed else RESULTS[verdict.decision]].add(seconds)
 
@@ -39,9 +41,9 @@ class AttemptMetrics(Collector):
             "Authorization duration in seconds broken out by result.",
             labels=["result"],
         )
-        for result, found in self._attempts.items():
-            number = sum(found.counts)
+        for result, durations in self._attempts.items():
+            number = sum(durations.counts)
             if number:
                 attempts.add_metric([result], number)
-                seconds.add_metric([result], found.buckets(), found.total)
+                seconds.add_metric([result], durations.buckets(), durations.total)
         return [attempts, seconds]

@@ -1,13 +1,13 @@
-"""The Node authorizer: a kubelet may read what the pods on its node refer to, and write what is its own.
+"""The Node authorizer: a kubelet may read the objects that pods on its node refer to, and write its own objects.
 
-Users ``system:node:NAME`` in the group ``system:nodes``. What a node is related to follows from the pods bound to it,
-and from the volumes that say whose claim they are for:
+Its users are ``system:node:NAME`` in the group ``system:nodes``. A node's objects follow from the pods bound to it, and
+from the claimRef of volumes:
 
     node ─┬─ pod ─┬─ secrets, configmaps, service accounts, resource claims
           │       └─ persistentvolumeclaim ─ persistentvolume ─ its secrets
           └─ volume attachments, resource slices
 
-NodeRestriction (actors/admission) looks at what a request carries, which is not known here yet.
+NodeRestriction (actors/admission) checks the objects in requests, which are not decoded yet here.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Place = tuple[str, str]
 """(namespace, name)."""
 
 NODE_NAMED: Final = frozenset({"volumeattachments.storage.k8s.io", "resourceslices.resource.k8s.io"})
-"""What is of a node because it says so itself."""
+"""Resources whose spec.nodeName names their node."""
 
 OWN_OBJECT_VERBS: Final = ("get", "create", "update", "patch", "delete")
 
 
 def node_name(user: User) -> str | None:
-    """The node a user is, "" for a node without a name, None for somebody else."""
+    """Return the node's name, "" for a node without a name, None for a user that is no node."""
     if GROUP_NODES not in user.groups or not user.name.startswith(NODE_PREFIX):
         return None
     return user.name.removeprefix(NODE_PREFIX)
@@ -54,9 +54,9 @@ class NodeAuthorizer:
     def __init__(self, views: Views) -> None:
         self._views = views
         self._of_pod: dict[tuple[str, str], tuple[str, frozenset[Reference]]] = {}
-        # node -> (namespace, resource, name) -> how many of its pods refer to it
+        # node -> (namespace, resource, name) -> number of its pods that refer to it
         self._related: dict[str, Counter[tuple[str, str, str]]] = {}
-        # volume -> the claim it is for, and the secrets it needs; secret -> claim -> how many volumes for it need it
+        # volume -> its claim and its secrets; secret -> claim -> number of the claim's volumes that need it
         self._of_volume: dict[str, tuple[Place, frozenset[Place]]] = {}
         self._claims_of: dict[Place, Counter[Place]] = {}
         self._pods = ViewFollower(views["pods"], self._pod)
@@ -80,7 +80,7 @@ class NodeAuthorizer:
         }
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
-        """ALLOW, or NO_OPINION with the reason. Nothing to say of users that are no nodes."""
+        """Return ALLOW, or NO_OPINION with the reason. There is no reason for users that are no nodes."""
         node = node_name(user)
         if node is None:
             return NO_OPINION
@@ -97,7 +97,7 @@ class NodeAuthorizer:
     explain = decide
 
     def rules(self, user: User, namespace: str) -> Rules:
-        """What depends on the objects themselves can't be listed."""
+        """Return no rules: rights that depend on objects can't be listed."""
         if node_name(user) is None:
             return Rules()
         return Rules(errors=["node authorizer does not support user rule resolution"], incomplete=True)
@@ -181,8 +181,8 @@ class NodeAuthorizer:
             return NO_OPINION
         if info.name == node:
             return ALLOWED
-        what = f"'{info.name}'" if info.name else "all nodes"
-        return _not(f"node '{node}' cannot read {what}, only its own Node object")
+        target = f"'{info.name}'" if info.name else "all nodes"
+        return _not(f"node '{node}' cannot read {target}, only its own Node object")
 
     def _pod_access(self, node: str, info: RequestInfo) -> Verdict:
         verb, subresource = info.verb, info.subresource
@@ -227,8 +227,8 @@ class NodeAuthorizer:
             return False
         self._volumes.catch_up()
         if resource == "persistentvolumes":
-            found = self._of_volume.get(info.name) if not info.namespace else None
-            return found is not None and _is_claimed(found[0], related)
+            volume = self._of_volume.get(info.name) if not info.namespace else None
+            return volume is not None and _is_claimed(volume[0], related)
         claims: Mapping[Place, int] = self._claims_of.get((info.namespace, info.name), {})
         if len(claims) <= len(related):
             return any(_is_claimed(claim, related) for claim in claims)
@@ -239,8 +239,8 @@ class NodeAuthorizer:
         value = entry.object() if entry is not None else {}
         for part in path[:-1]:
             value = value.get(part) or {}
-        found: str = value.get(path[-1]) or ""
-        return found
+        text: str = value.get(path[-1]) or ""
+        return text
 
     def _pod(self, namespace: str, name: str, entry: Entry | None) -> None:
         before = self._of_pod.pop((namespace, name), None)

@@ -1,11 +1,11 @@
-"""The RBAC authorizer: who is bound to which roles, indexed so that a decision is a few dictionary look-ups.
+"""The RBAC authorizer: roles and bindings, indexed so that a decision is a few dictionary look-ups.
 
-Roles and bindings are read from the views. Before each decision the index takes in what has changed since the last one
-(usually nothing: four comparisons), so that a change counts from the next request on:
+Roles and bindings are read from the views. Before each decision the index catches up with the views (usually four
+comparisons), so that a change has effect from the next request on:
 
     bindings of a subject    ("User", "bob") -> {(namespace, binding): role}     "" for cluster role bindings
-    what a user may do       (user, groups, namespace) -> Grants                 made when first asked, all forgotten
-                                                                                 when anything changes
+    grants of a user         (user, groups, namespace) -> Grants                 made at first use, dropped at each
+                                                                                 change of a role or binding
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from kubechronicle.http.authorization.view_follower import ViewFollower
 from kubechronicle.http.request_info import RequestInfo
 
 GROUP = "rbac.authorization.k8s.io"
-# (user, groups, namespace) whose rules are kept put together, and roughly the bytes of all that: beyond these it begins
-# anew. Reviews ask about any user in any namespace, so that long names must not fill the memory either.
+# Cached (user, groups, namespace), and about the bytes of the cache. It is cleared beyond either. Reviews name any user
+# in any namespace, so long names must not fill the memory.
 GRANTS_KEPT = 10_000
 MAX_KEPT = 256 << 20
 _BYTES_A_RULE = 200
@@ -38,7 +38,7 @@ RoleName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One subject of one binding, with the words that explain a decision."""
+    """One subject of one binding, with the text that explains a decision."""
 
     namespace: str
     binding: str
@@ -47,13 +47,13 @@ class Bound:
     subject: str
 
     def reason(self) -> str:
-        where, what = (
+        kind, name = (
             ("RoleBinding", f"{self.binding}/{self.namespace}")
             if self.namespace
             else ("ClusterRoleBinding", self.binding)
         )
-        kind = "Role" if self.role[0] else "ClusterRole"
-        return f'RBAC: allowed by {where} "{what}" of {kind} "{self.role[1]}" to {self.subject}'
+        role = "Role" if self.role[0] else "ClusterRole"
+        return f'RBAC: allowed by {kind} "{name}" of {role} "{self.role[1]}" to {self.subject}'
 
 
 class RbacAuthorizer:
@@ -61,12 +61,12 @@ class RbacAuthorizer:
         self._roles: dict[RoleName, list[Rule]] = {}
         # (namespace, binding) -> (subject, position) of each
         self._bindings: dict[tuple[str, str], list[tuple[tuple[str, str], int]]] = {}
-        # subject -> namespace ("": cluster-wide) -> binding's name and position -> what is bound
+        # subject -> namespace ("": cluster-wide) -> (binding's name, position) -> binding
         self._bound: defaultdict[tuple[str, str], dict[str, dict[tuple[str, int], Bound]]] = defaultdict(dict)
         self._grants: dict[tuple[str, tuple[str, ...], str], Grants] = {}
         self._refusals: dict[tuple[str, tuple[str, ...], str], str] = {}
         self._kept = 0
-        self._followed = [
+        self._followers = [
             ViewFollower(views[f"clusterroles.{GROUP}"], self._role),
             ViewFollower(views[f"roles.{GROUP}"], self._role),
             ViewFollower(views[f"clusterrolebindings.{GROUP}"], self._binding),
@@ -74,13 +74,13 @@ class RbacAuthorizer:
         ]
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
-        """ALLOW, or NO_OPINION with what is missing among the roles the user is bound to."""
+        """Return ALLOW, or NO_OPINION with the missing roles of the user's bindings."""
         if self._permitted(user, info):
             return Verdict(Decision.ALLOW)
         return Verdict(Decision.NO_OPINION, self._missing(user, info.namespace))
 
     def explain(self, user: User, info: RequestInfo) -> Verdict:
-        """As decide, with the binding that allows it in words."""
+        """Return the same verdict as ``decide``, with the text of the binding that allows it."""
         self._catch_up()
         for bound in self._bound_to(user, info.namespace):
             if any(permits(rule, info) for rule in self._roles.get(bound.role, ())):
@@ -88,49 +88,49 @@ class RbacAuthorizer:
         return Verdict(Decision.NO_OPINION, self._missing(user, info.namespace))
 
     def rules(self, user: User, namespace: str) -> Rules:
-        """The rules that hold for a user in a namespace ("": cluster-wide only), and roles that are not there."""
+        """Return the user's rules in a namespace ("": cluster-wide only), and missing roles as errors."""
         self._catch_up()
         rules: list[Rule] = []
         missing: list[str] = []
         for bound in self._bound_to(user, namespace):
-            found = self._roles.get(bound.role)
-            if found is None:
+            role = self._roles.get(bound.role)
+            if role is None:
                 missing.append(_not_found(bound.role))
             else:
-                rules += found
+                rules += role
         return Rules(rules, missing)
 
-    # What the check against escalation asks (actors/admission/escalation.py).
+    # For the escalation check (actors/admission/escalation.py).
 
     def rights(self, who: Who, namespace: str) -> tuple[Sequence[Rule], Sequence[str]]:
-        """The rules somebody holds in a namespace ("": cluster-wide), and what could not be resolved."""
-        found = self.rules(_user(who), namespace)
-        return found.rules, found.errors
+        """Return the rules of a user in a namespace ("": cluster-wide), and errors for missing roles."""
+        held = self.rules(_user(who), namespace)
+        return held.rules, held.errors
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def _permitted(self, user: User, info: RequestInfo) -> bool:
         self._catch_up()
-        # What holds cluster-wide is asked first, for every namespace the same.
+        # Cluster-wide grants come first: they are shared by all namespaces.
         wide = self._grants_of(user, "")
         if not info.is_resource:
             return wide.permit_path(info.verb, info.path)
-        asked = (info.verb, info.group, info.resource, info.subresource, info.name)
-        if wide.permit_resource(*asked):
+        request = (info.verb, info.group, info.resource, info.subresource, info.name)
+        if wide.permit_resource(*request):
             return True
-        return bool(info.namespace) and self._grants_of(user, info.namespace).permit_resource(*asked)
+        return bool(info.namespace) and self._grants_of(user, info.namespace).permit_resource(*request)
 
     def _grants_of(self, user: User, namespace: str) -> Grants:
-        """What bindings in the namespace itself give; "": cluster role bindings."""
+        """Return the grants of bindings in the namespace itself; "": cluster role bindings."""
         key = (user.name, user.groups, namespace)
-        found = self._grants.get(key)
-        if found is None:
-            found = Grants()
+        grants = self._grants.get(key)
+        if grants is None:
+            grants = Grants()
             for bound in self._bound_in(user, namespace):
-                found.add(self._roles.get(bound.role, ()))
-            self._make_room(key, found.size * _BYTES_A_RULE)
-            self._grants[key] = found
-        return found
+                grants.add(self._roles.get(bound.role, ()))
+            self._make_room(key, grants.size * _BYTES_A_RULE)
+            self._grants[key] = grants
+        return grants
 
     def _bound_in(self, user: User, namespace: str) -> Iterator[Bound]:
         for subject in (("User", user.name), *(("Group", group) for group in user.groups)):
@@ -139,23 +139,25 @@ class RbacAuthorizer:
                 yield from places.get(namespace, {}).values()
 
     def _bound_to(self, user: User, namespace: str) -> list[Bound]:
-        """Cluster-wide bindings first, each kind by name: the order in which Kubernetes goes through them. Each once,
-        for the first of its subjects that is the user."""
-        found: dict[tuple[str, str], Bound] = {}
+        """Return the user's bindings in Kubernetes' order: cluster-wide ones first, each kind by name.
+
+        Each binding occurs once, for the first of its subjects that matches.
+        """
+        bindings: dict[tuple[str, str], Bound] = {}
         for space in ("", namespace) if namespace else ("",):
             for bound in sorted(self._bound_in(user, space), key=lambda bound: (bound.binding, bound.position)):
-                found.setdefault((space, bound.binding), bound)
-        return list(found.values())
+                bindings.setdefault((space, bound.binding), bound)
+        return list(bindings.values())
 
     def _missing(self, user: User, namespace: str) -> str:
-        """Why it may be that nothing allows it: roles the user is bound to that are not there."""
+        """Return the reason of NO_OPINION: the missing roles of the user's bindings, "" for none."""
         key = (user.name, user.groups, namespace)
-        found = self._refusals.get(key)
-        if found is None:
-            found = self._missing_roles(user, namespace)
-            self._make_room(key, len(found))
-            self._refusals[key] = found
-        return found
+        reason = self._refusals.get(key)
+        if reason is None:
+            reason = self._missing_roles(user, namespace)
+            self._make_room(key, len(reason))
+            self._refusals[key] = reason
+        return reason
 
     def _missing_roles(self, user: User, namespace: str) -> str:
         missing = dict.fromkeys(
@@ -169,12 +171,12 @@ class RbacAuthorizer:
     # -- the index ----------------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        for followed in self._followed:
-            if followed.catch_up():
+        for follower in self._followers:
+            if follower.catch_up():
                 self._forget()
 
     def _make_room(self, key: tuple[str, tuple[str, ...], str], size: int) -> None:
-        """For what is to be kept under the key, of so many bytes."""
+        """Account for a new cache entry of ``size`` bytes, and clear the cache if it is full."""
         name, groups, namespace = key
         self._kept += size + len(name) + len(namespace) + sum(map(len, groups))
         if self._kept > MAX_KEPT or max(len(self._grants), len(self._refusals)) >= GRANTS_KEPT:
@@ -217,7 +219,7 @@ def _user(who: Who) -> User:
 
 
 def permits(rule: Rule, info: RequestInfo) -> bool:
-    """Tell whether one rule permits the request."""
+    """Return whether one rule permits the request."""
     if not info.is_resource:
         return rbac.permits_path(rule, info.verb, info.path)
     return rbac.permits_resource(rule, info.verb, info.group, info.resource, info.subresource, info.name)

@@ -1,4 +1,4 @@
-"""Following a view: an index kept from it, up to date whenever somebody is about to use it, with no task of its own."""
+"""A follower of a view: keeps an index up to date without a task. The index catches up before each use."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kubechronicle.eventlog.records import Operation
 from kubechronicle.eventlog.views.views import View
 
 Take = Callable[[str, str, Entry | None], None]
-"""Told of every object: (namespace, name, the entry as it is now; None: it is gone)."""
+"""Called with each changed object: (namespace, name, its entry, None if it is deleted)."""
 
 
 class ViewFollower:
-    """One view, and up to where its changes have been taken in."""
+    """Passes the changes of one view to ``take``, from the last seen revision on."""
 
     def __init__(self, view: View, take: Take) -> None:
         self._view = view
@@ -22,10 +22,10 @@ class ViewFollower:
         self._known: set[tuple[str, str]] = set()
 
     def catch_up(self) -> bool:
-        """Take in what has changed; whether anything had."""
+        """Pass on all changes since the last call. Returns whether there were any."""
         view = self._view
         if self._seen < view.held_since:
-            self._begin_anew()
+            self._restart()
             return True
         first = view.window.after(self._seen)
         events = view.window.events
@@ -36,8 +36,11 @@ class ViewFollower:
         self._seen = events[-1].revision
         return True
 
-    def _begin_anew(self) -> None:
-        """History in memory does not reach back that far: the state as it is, less what was known and is no more."""
+    def _restart(self) -> None:
+        """Pass on the whole state, and the deletion of known objects that are missing in it.
+
+        Needed when the history in memory does not reach back to the last seen revision.
+        """
         entries = self._view.entries()
         for namespace, name in self._known - {(entry.key.namespace, entry.key.name) for entry in entries}:
             self._known.discard((namespace, name))

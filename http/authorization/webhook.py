@@ -1,14 +1,14 @@
-"""The webhook authorizer: a server outside is asked whether somebody may do something, by a SubjectAccessReview
+"""The webhook authorizer: another server decides about requests, asked with SubjectAccessReviews
 (plugin/pkg/authorizer/webhook of k8s.io/apiserver).
 
-    not matched by its conditions      no opinion, nobody is asked
-    allowed / denied / neither         allow, deny, no opinion, with the reason it gives; remembered for a while
-    no usable answer                   no opinion or deny, as configured, and an error; never remembered
+    not matched by its conditions      no opinion, without a review
+    allowed / denied / neither         allow, deny, no opinion, with the webhook's reason; cached
+    no usable answer                   no opinion or deny, as configured, and an error; not cached
 
-It decides at once or raises NeedsExternalAnswer, and decides again when the answer is there. An answer is remembered
-for ``authorized_ttl`` or ``unauthorized_ttl`` seconds; if that is 0, or the client's part is too large to be kept, it
-counts for the one decision that asked and no other. While neither is 0, all who ask the same at once share a question;
-otherwise each asks its own, so that no answer is older than the request it is for.
+A decision is made from the cache, or NeedsExternalAnswer is raised and the decision is retried with the answer. An
+answer is cached for ``authorized_ttl`` or ``unauthorized_ttl`` seconds. If that is 0, or the client chose too large
+values, it is used for this decision only. While both are above 0, concurrent equal decisions share one review.
+Otherwise each sends its own, so that no answer is older than its request.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 KIND: Final = "SubjectAccessReview"
 GROUP: Final = "authorization.k8s.io"
 VERSIONS: Final = ("v1", "v1beta1")
-# Answers remembered, and characters of what the client chose, and of who is asked about, beyond which one is not.
-REMEMBERED: Final = 8192
+# Cached answers. An answer is not cached if the client chose more characters than this, or the user has more.
+CACHE_SIZE: Final = 8192
 MAX_CHOSEN: Final = 10_000
 MAX_USER: Final = 64 * 1024
 AUTHORIZED_TTL, UNAUTHORIZED_TTL = 300.0, 30.0
@@ -52,15 +52,15 @@ NO_RULES: Final = Rules((), ("webhook authorizer does not support user rule reso
 BOTH: Final = "webhook subject access review returned both allow and deny response"
 
 Spec = Mapping[str, Any]
-"""A SubjectAccessReviewSpec (v1), without what is empty."""
+"""A SubjectAccessReviewSpec (v1) without empty fields."""
 
 
 class MatchFailed(Exception):
-    """At least one match condition has no value, and none is false."""
+    """A match condition failed, and none is false."""
 
 
 class WebhookMetrics(Collector):
-    """What asking comes to, by the name of the authorizer: kube-apiserver's metrics. One for all of them."""
+    """Metrics of all webhook authorizers, by name: kube-apiserver's."""
 
     def __init__(self) -> None:
         labels = ("name", "result")
@@ -84,7 +84,7 @@ class WebhookMetrics(Collector):
             registry=None,
         )
 
-    def asked(self, name: str, result: str, seconds: float) -> None:
+    def observe(self, name: str, result: str, seconds: float) -> None:
         self.evaluations.labels(name, result).inc()
         self.durations.labels(name, result).observe(seconds)
 
@@ -94,9 +94,15 @@ class WebhookMetrics(Collector):
 
 
 class WebhookAuthorizer:
-    """``client`` asks, within its own time-out. ``version`` of the review that is posted; ``on_error``: DENY or
-    NO_OPINION where there is no answer; ``matches(spec)`` whether it is asked at all (MatchFailed); ``clock`` in
-    seconds."""
+    """The authorizer.
+
+    ``client``: sends the reviews, within its timeout
+    ``version``: the API version of the reviews
+    ``authorized_ttl``, ``unauthorized_ttl``: seconds for which answers are cached
+    ``on_error``: DENY or NO_OPINION, the decision without an answer
+    ``matches(spec)``: whether the webhook is asked; raises MatchFailed
+    ``clock``: monotonic, in seconds
+    """
 
     def __init__(
         self,
@@ -121,12 +127,12 @@ class WebhookAuthorizer:
         self._matches = matches
         self._metrics = metrics if metrics is not None else WebhookMetrics()
         self._backoff = backoff
-        self._remembered: TtlCache[Verdict] = TtlCache(REMEMBERED, clock)
+        self._cache: TtlCache[Verdict] = TtlCache(CACHE_SIZE, clock)
         self._flights: SingleFlight[tuple[Verdict, float]] = SingleFlight(client.outgoing)
-        self._complaints = RateLimitedLog(log, "Failed to make webhook authorizer request")
+        self._error_log = RateLimitedLog(log, "Failed to make webhook authorizer request")
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
-        """As of Authorizer. NeedsExternalAnswer: it has to be asked."""
+        """Implement Authorizer. Raises NeedsExternalAnswer if the webhook must be asked."""
         key = _key_of(user, info)
         verdict = recall_answer((self, key))
         if isinstance(verdict, Verdict):
@@ -137,7 +143,7 @@ class WebhookAuthorizer:
                     return NO_OPINION
             except MatchFailed as error:
                 return Verdict(self._on_error, "", str(error))
-        cached = self._remembered.get(key)
+        cached = self._cache.get(key)
         if cached is None:
             raise _Question(self, key, spec_of(user, info), _is_small(user, info))
         return cached
@@ -147,7 +153,7 @@ class WebhookAuthorizer:
     def rules(self, user: User, namespace: str) -> Rules:
         return NO_RULES
 
-    async def _settle(self, question: _Question) -> None:
+    async def _resolve(self, question: _Question) -> None:
         ask = partial(self._ask, question.spec)
         try:
             if self._shares:
@@ -158,28 +164,28 @@ class WebhookAuthorizer:
             verdict, ttl = Verdict(self._on_error, "", str(error)), 0.0
         remember_answer((self, question.key), verdict)
         if question.small:
-            self._remembered.put(question.key, verdict, ttl)
+            self._cache.put(question.key, verdict, ttl)
 
     async def _ask(self, spec: Spec) -> tuple[Verdict, float]:
-        """What it says, and the seconds for which that may be remembered."""
+        """Ask the webhook. Returns its verdict, and the seconds for which it may be cached."""
         last = backoff.ERROR
 
         def observe(result: str, seconds: float) -> None:
             nonlocal last
             last = result
-            self._metrics.asked(self.name, result, seconds)
+            self._metrics.observe(self.name, result, seconds)
 
         body = reviews.review(KIND, f"{GROUP}/{self._version}", _sent(spec, self._version), {"allowed": False})
         try:
             return await backoff.ask_patiently(self.client, body, self._read, backoff=self._backoff, observe=observe)
         except AskError as error:
-            self._complaints.tell(str(error), authorizer=self.name)
+            self._error_log.error(str(error), authorizer=self.name)
             if self._on_error is Decision.NO_OPINION:
                 self._metrics.fail_open.labels(self.name, last).inc()
             return Verdict(self._on_error, "", str(error)), 0.0
 
     def _read(self, answer: Answer) -> tuple[Verdict, float]:
-        """AskError."""
+        """Return the verdict of an answer, and the seconds for which it may be cached. Raises AskError."""
         status = reviews.status_of(answer, KIND, f"{GROUP}/{self._version}")
         allowed, denied = reviews.flag(status, "allowed"), reviews.flag(status, "denied")
         reason = reviews.text(status, "reason")
@@ -192,7 +198,7 @@ class WebhookAuthorizer:
 
 
 class _Question(NeedsExternalAnswer):
-    """``small``: its answer may be remembered."""
+    """A review to send. ``small``: its answer may be cached."""
 
     def __init__(self, authorizer: WebhookAuthorizer, key: object, spec: Spec, small: bool) -> None:
         super().__init__("a webhook has to be asked")
@@ -202,11 +208,11 @@ class _Question(NeedsExternalAnswer):
         self._authorizer = authorizer
 
     async def resolve(self) -> None:
-        await self._authorizer._settle(self)
+        await self._authorizer._resolve(self)
 
 
 def _key_of(user: User, info: RequestInfo) -> tuple[object, ...]:
-    """All that is told: two requests that look the same to the webhook are one."""
+    """Return the cache key: all fields of the review. Requests with equal reviews are equal to the webhook."""
     extra = tuple((name, tuple(values)) for name, values in sorted(user.extra.items())) if user.extra else ()
     if not info.is_resource:
         return (user.name, user.uid, user.groups, extra, info.verb, info.path)
@@ -228,8 +234,11 @@ def _key_of(user: User, info: RequestInfo) -> tuple[object, ...]:
 
 
 def _is_small(user: User, info: RequestInfo) -> bool:
-    """Whether a client may have it remembered. Reviews choose the user as well (kube-apiserver does not look at it)."""
-    said = (user.name, user.uid, *user.groups, *user.extra, *chain.from_iterable(user.extra.values()))
+    """Return whether the answer may be cached.
+
+    The user is bounded as well, because reviews choose it; kube-apiserver does not bound it.
+    """
+    of_user = (user.name, user.uid, *user.groups, *user.extra, *chain.from_iterable(user.extra.values()))
     chosen = (
         info.namespace,
         info.verb,
@@ -242,14 +251,14 @@ def _is_small(user: User, info: RequestInfo) -> bool:
         info.field_selector,
         info.label_selector,
     )
-    return sum(map(len, chosen)) < MAX_CHOSEN and sum(map(len, said)) + len(said) < MAX_USER
+    return sum(map(len, chosen)) < MAX_CHOSEN and sum(map(len, of_user)) + len(of_user) < MAX_USER
 
 
-# -- what is told -----------------------------------------------------------------------------------------------------
+# -- the review -------------------------------------------------------------------------------------------------------
 
 
 def spec_of(user: User, info: RequestInfo) -> dict[str, Any]:
-    """The SubjectAccessReviewSpec (v1) of a request, without what is empty."""
+    """Return the SubjectAccessReviewSpec (v1) of a request, without empty fields."""
     spec: dict[str, Any] = {"user": user.name, "groups": list(user.groups), "uid": user.uid}
     spec["extra"] = {key: list(values) for key, values in user.extra.items()}
     if info.is_resource:
@@ -279,7 +288,7 @@ def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _field_requirements(selector: str) -> list[dict[str, Any]]:
-    """A selector that can't be parsed narrows nothing: the right to more is asked for."""
+    """Return the requirements of a field selector. An invalid one has none: the broader right is needed."""
     terms = (field_terms(selector) if selector else None) or ()
     return [{"key": term.field, "operator": "In" if term.equal else "NotIn", "values": [term.value]} for term in terms]
 
@@ -287,7 +296,7 @@ def _field_requirements(selector: str) -> list[dict[str, Any]]:
 OPERATORS: Final[Mapping[str, str]] = {
     "=": "In", "==": "In", "in": "In", "!=": "NotIn", "notin": "NotIn", "exists": "Exists", "!": "DoesNotExist",
 }  # fmt: skip
-"""How a label selector's operators are told; those that are not here can't be, and are left out."""
+"""Operators of label selectors in a review. Other operators are left out of it."""
 
 
 def _label_requirements(selector: str) -> list[dict[str, Any]]:
@@ -305,7 +314,7 @@ def _label_requirements(selector: str) -> list[dict[str, Any]]:
 
 
 def _sent(spec: Spec, version: str) -> Spec:
-    """v1beta1 has another word for the groups."""
+    """Rename ``groups`` for v1beta1, where the field is ``group``."""
     if version == "v1" or "groups" not in spec:
         return spec
     return {"group" if name == "groups" else name: value for name, value in spec.items()}

@@ -1,4 +1,4 @@
-"""Webhook authorizers made as the configuration says: one or more, each with a client of its own."""
+"""The factory of webhook authorizers. Each authorizer has a client of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_VERSION: Final = "v1beta1"
 
 
 class WebhookMaker:
-    """``metrics`` of all it makes."""
+    """Makes webhook authorizers. ``metrics``: those of all of them."""
 
     def __init__(self, outgoing: Outgoing) -> None:
         self.metrics = WebhookMetrics()
@@ -29,17 +29,17 @@ class WebhookMaker:
         return Webhooks(self.make, self.forget)
 
     def make(self, name: str, configured: WebhookConfiguration, matches: MatchConditionMetrics) -> Authorizer:
-        """As of in_force.MakeWebhook; reads files."""
+        """Implement current_authorizers.MakeWebhook. Reads files."""
         file = configured.connection_info.kube_config_file
         if not file:
-            raise ConfigurationError(f"the webhook {name} needs a kubeconfig file that tells whom to ask")
+            raise ConfigurationError(f"the webhook {name} needs a kubeconfig file")
         try:
             peer = read_kubeconfig(Path(file))
         except KubeconfigError as error:
             raise ConfigurationError(str(error)) from None
         conditions = None
         if configured.match_conditions:
-            # CEL is loaded where there are conditions.
+            # Imported here: CEL is loaded only for conditions.
             from kubechronicle.http.authorization.match_conditions import MatchConditions
 
             expressions = [condition.expression for condition in configured.match_conditions]
@@ -56,6 +56,6 @@ class WebhookMaker:
         )
 
     async def forget(self, authorizer: Authorizer) -> None:
-        """End it, if it is one of these."""
+        """Close the client of a webhook authorizer; ignore other authorizers."""
         if isinstance(authorizer, WebhookAuthorizer):
             await self._outgoing.forget(authorizer.client)

@@ -1,1 +1,1 @@
-"""Questions this server asks of others: of webhooks and identity providers, over HTTPS."""
+"""HTTPS requests of this server to others: webhooks and identity providers."""

@@ -1,8 +1,10 @@
-"""Asking again: k8s.io/apiserver/pkg/util/webhook's WithExponentialBackoff, and client-go's heed of Retry-After.
+"""Retries with exponential backoff: k8s.io/apiserver/pkg/util/webhook's WithExponentialBackoff, and client-go's use of
+Retry-After.
 
-500, 501, 502, 504, 429    asked again, as is whatever carries Retry-After
-a broken connection        asked again
-refused, timed out, 4xx    the last word
+500, 501, 502, 504, 429        retried
+any answer with Retry-After    retried
+a broken connection            retried
+refused, timed out, 4xx        final
 """
 
 from __future__ import annotations
@@ -23,8 +25,13 @@ TOO_MANY, UNAVAILABLE, GATEWAY_TIMEOUT = 429, 503, 504
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Asks ``steps`` times in all and waits in between: ``initial`` seconds, ``factor`` times as long each time, and up
-    to ``jitter`` times that more."""
+    """The waits between attempts.
+
+    ``initial``: seconds of the first wait
+    ``factor``: ratio of each wait to the one before
+    ``jitter``: random addition, up to this part of the wait
+    ``steps``: attempts in all
+    """
 
     initial: float = 0.5
     factor: float = 1.5
@@ -43,11 +50,11 @@ BACKOFF: Final = Backoff()
 SUCCESS, ERROR, TIMEOUT, CANCELED = "success", "error", "timeout", "canceled"
 
 Observe = Callable[[str, float], None]
-"""Told of each question by itself: what came of it (one of the four words), and the seconds it took."""
+"""Called after each attempt with its result (one of the four words) and its seconds."""
 
 
 def unobserved(result: str, seconds: float) -> None:
-    """For who does not want to know."""
+    """Ignore the result of an attempt."""
 
 
 async def ask_patiently(
@@ -58,8 +65,10 @@ async def ask_patiently(
     backoff: Backoff = BACKOFF,
     observe: Observe = unobserved,
 ) -> T:
-    """POST the body, and what ``read`` makes of the answer; AskError if it raises that. Asked again while that is a
-    passing failure, within the client's time-out in all."""
+    """POST the body and return ``read(answer)``. Transient failures are retried within the client's timeout.
+
+    ``read`` may raise AskError. Raises the last AskError.
+    """
     deadline = trio.current_time() + client.timeout
     waits = backoff.waits()
     while True:
@@ -68,9 +77,9 @@ async def ask_patiently(
         result = CANCELED
         try:
             answer = await client.ask(body=body, timeout=max(deadline - started, 0))
-            found = read(answer)
+            value = read(answer)
             result = SUCCESS
-            return found
+            return value
         except AskError as error:
             late = error.timed_out or (answer is not None and answer.status == GATEWAY_TIMEOUT)
             result = TIMEOUT if late else ERROR
@@ -83,21 +92,21 @@ async def ask_patiently(
 
 
 def _wait(error: AskError, answer: Answer | None, waits: Iterator[float]) -> float | None:
-    """Seconds until the question is worth asking again; None: it is not."""
+    """Return the seconds to wait before a retry, None for no retry."""
     if answer is None:
         return next(waits, None) if error.transient else None
-    asked_to_wait = retry_after(answer.headers)
-    if not (asked_to_wait or _is_passing(answer.status)):
+    required = retry_after(answer.headers)
+    if not (required or _is_transient(answer.status)):
         return None
     wait = next(waits, None)
-    return max(wait, asked_to_wait) if wait is not None else None
+    return max(wait, required) if wait is not None else None
 
 
 def retry_after(headers: Mapping[str, str]) -> int:
-    """Seconds, 0 if the answer says none; client-go reads no dates either."""
+    """Return the seconds of Retry-After, 0 without one. Dates are ignored, as in client-go."""
     text = headers.get("retry-after", "").strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def _is_passing(status: int) -> bool:
+def _is_transient(status: int) -> bool:
     return status == TOO_MANY or (status >= 500 and status != UNAVAILABLE)

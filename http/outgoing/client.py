@@ -1,12 +1,12 @@
-"""The client for questions to other servers: HTTPS on httpx, a pool of connections per peer.
+"""The client for requests to other servers: HTTPS on httpx, with a pool of connections per server.
 
-    Outgoing     all of it; a child of the supervision tree that owns the pools and closes them when idle or stopped
-    Client       questions to one peer: ``await client.ask("POST", body=…)``
-    Answer       status, headers, body, whole and no longer than agreed; what it means is for the caller to judge
-    AskError     no answer that could be used
+    Outgoing     a child of the supervision tree that owns all pools, and closes them when idle or stopped
+    Client       requests to one server: ``await client.ask("POST", body=…)``
+    Answer       status, headers and the complete, bounded body; the caller interprets it
+    AskError     no usable answer
 
-No redirect is followed and no cookie kept, and no setting of the environment counts. httpx is imported with the first
-question, for the sake of servers that ask nobody.
+Redirects, cookies and environment variables are ignored. httpx is imported with the first request, because many servers
+send none.
 """
 
 from __future__ import annotations
@@ -31,25 +31,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Seconds a question may take in all (k8s.io/apiserver/pkg/util/webhook: defaultRequestTimeout).
+# Seconds for a request in all (k8s.io/apiserver/pkg/util/webhook: defaultRequestTimeout).
 TIMEOUT: Final = 30.0
-# Bytes of an answer, as sent.
+# Bytes of an answer's body.
 MAX_ANSWER: Final = 3 * 1024 * 1024
-# Connections to one peer at once; further questions wait for one within their time.
+# Concurrent connections to one server. Further requests wait for one within their timeout.
 MAX_CONNECTIONS: Final = 64
-# Seconds without a question after which a peer's connections are closed (net/http: IdleConnTimeout).
+# Seconds without a request after which a server's connections are closed (net/http: IdleConnTimeout).
 IDLE: Final = 90.0
 
 AGENT: Final = "kubechronicle"
 JSON: Final = "application/json"
-# What httpx lets through: a pool that was closed meanwhile, sockets, host names that can't be one.
+# Errors that httpx does not wrap: a pool that was closed meanwhile, sockets, invalid host names.
 UNUSABLE: Final = (trio.ClosedResourceError, OSError, ValueError)
 RESET: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
 
 
 class AskError(Exception):
-    """No usable answer. ``transient``: the connection broke, so that asking again may help. ``timed_out``: there was no
-    answer in time. The text is for operators and never holds a credential."""
+    """No usable answer. The text is for operators and never holds a credential.
+
+    ``transient``: the connection broke, and a retry may help
+    ``timed_out``: there was no answer within the timeout
+    """
 
     def __init__(self, why: str, *, transient: bool = False, timed_out: bool = False) -> None:
         super().__init__(why)
@@ -59,7 +62,7 @@ class AskError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``headers`` by name in lower case, the last of a name."""
+    """An answer. ``headers``: by name in lower case; the last of equal names."""
 
     status: int
     headers: Mapping[str, str]
@@ -68,7 +71,7 @@ class Answer:
 
 @dataclass(slots=True)
 class _Pool:
-    """Connections made with one reading of the peer's files."""
+    """Connections made with one version of the server's files."""
 
     transport: httpx.AsyncHTTPTransport
     authorization: str
@@ -77,7 +80,7 @@ class _Pool:
 
 
 class Client:
-    """Questions to one peer. Made by Outgoing.client."""
+    """Requests to one server. Made by Outgoing.client."""
 
     def __init__(
         self, outgoing: Outgoing, peer: RemoteServer, *, timeout: float, max_answer: int, max_connections: int
@@ -87,7 +90,7 @@ class Client:
         self._outgoing = outgoing
         self._max_answer = max_answer
         self._max_connections = max_connections
-        # Who waits for a connection waits here: httpx looks through all that wait whenever one of them moves.
+        # Requests wait for a connection here, not in httpx, which scans all waiting requests at each change.
         self._slots = trio.Semaphore(max_connections)
         self._version: tuple[object, ...] | None = None
         self._credentials: Credentials | None = None
@@ -108,8 +111,12 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        """The answer, whatever its status. ``url``: another than the peer's, perhaps relative to it; on another origin
-        it is shown no credential but the client certificate. ``timeout``: seconds. AskError."""
+        """Send a request and return the answer, whatever its status. Raises AskError.
+
+        ``url``: another URL, perhaps relative to the server's. On another origin only the client certificate is sent
+        as a credential.
+        ``timeout``: seconds
+        """
         target = urljoin(self.peer.url, url) if url else self.peer.url
         limit = self.timeout if timeout is None else timeout
         try:
@@ -150,7 +157,7 @@ class Client:
 
     @asynccontextmanager
     async def _pooled(self) -> AsyncIterator[_Pool]:
-        """The pool that fits the files as they are now; one whose files have changed ends with its last question."""
+        """Use the pool of the current files. A pool of former files is closed after its last request."""
         await self._load()
         self._outgoing.check_open()
         pool = self._pool
@@ -174,20 +181,22 @@ class Client:
             if self._credentials is not None and version == self._version:
                 return
             try:
-                found = await trio.to_thread.run_sync(load_credentials, self.peer)
+                credentials = await trio.to_thread.run_sync(load_credentials, self.peer)
             except ValueError as error:
                 if self._credentials is None:
                     raise AskError(f"{_shown(self.peer.url)}: {error}") from None
-                log.warning("What was read before stays in force: %s", error, extra={"peer": _shown(self.peer.url)})
+                log.warning(
+                    "Credentials not reloaded, the former ones stay: %s", error, extra={"peer": _shown(self.peer.url)}
+                )
             else:
-                self._credentials = found
+                self._credentials = credentials
                 await self._retire()
             self._version = version
 
     def _new_pool(self) -> _Pool:
         import httpx
 
-        logging.getLogger("httpcore").setLevel(logging.WARNING)  # tells of every byte otherwise
+        logging.getLogger("httpcore").setLevel(logging.WARNING)  # it logs every step otherwise
         credentials, proxy = self._credentials, self.peer.proxy_url
         assert credentials is not None
         transport = httpx.AsyncHTTPTransport(
@@ -209,22 +218,24 @@ class Client:
             if not pool.in_use:
                 await _close(pool)
 
-    # -- for Outgoing alone -------------------------------------------------------------------------------------------
+    # -- for Outgoing only --------------------------------------------------------------------------------------------
 
     async def close_if_idle(self, since: float) -> None:
         if self._pool is not None and not self._pool.in_use and self._used <= since:
             await self._retire()
 
     async def close(self) -> None:
-        """At once, whatever is under way."""
+        """Close all connections at once, also those in use."""
         pool, self._pool = self._pool, None
         if pool is not None:
             await _close(pool)
 
 
 class Outgoing:
-    """All questions this server asks. ``run`` is a child of the supervision tree; without it nothing is asked.
-    ``idle``: seconds a connection is kept without a question."""
+    """All requests of this server to others. ``run`` is a child of the supervision tree, and requests need it.
+
+    ``idle``: seconds for which an unused connection is kept
+    """
 
     def __init__(self, *, idle: float = IDLE) -> None:
         self.idle = idle
@@ -239,7 +250,7 @@ class Outgoing:
         max_answer: int = MAX_ANSWER,
         max_connections: int = MAX_CONNECTIONS,
     ) -> Client:
-        """Open nothing yet. The files of the peer are read with the first question (credentials_of checks them)."""
+        """Return a client. It reads the server's files with its first request."""
         client = Client(self, peer, timeout=timeout, max_answer=max_answer, max_connections=max_connections)
         self._clients.add(client)
         return client
@@ -250,7 +261,7 @@ class Outgoing:
         await client.close()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; then every question under way ends, and every connection is closed."""
+        """Close idle connections until cancelled. Then end all requests and close all connections."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -267,13 +278,13 @@ class Outgoing:
 
     @property
     def nursery(self) -> trio.Nursery | None:
-        """Where questions asked for several run; None while nothing is asked."""
+        """The nursery of requests that several tasks wait for; None while the server starts or stops."""
         return self._nursery
 
     def check_open(self) -> None:
-        """AskError: the server is starting or stopping."""
+        """Raise AskError while the server starts or stops."""
         if self._nursery is None:
-            raise AskError("nothing is asked while the server starts or stops")
+            raise AskError("no request is sent while the server starts or stops")
 
 
 async def _close(pool: _Pool) -> None:
@@ -287,13 +298,13 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _shown(url: str) -> str:
-    """Without a password in it."""
+    """Return the URL without its password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _failed(method: str, url: str, why: str, *, transient: bool = False, timed_out: bool = False) -> AskError:
-    """In the words of net/http: ``Post "https://host/path": connect: connection refused``."""
+    """Return an error with net/http's text: ``Post "https://host/path": connect: connection refused``."""
     return AskError(f'{method.capitalize()} "{_shown(url)}": {why}', transient=transient, timed_out=timed_out)
 
 
@@ -307,7 +318,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong at the bottom of it."""
+    """Return the text of the innermost cause."""
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -321,7 +332,7 @@ def _reason(error: Exception) -> str:
 
 
 def _is_broken(error: Exception) -> bool:
-    """Whether a connection that there was has ended without an answer; one that was refused is not tried again."""
+    """Return whether an open connection ended without an answer. A refused connection is not transient."""
     import httpx
 
     if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError | httpx.RemoteProtocolError):

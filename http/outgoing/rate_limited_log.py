@@ -1,5 +1,7 @@
-"""Telling the log that somebody does not answer: at once, then now and then, for as long as that lasts. Who asks for
-nothing but failures, and clients can, must not fill the log."""
+"""A log for the failures of another server: at once, then one line each INTERVAL seconds.
+
+Clients can cause failures with every request, and must not fill the log.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,15 @@ class RateLimitedLog:
         self._log = log
         self._message = message
         self._next = 0.0
-        self._untold = 0
+        self._suppressed = 0
 
-    def tell(self, why: str, **extra: str) -> None:
-        """``why`` in one line, without a credential."""
+    def error(self, why: str, **extra: str) -> None:
+        """Log the message with ``why``, which is one line without a credential. Count it if it comes too soon."""
         now = time.monotonic()
         if now < self._next:
-            self._untold += 1
+            self._suppressed += 1
             return
         self._next = now + INTERVAL
-        untold, self._untold = self._untold, 0
-        self._log.error(self._message, extra={"err": why, **extra, **({"more_like_it": untold} if untold else {})})
+        suppressed, self._suppressed = self._suppressed, 0
+        more = {"suppressed": suppressed} if suppressed else {}
+        self._log.error(self._message, extra={"err": why, **extra, **more})

@@ -1,7 +1,7 @@
-"""Whom this server asks over HTTPS, how it knows them, and what it shows them.
+"""A server that this one sends HTTPS requests to: its address, its authorities, and our credentials.
 
-What is secret or may be renewed is given as bytes or as a file. Files are looked at before each question (a few stats)
-and read again when they have changed; one that can't be used any more leaves what was read before in force.
+Certificates, keys and tokens are bytes or files. Files are checked before each request (a few stats) and read again
+when they have changed. If one becomes unusable, the former credentials stay.
 """
 
 from __future__ import annotations
@@ -21,10 +21,16 @@ Pem = bytes | Path | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteServer:
-    """One server. ``ca``: who may have signed its certificate, None for whom the system believes; ``certificate`` and
-    ``key``: what is shown to it, both or neither. ``token_file`` counts before ``token``. ``server_name``: what its
-    certificate must be for, if not the host of ``url``. ``proxy_url``: http or https, to go through. Raises ValueError
-    for what cannot be used together; what is in the files is seen by ``load_credentials``."""
+    """One server. Raises ValueError for fields that exclude each other; the files are checked by ``load_credentials``.
+
+    ``ca``: its authorities, None for those of the system
+    ``certificate``, ``key``: our client certificate, both or neither
+    ``token``, ``token_file``: our bearer token; the file has precedence
+    ``server_name``: the name in its certificate, if it is not the host of ``url``
+    ``insecure``: do not verify its certificate
+    ``proxy_url``: an http or https proxy
+    ``http_allowed``: allow a ``url`` without TLS
+    """
 
     url: str
     ca: Pem = None
@@ -53,12 +59,12 @@ class RemoteServer:
             raise ValueError("a certificate authority and not verifying the server's certificate exclude each other")
 
     def version(self) -> tuple[object, ...]:
-        """Differs once a file has changed."""
+        """Return a value that differs once a file has changed."""
         files = (self.ca, self.certificate, self.key, self.token_file)
         return tuple(_stamp(file) for file in files if isinstance(file, Path))
 
 
-def _parsed(url: str, what: str, schemes: set[str], *, shown: bool = True) -> SplitResult:
+def _parsed(url: str, label: str, schemes: set[str], *, shown: bool = True) -> SplitResult:
     try:
         parts = urlsplit(url)
         usable = bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -66,21 +72,21 @@ def _parsed(url: str, what: str, schemes: set[str], *, shown: bool = True) -> Sp
         parts, usable = urlsplit(""), False
     if not usable or parts.scheme not in schemes:
         kinds = " or ".join(f"{scheme}://" for scheme in sorted(schemes, reverse=True))
-        raise ValueError(f"{what} must begin with {kinds} and name a host" + (f", got {url!r}" if shown else ""))
+        raise ValueError(f"{label} must begin with {kinds} and name a host" + (f", got {url!r}" if shown else ""))
     return parts
 
 
 def _stamp(file: Path) -> tuple[int, int, int]:
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except OSError:
         return (0, 0, 0)
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What is read from a peer's files: ``authorization`` is the header field, "" for none."""
+    """The loaded files of a server. ``authorization``: the header field, "" for none."""
 
     context: ssl.SSLContext
     proxy_context: ssl.SSLContext | None
@@ -88,7 +94,7 @@ class Credentials:
 
 
 def load_credentials(peer: RemoteServer) -> Credentials:
-    """Read the files. ValueError: one of them can't be used, in one line."""
+    """Read the files. Raises ValueError, in one line, if one can't be used."""
     proxy_context = _context(peer) if peer.proxy_url.startswith("https:") else None
     return Credentials(_context(peer, peer.server_name), proxy_context, _authorization(peer))
 
@@ -113,7 +119,7 @@ def _authorization(peer: RemoteServer) -> str:
 
 
 class _NamedContext(ssl.SSLContext):
-    """Wants another name in the certificate than that of the host connected to."""
+    """A context that expects ``server_name`` in the certificate instead of the host."""
 
     server_name = ""
 
@@ -146,7 +152,7 @@ def _context(peer: RemoteServer, server_name: str = "") -> ssl.SSLContext:
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes | Path, key: bytes | Path) -> None:
     pair = _pem(certificate, "client certificate") + b"\n" + _pem(key, "client key")
-    # OpenSSL reads certificates from files alone; this one only its owner may read, and it is gone at once.
+    # OpenSSL reads certificates only from files. This one is readable by its owner only, and removed at once.
     with tempfile.NamedTemporaryFile(prefix="kubechronicle-") as file:
         file.write(pair)
         file.flush()
@@ -161,17 +167,17 @@ def _no_password() -> str:
     raise ValueError("the key is encrypted")  # otherwise OpenSSL would ask at the terminal
 
 
-def _pem(given: bytes | Path, what: str) -> bytes:
-    if isinstance(given, bytes):
-        return given
+def _pem(source: bytes | Path, label: str) -> bytes:
+    if isinstance(source, bytes):
+        return source
     try:
-        return given.read_bytes()
+        return source.read_bytes()
     except OSError as error:
-        raise ValueError(f"cannot read the {what} in {given}: {_why(error)}") from None
+        raise ValueError(f"cannot read the {label} in {source}: {_why(error)}") from None
 
 
-def _shown(given: bytes | Path) -> str:
-    return str(given) if isinstance(given, Path) else "the data"
+def _shown(source: bytes | Path) -> str:
+    return str(source) if isinstance(source, Path) else "the data"
 
 
 def _why(error: Exception) -> str:

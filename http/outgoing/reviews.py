@@ -1,7 +1,7 @@
-"""TokenReviews and SubjectAccessReviews as they are posted to a webhook, and what may stand in its answer.
+"""TokenReviews and SubjectAccessReviews: the request to a webhook, and the checks of its answer.
 
-An answer is read as client-go reads one: kind and apiVersion may be missing but not differ, a Status that tells of a
-failure is one, what is null counts as missing, and a field of another type makes the whole unusable.
+An answer is read as in client-go: kind and apiVersion may be missing but not differ, a failure Status is an error, null
+means missing, and a field of a wrong type makes the answer unusable.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import orjson
 
 from kubechronicle.http.outgoing.client import Answer, AskError
 
-# Characters of a failed answer's body that are told (k8s.io/apimachinery/pkg/api/errors).
-MAX_TOLD: Final = 2048
+# Characters of a failed answer's body in an error (k8s.io/apimachinery/pkg/api/errors).
+MAX_SHOWN: Final = 2048
 
 FAILURES: Final[Mapping[int, str]] = {
     400: "the server rejected our request for an unknown reason",
@@ -32,20 +32,20 @@ FAILURES: Final[Mapping[int, str]] = {
     503: "the server is currently unable to handle the request",
     504: "the server was unable to return a response in the time allotted, but may still be processing the request",
 }
-"""What is told of an answer that is no Status (NewGenericServerResponse)."""
+"""Error texts by status code, for answers that are no Status (NewGenericServerResponse)."""
 
 
 def review(kind: str, api_version: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> bytes:
-    """The object that is posted. ``status`` as Kubernetes' encoder writes an empty one."""
+    """Return the review to post. ``status``: an empty status as Kubernetes' encoder writes it."""
     value = {"kind": kind, "apiVersion": api_version, "metadata": {}, "spec": spec, "status": status}
     try:
         return orjson.dumps(value)
-    except TypeError:  # bytes of a client that are no UTF-8; as escapes they can be told
+    except TypeError:  # bytes of a client that are not UTF-8: json.dumps escapes them
         return json.dumps(value).encode()
 
 
 def status_of(answer: Answer, kind: str, api_version: str) -> Mapping[str, Any]:
-    """The status of the review that was answered. AskError."""
+    """Return the status of the review in an answer. Raises AskError."""
     value = _decoded(answer.body)
     if isinstance(value, dict) and value.get("kind") == "Status" and value.get("status") != "Success":
         message = value.get("message")
@@ -71,13 +71,13 @@ def _decoded(body: bytes) -> Any:
 
 
 def _failure(answer: Answer) -> str:
-    told = FAILURES.get(answer.status)
-    if told is not None:
-        return told
+    message = FAILURES.get(answer.status)
+    if message is not None:
+        return message
     if answer.status >= 500:
-        body = answer.body[:MAX_TOLD].decode("utf-8", "replace").strip() or "unknown"
-        said = json.dumps(body, ensure_ascii=False)
-        return f"an error on the server ({said}) has prevented the request from succeeding"
+        body = answer.body[:MAX_SHOWN].decode("utf-8", "replace").strip() or "unknown"
+        quoted = json.dumps(body, ensure_ascii=False)
+        return f"an error on the server ({quoted}) has prevented the request from succeeding"
     return f"the server responded with the status code {answer.status} but did not return more information"
 
 

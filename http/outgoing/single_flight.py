@@ -1,5 +1,8 @@
-"""One question for all who ask the same at once. It is asked in a task of its own, below Outgoing, so that it does not
-end with the request that was first; when nobody waits for it any more, it ends."""
+"""Single flight: concurrent equal requests share one call.
+
+The call has a task of its own, below Outgoing, so that it survives the cancellation of the request that started it. It
+is cancelled when no request waits for it any more.
+"""
 
 from __future__ import annotations
 
@@ -15,52 +18,55 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Flight(Generic[T]):
-    landed: trio.Event = field(default_factory=trio.Event)
+class _Call(Generic[T]):
+    done: trio.Event = field(default_factory=trio.Event)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     waiting: int = 0
     answers: list[T] = field(default_factory=list)
 
 
 class SingleFlight(Generic[T]):
-    """``len`` tells how many questions are under way."""
+    """Calls in flight, by key. ``len``: their number."""
 
     def __init__(self, outgoing: Outgoing) -> None:
         self._outgoing = outgoing
-        self._flights: dict[Hashable, _Flight[T]] = {}
+        self._calls: dict[Hashable, _Call[T]] = {}
 
     async def join(self, key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
-        """What ``ask`` returns to whoever came first; it must not raise. AskError: the server is stopping."""
-        flight = self._flights.get(key)
-        if flight is None:
+        """Return the result of ``ask``, or of the call in flight with the same key. ``ask`` must not raise.
+
+        Raises AskError while the server starts or stops.
+        """
+        call = self._calls.get(key)
+        if call is None:
             nursery = self._outgoing.nursery
             if nursery is None:
-                raise AskError("nothing is asked while the server starts or stops")
-            flight = self._flights[key] = _Flight()
-            nursery.start_soon(self._fly, key, flight, ask)
-        flight.waiting += 1
+                raise AskError("no request is sent while the server starts or stops")
+            call = self._calls[key] = _Call()
+            nursery.start_soon(self._run, key, call, ask)
+        call.waiting += 1
         try:
-            await flight.landed.wait()
+            await call.done.wait()
         finally:
-            flight.waiting -= 1
-            if not flight.waiting and not flight.landed.is_set():
-                self._forget(key, flight)
-                flight.scope.cancel()
-        if not flight.answers:
+            call.waiting -= 1
+            if not call.waiting and not call.done.is_set():
+                self._forget(key, call)
+                call.scope.cancel()
+        if not call.answers:
             raise AskError("the server is stopping")
-        return flight.answers[0]
+        return call.answers[0]
 
-    async def _fly(self, key: Hashable, flight: _Flight[T], ask: Callable[[], Awaitable[T]]) -> None:
+    async def _run(self, key: Hashable, call: _Call[T], ask: Callable[[], Awaitable[T]]) -> None:
         try:
-            with flight.scope:
-                flight.answers.append(await ask())
+            with call.scope:
+                call.answers.append(await ask())
         finally:
-            self._forget(key, flight)
-            flight.landed.set()
+            self._forget(key, call)
+            call.done.set()
 
-    def _forget(self, key: Hashable, flight: _Flight[T]) -> None:
-        if self._flights.get(key) is flight:
-            del self._flights[key]
+    def _forget(self, key: Hashable, call: _Call[T]) -> None:
+        if self._calls.get(key) is call:
+            del self._calls[key]
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._calls)

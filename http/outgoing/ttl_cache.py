@@ -1,4 +1,4 @@
-"""Answers remembered for a while: so many at most, those longest unused forgotten first."""
+"""A bounded TTL cache that evicts the least recently used entries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class TtlCache(Generic[T]):
-    """``clock`` in seconds."""
+    """At most ``size`` entries. ``clock``: monotonic, in seconds."""
 
     def __init__(self, size: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._size = size
@@ -30,7 +30,7 @@ class TtlCache(Generic[T]):
         return value
 
     def put(self, key: Hashable, value: T, seconds: float) -> None:
-        """Remember it for so long; not at all for 0."""
+        """Cache a value for ``seconds``; for 0, only drop the former value."""
         self._entries.pop(key, None)
         if seconds <= 0:
             return

@@ -1,6 +1,10 @@
-"""Tokens of OpenID Connect providers: who issued them, whether they are genuine, and which user their claims make.
+"""Authentication by tokens of OpenID Connect providers.
 
-configuration.py says which issuers are believed, and how; validation.py judges that and compiles its expressions
-(expressions.py); provider.py fetches an issuer's keys; web_keys.py and tokens.py verify; distributed.py asks where
-groups are kept elsewhere; claims.py makes users; authenticator.py puts them together and follows the file.
+configuration.py: the records of the configuration file
+validation.py: its rules; compiles its expressions (expressions.py, names.py)
+provider.py: discovery of a provider, and its keys
+web_keys.py, tokens.py: verification of tokens
+distributed.py: groups that another server holds
+claims.py: the user of a token
+authenticator.py: the authenticator of all issuers, and the reload of the file
 """

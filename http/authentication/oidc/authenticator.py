@@ -1,11 +1,11 @@
-"""The JWT issuers as one authenticator of the chain, and the task that follows their configuration.
+"""The authenticator of all JWT issuers, and the task that reloads their configuration.
 
-A token is judged once: by its issuer's rules, then by its issuer's keys, then by its claims. Its user is remembered by
-the token's digest until it expires, for as long as its key is still the provider's and the configuration in force is
-the one that let it in. A token whose issuer is not configured is none of ours; all others are accepted or refused here.
+A token is decided once: by its issuer's rules, its issuer's keys, and its claims. Its user is cached under the token's
+digest until the token expires, the provider withdraws the key, or the configuration is replaced. A token of an unknown
+issuer is left to other authenticators; every other token is accepted or rejected here.
 
-A configuration that replaces another counts when every provider in it has been reached, as in kube-apiserver: until
-then, or for good if one cannot be, the one before stays.
+As in kube-apiserver, a new configuration becomes effective when all of its providers have been reached. If one can't
+be, the former configuration stays.
 """
 
 from __future__ import annotations
@@ -37,25 +37,31 @@ from kubechronicle.http.authentication.oidc.web_keys import ALGORITHMS, WebKey
 from kubechronicle.http.authentication.user import Rejected, User
 from kubechronicle.http.outgoing.client import Client, Outgoing
 from kubechronicle.http.outgoing.remote_server import RemoteServer
-from kubechronicle.http.reloading import NotYet, ReloadedFile, ReloadFigures, Unusable
+from kubechronicle.http.reloading import NotYet, ReloadedFile, ReloadMetrics, Unusable
 
-# Tokens remembered by their digest: one per client process, about 1 KB each.
+# Cached tokens: one per client process, about 1 KB each.
 CACHE_SIZE: Final = 8192
-# Seconds for which groups are believed that are kept outside the token (kube-apiserver remembers any token so long).
+# Seconds for which groups of a distributed claim are cached (kube-apiserver caches every token for so long).
 OUTSIDE_TTL: Final = 10.0
 # Seconds in which all providers of a new configuration must answer (UpdateAuthenticationConfigTimeout).
 UPDATE_TIMEOUT: Final = 60.0
-# What is kept about a token while somebody is asked: whether keys were fetched, a claim, when it was first looked at.
+# Answers remembered for a request: whether keys were fetched; a distributed claim; when its token was first seen.
 KEYS, CLAIM, BEGAN = "keys", "claim", "began"
-# Connections to one provider at once.
+# Concurrent connections to a provider.
 MAX_CONNECTIONS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtPlan:
-    """Which tokens are believed at the start: ``mappers``, signed with one of ``algorithms``. ``file`` that is read
-    again when it changes, with the ``content`` these come from, None: there is none. ``disallowed``: issuers that
-    are this server itself; ``anonymous``: what the file said of anonymous requests."""
+    """The configuration at the start.
+
+    ``mappers``: the issuers
+    ``algorithms``: allowed signature algorithms
+    ``file``: the configuration file, which is reloaded; None without one
+    ``content``: the file's content from which ``mappers`` were made
+    ``disallowed``: the issuers of this server
+    ``anonymous``: the file's rule for anonymous requests, which must not change
+    """
 
     mappers: tuple[Mapper, ...]
     algorithms: frozenset[str] = frozenset(ALGORITHMS)
@@ -66,7 +72,7 @@ class JwtPlan:
 
 
 def check_peers(mappers: Collection[Mapper]) -> None:
-    """What a sound configuration may still ask for and not get. ValueError."""
+    """Raise ValueError if a valid configuration needs a feature that is missing here, or has an unusable URL."""
     for mapper in mappers:
         issuer = mapper.config.issuer
         if issuer.egress_selector_type:
@@ -78,7 +84,7 @@ def check_peers(mappers: Collection[Mapper]) -> None:
 
 @dataclass(slots=True)
 class _Issuer:
-    """One issuer whose tokens are believed."""
+    """An issuer whose tokens are accepted."""
 
     mapper: Mapper
     provider: Provider
@@ -87,8 +93,8 @@ class _Issuer:
 
 
 @dataclass(slots=True)
-class _Remembered:
-    """A token that was accepted, until when, and thanks to which key."""
+class _CachedToken:
+    """An accepted token, its expiry in seconds since the epoch, and the key that verified it."""
 
     identified: Identified
     ends: float
@@ -97,43 +103,43 @@ class _Remembered:
 
 
 @dataclass(slots=True, eq=False)
-class _InForce:
-    """A configuration, and what has been found out under it."""
+class _Generation:
+    """A configuration with its providers and its cache of tokens."""
 
     issuers: dict[str, _Issuer]
-    cached: OrderedDict[bytes, _Remembered] = field(default_factory=OrderedDict)
+    cached: OrderedDict[bytes, _CachedToken] = field(default_factory=OrderedDict)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """Under what an answer about a token is kept for the request that shows it: ``what`` was asked."""
+class _AnswerKey:
+    """The key of an answer about a token. ``question``: KEYS, CLAIM or BEGAN."""
 
-    in_force: _InForce
+    generation: _Generation
     digest: bytes
-    what: str
+    question: str
 
 
 class _Question(NeedsExternalAnswer):
-    """``asked``: what; ``began``: when the token was first looked at."""
+    """A question about a token. ``began``: when the token was first seen."""
 
-    def __init__(self, asked: _Asked, began: float) -> None:
+    def __init__(self, key: _AnswerKey, began: float) -> None:
         super().__init__()
-        self._asked, self._began = asked, began
+        self._key, self._began = key, began
 
     async def resolve(self) -> None:
-        remember_answer(replace(self._asked, what=BEGAN), self._began)
-        remember_answer(self._asked, await self._answer())
+        remember_answer(replace(self._key, question=BEGAN), self._began)
+        remember_answer(self._key, await self._answer())
 
     @abstractmethod
     async def _answer(self) -> object: ...
 
 
-class _KeysWanted(_Question):
-    """No key known signed the token: perhaps one the provider has now."""
+class _NeedsKeys(_Question):
+    """No known key verifies the token: the provider may have a new one."""
 
-    def __init__(self, asked: _Asked, began: float, provider: Provider) -> None:
-        super().__init__(asked, began)
+    def __init__(self, key: _AnswerKey, began: float, provider: Provider) -> None:
+        super().__init__(key, began)
         self._provider = provider
 
     async def _answer(self) -> object:
@@ -142,15 +148,15 @@ class _KeysWanted(_Question):
         return True
 
 
-class _ClaimWanted(_Question):
-    """The token's groups are kept elsewhere."""
+class _NeedsClaim(_Question):
+    """Another server holds the token's groups."""
 
-    def __init__(self, asked: _Asked, began: float, resolver: Resolver, source: tuple[str, str], now: float) -> None:
-        super().__init__(asked, began)
+    def __init__(self, key: _AnswerKey, began: float, resolver: Resolver, source: tuple[str, str], now: float) -> None:
+        super().__init__(key, began)
         self._resolver, self._source, self._now = resolver, source, now
 
     async def _answer(self) -> object:
-        """(the claim's value,), or Refused."""
+        """Return (the claim's value,), or the Refused error."""
         try:
             return (await self._resolver.resolve(*self._source, now=self._now),)
         except Refused as refused:
@@ -158,28 +164,31 @@ class _ClaimWanted(_Question):
 
 
 class JwtAuthenticators:
-    """A token authenticator; ``run`` is a child of the supervision tree. ``clock``: seconds since the epoch;
-    ``server``: the name of this server among those that share the cluster."""
+    """A token authenticator. ``run`` is a child of the supervision tree.
+
+    ``clock``: seconds since the epoch
+    ``server``: the name of this server in the cluster
+    """
 
     def __init__(
         self, plan: JwtPlan, outgoing: Outgoing, *, server: str = "", clock: Callable[[], float] = time.time
     ) -> None:
         self.metrics = JwtMetrics(server)
-        self.reloads = ReloadFigures(
-            prefix="apiserver_authentication_config_controller", what="authentication configuration", server=server
+        self.reloads = ReloadMetrics(
+            prefix="apiserver_authentication_config_controller", subject="authentication configuration", server=server
         )
         self._plan = plan
         self._outgoing = outgoing
         self._clock = clock
         self._refusals = RefusalLog()
         self._nursery: trio.Nursery | None = None
-        self._in_force = self._made(plan.mappers)
+        self._generation = self._make_generation(plan.mappers)
         self._file: ReloadedFile | None = None
         if plan.file is not None:
-            self._file = ReloadedFile(plan.file, self._replace, applied=plan.content, figures=self.reloads)
+            self._file = ReloadedFile(plan.file, self._replace, applied=plan.content, metrics=self.reloads)
 
     def register(self, registry: CollectorRegistry) -> None:
-        """Show the metrics with the server's others."""
+        """Register the metrics."""
         self.metrics.register(registry)
         if self._file is not None:
             registry.register(self.reloads)
@@ -187,36 +196,37 @@ class JwtAuthenticators:
     # -- the authenticator --------------------------------------------------------------------------------------------
 
     def user_of(self, token: str, audiences: Sequence[str]) -> Identified | None:
-        """As of TokenAuthenticator. Such a token is for whoever this server is: its own audiences say for which client
-        of the provider it was made."""
-        in_force = self._in_force
+        """Implement TokenAuthenticator. The audiences of an ID token name a client of the provider, not this server."""
+        generation = self._generation
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-        known = in_force.cached.get(digest)
+        known = generation.cached.get(digest)
         if known is not None:
             if self._clock() <= known.ends and known.provider.knows(known.key):
                 return known.identified
-            del in_force.cached[digest]
+            del generation.cached[digest]
         parsed = tokens.parse(token)
-        issuer = in_force.issuers.get(parsed.issuer) if parsed is not None else None
+        issuer = generation.issuers.get(parsed.issuer) if parsed is not None else None
         if parsed is None or issuer is None:
             return None
         url = issuer.provider.issuer
-        began = recall_answer(_Asked(in_force, digest, BEGAN))
+        began = recall_answer(_AnswerKey(generation, digest, BEGAN))
         began = began if isinstance(began, float) else time.perf_counter()
         try:
-            found = self._judge(in_force, issuer, parsed, digest, began)
+            accepted = self._decide(generation, issuer, parsed, digest, began)
         except Refused as refused:
             self.metrics.authenticated(url, time.perf_counter() - began, success=False)
             self._refusals.refused(url, str(refused))
             raise Rejected(str(refused)) from None
         self.metrics.authenticated(url, time.perf_counter() - began, success=True)
-        in_force.cached[digest] = found
-        if len(in_force.cached) > CACHE_SIZE:
-            in_force.cached.popitem(last=False)
-        return found.identified
+        generation.cached[digest] = accepted
+        if len(generation.cached) > CACHE_SIZE:
+            generation.cached.popitem(last=False)
+        return accepted.identified
 
-    def _judge(self, in_force: _InForce, issuer: _Issuer, token: Token, digest: bytes, began: float) -> _Remembered:
-        """Refused, NeedsExternalAnswer."""
+    def _decide(
+        self, generation: _Generation, issuer: _Issuer, token: Token, digest: bytes, began: float
+    ) -> _CachedToken:
+        """Verify a token. Raises Refused and NeedsExternalAnswer."""
         provider = issuer.provider
         if not provider.ready:
             raise Refused("oidc: authenticator not initialized")
@@ -233,33 +243,33 @@ class JwtAuthenticators:
             raise Refused(f"oidc: verify token: {refused}") from None
         signed_with = provider.key_of(token)
         if signed_with is None:
-            asked = _Asked(in_force, digest, KEYS)
-            if recall_answer(asked) is None:
-                raise _KeysWanted(asked, began, provider)
+            key = _AnswerKey(generation, digest, KEYS)
+            if recall_answer(key) is None:
+                raise _NeedsKeys(key, began, provider)
             raise Refused("oidc: verify token: failed to verify signature: failed to verify id token signature")
         claims, ends = token.claims, token.ends
         source = tokens.source_of(claims, issuer.resolver.claim) if issuer.resolver is not None else None
         if issuer.resolver is not None and source is not None:
-            asked = _Asked(in_force, digest, CLAIM)
-            answer = recall_answer(asked)
+            key = _AnswerKey(generation, digest, CLAIM)
+            answer = recall_answer(key)
             if answer is None:
-                raise _ClaimWanted(asked, began, issuer.resolver, source, now)
+                raise _NeedsClaim(key, began, issuer.resolver, source, now)
             if isinstance(answer, Refused):
                 raise Refused(f"oidc: could not expand distributed claims: {answer}")
             assert isinstance(answer, tuple)
             claims, ends = {**claims, issuer.resolver.claim: answer[0]}, min(ends, now + OUTSIDE_TTL)
         user: User = issuer.mapper.user_of(claims)
-        return _Remembered(Identified(user), ends, provider, signed_with)
+        return _CachedToken(Identified(user), ends, provider, signed_with)
 
     # -- the configuration --------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Discover the providers, and follow the file, until cancelled."""
+        """Discover the providers, and reload the file, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                self._in_force.scope = trio.CancelScope()
-                nursery.start_soon(self._look_after, self._in_force)
+                self._generation.scope = trio.CancelScope()
+                nursery.start_soon(self._run_providers, self._generation)
                 if self._file is not None:
                     nursery.start_soon(self._file.run)
                 task_status.started()
@@ -267,11 +277,11 @@ class JwtAuthenticators:
             self._nursery = None
 
     async def wait_ready(self) -> None:
-        """Return when all providers of the configuration in force have been reached."""
-        for issuer in self._in_force.issuers.values():
+        """Wait until all providers of the current configuration have been reached."""
+        for issuer in self._generation.issuers.values():
             await issuer.provider.wait_ready()
 
-    def _made(self, mappers: Collection[Mapper]) -> _InForce:
+    def _make_generation(self, mappers: Collection[Mapper]) -> _Generation:
         issuers: dict[str, _Issuer] = {}
         for mapper in mappers:
             config = mapper.config.issuer
@@ -284,31 +294,31 @@ class JwtAuthenticators:
             if claim := mapper.config.claim_mappings.groups.claim:
                 resolver = Resolver(claim, provider, client, config.audiences, self._plan.algorithms)
             issuers[config.url] = _Issuer(mapper, provider, client, resolver)
-        return _InForce(issuers)
+        return _Generation(issuers)
 
-    async def _look_after(self, in_force: _InForce) -> None:
-        """Run the providers until another configuration is in force."""
-        with in_force.scope:
+    async def _run_providers(self, generation: _Generation) -> None:
+        """Run the providers until the configuration is replaced."""
+        with generation.scope:
             async with trio.open_nursery() as nursery:
-                for issuer in in_force.issuers.values():
+                for issuer in generation.issuers.values():
                     nursery.start_soon(issuer.provider.run)
                 await trio.sleep_forever()
         with trio.CancelScope(shield=True):
-            for issuer in in_force.issuers.values():
+            for issuer in generation.issuers.values():
                 await self._outgoing.forget(issuer.client)
 
     async def _replace(self, data: bytes) -> None:
-        """As of ReloadedFile."""
+        """Apply a new content of the file, as ReloadedFile asks."""
         plan = self._plan
         try:
             config = configuration.parse(data)
             mappers = validation.compile_configuration(config, disallowed=plan.disallowed, anonymous=plan.anonymous)
             check_peers(mappers)
-            replacement = self._made(mappers)
+            replacement = self._make_generation(mappers)
         except ValueError as error:  # ConfigFileError, Invalid
             raise Unusable(" ".join(str(error).split())) from None
         assert self._nursery is not None
-        self._nursery.start_soon(self._look_after, replacement)
+        self._nursery.start_soon(self._run_providers, replacement)
         reached = False
         try:
             with trio.move_on_after(UPDATE_TIMEOUT):
@@ -321,6 +331,6 @@ class JwtAuthenticators:
         if not reached:
             problems = (issuer.provider.problem for issuer in replacement.issuers.values())
             raise NotYet(next(filter(None, problems), "a provider did not answer"))
-        former, self._in_force = self._in_force, replacement
+        former, self._generation = self._generation, replacement
         former.scope.cancel()
         self.metrics.keep_only(replacement.issuers)

@@ -1,7 +1,7 @@
-"""From a genuine token's claims to the user they make: k8s.io/apiserver's plugin/pkg/authenticator/token/oidc.
+"""Mapping of a verified token's claims to its user: k8s.io/apiserver's plugin/pkg/authenticator/token/oidc.
 
-Everything is judged in kube-apiserver's order: username, groups, uid, extra, required claims, rules about claims, rules
-about the user. The first that fails decides; what it says is for the log.
+Parts are evaluated in kube-apiserver's order: username, groups, uid, extra, required claims, claim validation rules,
+user validation rules. The first failure rejects the token, and its text goes to the log.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ STRINGS_WANTED: Final = "expression must return a string or a list of strings"
 
 
 class Refused(Exception):
-    """The token does not make a user. The text says why, in kube-apiserver's words, and never holds the token."""
+    """The token is rejected. The text is kube-apiserver's and never holds the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapper:
-    """An issuer's configuration with its expressions compiled; None where there is none. ``extra``: by key;
-    ``required``: claims and the values they must have."""
+    """An issuer's configuration with its compiled expressions, None where there is none.
+
+    ``extra``: (key, expression)
+    ``required``: (claim, value)
+    """
 
     config: JWTAuthenticator
     username: Expression | None = None
@@ -42,11 +45,11 @@ class Mapper:
 
     @property
     def has_expressions(self) -> bool:
-        """Whether any sees the claims."""
+        """Return whether any expression reads the claims."""
         return bool(self.username or self.groups or self.uid or self.extra or self.claim_rules)
 
     def user_of(self, claims: Mapping[str, Any]) -> User:
-        """The user. Refused."""
+        """Return the user of the claims. Raises Refused."""
         variables = expressions.claims_variables(claims) if self.has_expressions else {}
         user = User(
             name=self._username(claims, variables),
@@ -64,13 +67,13 @@ class Mapper:
 
     def _username(self, claims: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
         if self.username is not None:
-            what = "oidc: error evaluating username claim expression"
-            found = _evaluated(self.username, variables, what)
-            if not isinstance(found, str):
-                raise Refused(f"{what}: username claim expression must return a string")
-            if not found:
+            error = "oidc: error evaluating username claim expression"
+            value = _evaluated(self.username, variables, error)
+            if not isinstance(value, str):
+                raise Refused(f"{error}: username claim expression must return a string")
+            if not value:
                 raise Refused("oidc: empty username via CEL expression is not allowed")
-            return found
+            return value
         mapping = self.config.claim_mappings.username
         name = _text(claims, mapping.claim, f"oidc: parse username claims {go_quote(mapping.claim)}")
         if mapping.claim == "email" and "email_verified" in claims:
@@ -88,52 +91,52 @@ class Mapper:
             return [f"{mapping.prefix or ''}{group}" for group in _texts(claims, mapping.claim)]
         if self.groups is None:
             return []
-        what = "oidc: error evaluating group claim expression"
-        found = _strings(_evaluated(self.groups, variables, what))
-        if found is None:
-            raise Refused(f"{what}: {STRINGS_WANTED}")
-        return found
+        error = "oidc: error evaluating group claim expression"
+        groups = _strings(_evaluated(self.groups, variables, error))
+        if groups is None:
+            raise Refused(f"{error}: {STRINGS_WANTED}")
+        return groups
 
     def _uid(self, claims: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
         if claim := self.config.claim_mappings.uid.claim:
             return _text(claims, claim, f"oidc: parse uid claim {go_quote(claim)}")
         if self.uid is None:
             return ""
-        what = "oidc: error evaluating uid claim expression"
-        found = _evaluated(self.uid, variables, what)
-        if not isinstance(found, str):
-            raise Refused(f"{what}: uid claim expression must return a string")
-        return found
+        error = "oidc: error evaluating uid claim expression"
+        value = _evaluated(self.uid, variables, error)
+        if not isinstance(value, str):
+            raise Refused(f"{error}: uid claim expression must return a string")
+        return value
 
     def _extra(self, claims: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
+        extra: dict[str, tuple[str, ...]] = {}
         token_id = claims.get("jti")
         if isinstance(token_id, str) and token_id:
-            found[CREDENTIAL_ID] = (f"JTI={token_id}",)
+            extra[CREDENTIAL_ID] = (f"JTI={token_id}",)
         values = [(key, each, _evaluated(each, variables, "")) for key, each in self.extra]
         for key, expression, value in values:
             texts = _strings(value)
             if texts is None:
                 raise Refused(f"oidc: error evaluating extra claim expression: {expression.text}: {STRINGS_WANTED}")
             if texts:
-                found[key] = tuple(texts)
-        return found
+                extra[key] = tuple(texts)
+        return extra
 
 
-def _evaluated(expression: Expression, variables: Mapping[str, Any], what: str) -> Any:
+def _evaluated(expression: Expression, variables: Mapping[str, Any], context: str) -> Any:
     try:
         return expression.evaluate(variables)
     except EvaluationFailed as failed:
-        raise Refused(f"{what}: {failed}" if what else str(failed)) from None
+        raise Refused(f"{context}: {failed}" if context else str(failed)) from None
 
 
-def _check_rules(rules: Sequence[Expression], variables: Mapping[str, Any], what: str) -> None:
-    values = [_evaluated(rule, variables, what) for rule in rules]
+def _check_rules(rules: Sequence[Expression], variables: Mapping[str, Any], context: str) -> None:
+    values = [_evaluated(rule, variables, context) for rule in rules]
     for rule, value in zip(rules, values, strict=True):
         if not isinstance(value, bool):
-            raise Refused(f"{what}: validation expression must return a boolean")
+            raise Refused(f"{context}: validation expression must return a boolean")
         if not value:
-            raise Refused(f"{what}: validation expression '{rule.text}' failed: {rule.message}")
+            raise Refused(f"{context}: validation expression '{rule.text}' failed: {rule.message}")
 
 
 def _require(claims: Mapping[str, Any], claim: str, wanted: str) -> None:
@@ -144,20 +147,20 @@ def _require(claims: Mapping[str, Any], claim: str, wanted: str) -> None:
         raise Refused(f"oidc: required claim {claim} value does not match. Got = {value}, want = {wanted}")
 
 
-def _text(claims: Mapping[str, Any], claim: str, what: str) -> str:
-    """A claim that is a text; null counts as the empty one, as everywhere in Go's JSON."""
+def _text(claims: Mapping[str, Any], claim: str, context: str) -> str:
+    """Return a string claim; "" for null, as in Go's JSON."""
     if claim not in claims:
-        raise Refused(f"{what}: claim not present")
+        raise Refused(f"{context}: claim not present")
     value = claims[claim]
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Refused(f"{what}: json: cannot unmarshal {json_word(value)} into Go value of type string")
+        raise Refused(f"{context}: json: cannot unmarshal {json_word(value)} into Go value of type string")
     return value
 
 
 def _texts(claims: Mapping[str, Any], claim: str) -> list[str]:
-    """A claim that is a list of texts, or a single one."""
+    """Return a claim that is a list of strings or one string."""
     value = claims[claim]
     if value is None:
         return []
@@ -167,8 +170,10 @@ def _texts(claims: Mapping[str, Any], claim: str) -> list[str]:
 
 
 def _strings(value: Any) -> list[str] | None:
-    """What an expression gives for groups or extra: empty texts are left out, null and "" are none at all. None: it is
-    neither a text nor a list of texts."""
+    """Return the strings of an expression's value for groups or extra, without empty ones.
+
+    Returns None for a value that is neither null, a string nor a list of strings.
+    """
     if value is None:
         return []
     if isinstance(value, str):

@@ -1,11 +1,12 @@
-"""Groups that are kept elsewhere: a token may say where its groups claim is to be had (distributed claims, OpenID
-Connect Core 1.0 §5.6.2), because they would not fit into it. What is there is a signed token again, perhaps of another
-issuer, meant for us as well.
+"""Distributed claims (OpenID Connect Core 1.0 §5.6.2): groups that are too many for the token.
+
+The token names an endpoint. The endpoint returns a signed token with the claim, perhaps of another issuer, with the
+same audience.
 
     "_claim_names": {"groups": "src1"},
     "_claim_sources": {"src1": {"endpoint": "https://…", "access_token": "…"}}
 
-The token that says so is genuine; still nothing is asked but over HTTPS, and few other issuers are remembered.
+The first token is verified; still, requests go over HTTPS only, and few other issuers are cached.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ from kubechronicle.http.authentication.oidc.claims import Refused
 from kubechronicle.http.authentication.oidc.provider import Provider, ProviderError
 from kubechronicle.http.outgoing.client import AskError, Client
 
-# Other issuers of claims whose keys are kept.
+# Other issuers whose keys are cached.
 MAX_ISSUERS: Final = 16
-# Seconds in which everything about one token must be found out.
+# Seconds for all requests about one token.
 TIMEOUT: Final = 20.0
 
 
 class Resolver:
-    """Finds a claim. ``own``: the provider of the tokens that send us on; ``audiences``, ``algorithms``: as of them."""
+    """Fetches a claim.
+
+    ``own``: the provider of the first token
+    ``audiences``, ``algorithms``: those allowed for both tokens
+    """
 
     def __init__(
         self, claim: str, own: Provider, client: Client, audiences: Sequence[str], algorithms: Collection[str]
@@ -41,7 +46,7 @@ class Resolver:
         self._others: OrderedDict[str, Provider] = OrderedDict()
 
     async def resolve(self, endpoint: str, access_token: str, *, now: float) -> Any:
-        """The claim's value. ``now``: seconds since the epoch. Refused: it is not to be had, or not believed."""
+        """Return the claim's value. ``now``: seconds since the epoch. Raises Refused."""
         with trio.move_on_after(TIMEOUT):
             return await self._resolve(endpoint, access_token, now)
         raise Refused(f'while getting distributed claim "{self.claim}": no answer within the time-out')
@@ -84,14 +89,14 @@ class Resolver:
     async def _provider(self, issuer: str) -> Provider:
         if issuer == self._own.issuer:
             return self._own
-        found = self._others.get(issuer)
-        if found is None or not found.fresh:
-            found = Provider(issuer, self._client)
+        provider = self._others.get(issuer)
+        if provider is None or not provider.fresh:
+            provider = Provider(issuer, self._client)
             try:
-                await found.discover()
+                await provider.discover()
             except ProviderError as error:
                 raise Refused(f"verifying untrusted issuer {issuer[:200]} failed: {error}") from None
-            self._others[issuer] = found
+            self._others[issuer] = provider
             if len(self._others) > MAX_ISSUERS:
                 self._others.popitem(last=False)
-        return found
+        return provider

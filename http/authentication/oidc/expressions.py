@@ -1,10 +1,9 @@
-"""The CEL expressions of an AuthenticationConfiguration (k8s.io/apiserver/pkg/authentication/cel): what they see, what
-they may give, and what they need.
+"""CEL expressions of an AuthenticationConfiguration (k8s.io/apiserver/pkg/authentication/cel), and their variables.
 
-    claims   a map of the token's claims; numbers are doubles, as JSON has them
-    user     the user they make: kubernetes.UserInfo with username, uid, groups and extra
+    claims   a map of the token's claims; numbers are doubles, as in JSON
+    user     the resulting user: kubernetes.UserInfo with username, uid, groups and extra
 
-A name CEL has no spelling for is written as for CRDs: ``claims.kubernetes__dot__io`` is ``claims["kubernetes.io"]``.
+Names that CEL can't spell are escaped as for CRDs: ``claims.kubernetes__dot__io`` is ``claims["kubernetes.io"]``.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from kubechronicle.http.authentication.oidc.names import Names
 from kubechronicle.http.authentication.user import User
 
 BUDGET: Final = 100_000
-"""What one evaluation may cost: some 50 ms. Kubernetes' PerCallLimit, ten times as much, stands for 0.1 s there; here
-nothing else is done meanwhile."""
+"""Cost limit of one evaluation: about 50 ms. Kubernetes' PerCallLimit is ten times as much and takes 0.1 s there; here
+an evaluation blocks all other tasks."""
 
 
 class ExpressionError(ValueError):
-    """The expression can't be used. Its text has several lines when it is the compiler's."""
+    """The expression can't be used. The compiler's message has several lines."""
 
 
 class EvaluationFailed(Exception):
@@ -34,18 +33,18 @@ class EvaluationFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A compiled expression; ``message``: what to say where it must be true and is not."""
+    """A compiled expression. ``message``: the error of a rule that is false."""
 
     text: str
     program: cel.Program
     message: str = ""
 
     def reads(self, path: str) -> bool:
-        """Whether it looks at this, such as ``claims.email``, by selection; a look by index does not count."""
+        """Return whether it selects this path, such as ``claims.email``. Access by index does not count."""
         return any(each == path or each.startswith(f"{path}.") for each in self.program.reads)
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        """EvaluationFailed: it has no value, or costs too much."""
+        """Return its value. Raises EvaluationFailed, also if it costs too much."""
         try:
             return self.program.evaluate(variables, budget=BUDGET)
         except cel.EvaluationError as error:
@@ -53,29 +52,29 @@ class Expression:
 
 
 def of_claims(text: str, message: str = "", *, boolean: bool = False) -> Expression:
-    """An expression that sees ``claims``. ``boolean``: it must be known to give a bool. ExpressionError."""
+    """Compile an expression over ``claims``; ``boolean``: of the static type bool. Raises ExpressionError."""
     return _compiled(_claims_environment(), text, message, boolean=boolean)
 
 
 def of_user(text: str, message: str = "") -> Expression:
-    """An expression that sees ``user`` and gives a bool. ExpressionError."""
+    """Compile an expression over ``user`` of the type bool. Raises ExpressionError."""
     return _compiled(_user_environment(), text, message, boolean=True)
 
 
 def claims_variables(claims: Mapping[str, Any]) -> dict[str, Any]:
-    """What expressions of claims see."""
+    """Return the variables of expressions over claims."""
     return {"claims": Names.of(claims)}
 
 
 def user_variables(user: User) -> dict[str, Any]:
-    """What expressions of the user see: every field, empty if need be."""
-    found = {
+    """Return the variables of expressions over the user: every field, also empty ones."""
+    fields = {
         "username": user.name,
         "uid": user.uid,
         "groups": list(user.groups),
         "extra": {key: list(values) for key, values in user.extra.items()},
     }
-    return {"user": Names.of(found)}
+    return {"user": Names.of(fields)}
 
 
 def _compiled(environment: cel.Environment, text: str, message: str, *, boolean: bool) -> Expression:

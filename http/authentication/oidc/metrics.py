@@ -1,5 +1,4 @@
-"""What is counted of JWT authenticators, and told of them: kube-apiserver's metrics, and a log that bad tokens can't
-flood."""
+"""Metrics of JWT authenticators, under kube-apiserver's names, and a log that bad tokens can't flood."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ log = logging.getLogger(__name__)
 BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _PREFIX: Final = "apiserver_authentication_jwt_authenticator"
 
-# Refused tokens told of at once, and seconds after which one more may be.
+# Rejected tokens that are logged at once, and seconds after which one more may be.
 BURST: Final = 10
 LOG_INTERVAL: Final = 1.0
 MAX_REASON: Final = 500
 
 
 class JwtMetrics(Collector):
-    """``server``: the name of this server among those that share the cluster."""
+    """Metrics of all issuers. ``server``: the name of this server in the cluster."""
 
     def __init__(self, server: str) -> None:
         self._server = sha256_label(server)
@@ -42,27 +41,27 @@ class JwtMetrics(Collector):
         self._key_sets: dict[str, str] = {}
 
     def register(self, registry: CollectorRegistry) -> None:
-        """Show the metrics with the others."""
+        """Register all metrics."""
         registry.register(self._latency)
         registry.register(self)
 
     def authenticated(self, issuer: str, seconds: float, *, success: bool) -> None:
-        """A token that was not remembered has been judged."""
+        """Observe the decision about a token that was not cached."""
         result = "success" if success else "failure"
         self._latency.labels(result, sha256_label(issuer)).observe(seconds)
 
     def fetched(self, issuer: str, document: bytes | None) -> None:
-        """As of provider.KeyMetrics."""
+        """Implement provider.KeyMetrics."""
         name = sha256_label(issuer)
         self._fetched["failure" if document is None else "success", name] = time.time()
         if document is not None:
             self._key_sets[name] = sha256_label(document)
 
     def keep_only(self, issuers: Iterable[str]) -> None:
-        """Forget those that are not configured any more."""
+        """Drop the metrics of other issuers."""
         names = set(map(sha256_label, issuers))
         self._fetched = {key: moment for key, moment in self._fetched.items() if key[1] in names}
-        self._key_sets = {name: found for name, found in self._key_sets.items() if name in names}
+        self._key_sets = {name: label for name, label in self._key_sets.items() if name in names}
 
     def collect(self) -> Iterable[Metric]:
         fetched = GaugeMetricFamily(
@@ -79,27 +78,27 @@ class JwtMetrics(Collector):
             "identity and jwt issuer.",
             labels=["jwt_issuer_hash", "apiserver_id_hash", "hash"],
         )
-        for issuer, found in self._key_sets.items():
-            info.add_metric([issuer, self._server, found], 1)
+        for issuer, label in self._key_sets.items():
+            info.add_metric([issuer, self._server, label], 1)
         return [fetched, info]
 
 
 class RefusalLog:
-    """Says which check a token failed, never the token; BURST at once, then one each LOG_INTERVAL seconds."""
+    """A log of rejected tokens: BURST lines at once, then one each LOG_INTERVAL seconds. It never shows a token."""
 
     def __init__(self) -> None:
         self._allowance, self._counted_at = float(BURST), time.monotonic()
-        self._left_out = 0
+        self._suppressed = 0
 
     def refused(self, issuer: str, why: str) -> None:
-        """A token of this issuer has been refused."""
+        """Log the rejection of a token of this issuer."""
         now = time.monotonic()
         self._allowance = min(self._allowance + (now - self._counted_at) / LOG_INTERVAL, float(BURST))
         self._counted_at = now
         if self._allowance < 1:
-            self._left_out += 1
+            self._suppressed += 1
             return
         self._allowance -= 1
-        left_out, self._left_out = self._left_out, 0
-        more = {"not_told": left_out} if left_out else {}
+        suppressed, self._suppressed = self._suppressed, 0
+        more = {"suppressed": suppressed} if suppressed else {}
         log.warning("Refused a token", extra={"issuer": issuer, "err": why[:MAX_REASON], **more})

@@ -1,4 +1,4 @@
-"""JSON objects whose keys CEL can also spell as identifiers (k8s.io/apiserver/pkg/cel: Escape, Unescape).
+"""JSON objects with keys that CEL may spell as escaped identifiers (k8s.io/apiserver/pkg/cel: Escape, Unescape).
 
 claims.kubernetes__dot__io.namespace  ==  claims["kubernetes.io"]["namespace"]
 """
@@ -18,13 +18,13 @@ _RESERVED: Final = frozenset(
 
 
 class Names(dict[str, Any]):
-    """Looked up by either spelling; iterated by the true one."""
+    """An object with look-ups by either spelling. Iteration yields the unescaped keys."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Names:
-        """The same for an object and all in it. Numbers become doubles, which is what JSON's numbers are in Go."""
+        """Convert an object and all objects within. Numbers become doubles, as in Go's JSON."""
         return cls((key, _converted(item)) for key, item in value.items())
 
     def __getitem__(self, key: str) -> Any:
@@ -48,12 +48,12 @@ def _converted(value: Any) -> Any:
 
 
 def unescaped(key: Any) -> Any:
-    """What a key stands for; itself if it is nothing escaped."""
+    """Return the unescaped key; the key itself if it is not escaped."""
     if key.__class__ is not str or "__" not in key:
         return key
     whole = _ESCAPE.fullmatch(key)
     if whole is not None and whole[1] in _RESERVED:
         return whole[1]
-    if any(found not in _MEANING for found in _ESCAPE.findall(key)):
+    if any(word not in _MEANING for word in _ESCAPE.findall(key)):
         return key
-    return _ESCAPE.sub(lambda found: _MEANING[found[1]], key)
+    return _ESCAPE.sub(lambda match: _MEANING[match[1]], key)

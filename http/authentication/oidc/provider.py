@@ -1,9 +1,9 @@
-"""An issuer's provider: what it says of itself (OpenID Connect Discovery 1.0 §4) and its keys, fetched over HTTPS.
+"""An identity provider: its discovery (OpenID Connect Discovery 1.0 §4) and its keys, over HTTPS.
 
-A provider is asked for itself at the start, and again each 10 seconds until it has answered; before, none of its tokens
-is believed. Its keys are fetched then, once an hour, so that one it has withdrawn is forgotten, and when a token is not
-signed with any key known here. Such tokens anybody can make, so the last happens once for all that wait, and rarely:
-REFETCHES at once, then one every REFETCH_INTERVAL seconds. Keys stay when a provider can't be reached.
+Discovery is tried every 10 seconds until it succeeds. Before, all tokens of the provider are rejected. Its keys are
+fetched after discovery, once an hour, so that withdrawn keys are dropped, and for a token that no known key verifies.
+Any client can send such tokens. So waiting requests share one fetch, and fetches are rare: REFETCHES at once, then one
+every REFETCH_INTERVAL seconds. Keys stay while the provider can't be reached.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DISCOVERY_INTERVAL: Final = 10.0
 RENEWAL_INTERVAL: Final = 3600.0
 REFETCHES: Final = 3
 REFETCH_INTERVAL: Final = 5.0
-# Seconds a provider may take, and bytes it may say.
+# Seconds for an answer of a provider, and its bytes.
 TIMEOUT: Final = 30.0
 MAX_ANSWER: Final = 1 << 20
 
@@ -38,20 +38,23 @@ _ACCEPT: Final = {"accept": "application/json, */*;q=0.5"}
 
 
 class ProviderError(Exception):
-    """The provider could not be asked, or said something else than it should. The text is for the operator."""
+    """The provider could not be reached, or its answer is invalid. The text is for the operator."""
 
 
 class KeyMetrics(Protocol):
-    """Who counts the fetching of keys."""
+    """Metrics of key fetches."""
 
     def fetched(self, issuer: str, document: bytes | None) -> None:
-        """A key set has been fetched; None: it could not be."""
+        """Count a fetch of a key set. ``document`` None: it failed."""
         ...
 
 
 class Provider:
-    """The keys of one issuer. ``client`` believes the issuer's certificate authorities. ``now``: seconds of a clock
-    that never goes back."""
+    """The keys of one issuer.
+
+    ``client``: trusts the issuer's certificate authorities
+    ``now``: a monotonic clock, in seconds
+    """
 
     def __init__(
         self,
@@ -78,12 +81,12 @@ class Provider:
 
     @property
     def ready(self) -> bool:
-        """Whether the provider has said where its keys are."""
+        """Whether discovery has succeeded."""
         return bool(self._keys_url)
 
     @property
     def fresh(self) -> bool:
-        """Whether that was not long ago: of a provider that nobody looks after (``run``)."""
+        """Whether discovery succeeded within RENEWAL_INTERVAL: for providers without a ``run`` task."""
         return self.ready and self._now() - self._discovered_at < RENEWAL_INTERVAL
 
     async def run(self) -> None:
@@ -96,20 +99,20 @@ class Provider:
             await trio.sleep(RENEWAL_INTERVAL if self.ready else DISCOVERY_INTERVAL)
 
     async def wait_ready(self) -> None:
-        """Return when the provider has said where its keys are."""
+        """Wait until discovery has succeeded."""
         while not self.ready:
             await self._changed.wait()
 
     def key_of(self, token: Token) -> WebKey | None:
-        """The key that signed the token; None: none of those known."""
+        """Return the key that verifies the token, None if no known key does."""
         return next((key for key in self._keys if key.verifies(token)), None)
 
     def knows(self, key: WebKey) -> bool:
-        """Whether the provider still has the key."""
+        """Return whether the provider still publishes the key."""
         return key.thumbprint in self._thumbprints
 
     def may_refresh(self) -> bool:
-        """Whether the keys may be fetched because of a token; counts as doing so, unless they are being fetched."""
+        """Return whether the keys may be fetched for a token, and count the fetch unless one is in flight."""
         if self._fetching is not None:
             return True
         now = self._now()
@@ -121,17 +124,19 @@ class Provider:
         return True
 
     async def discover(self) -> None:
-        """Ask the provider about itself, and for its keys. ProviderError: it said nothing that could be used; what keys
-        there are is not part of that."""
+        """Fetch the discovery document and the keys.
+
+        Raises ProviderError if the document can't be used. A failure to fetch the keys is only logged.
+        """
         answer = await self._get(self._discovery_url)
-        found = _object(answer.body)
-        if found.get("issuer") != self.issuer:
-            got = go_quote(str(found.get("issuer", ""))[:200])
+        document = _object(answer.body)
+        if document.get("issuer") != self.issuer:
+            got = go_quote(str(document.get("issuer", ""))[:200])
             expected = go_quote(self.issuer)
             raise ProviderError(
                 f"oidc: issuer did not match the issuer returned by provider, expected {expected} got {got}"
             )
-        keys_url = found.get("jwks_uri")
+        keys_url = document.get("jwks_uri")
         if not isinstance(keys_url, str) or not keys_url:
             raise ProviderError("provider did not return JWKS URL")
         if not _is_https(keys_url):
@@ -142,8 +147,10 @@ class Provider:
         self._changed.set()
 
     async def refresh(self) -> None:
-        """Fetch the keys, or wait for it if that is being done: in a task of its own, because others may wait when who
-        began is gone. What goes wrong is told in the log."""
+        """Fetch the keys, or wait for the fetch in flight. Errors are logged.
+
+        The fetch has a task of its own: other tasks may wait for it when the first is cancelled.
+        """
         nursery = self._client.outgoing.nursery
         if not self._keys_url or nursery is None:
             return
@@ -204,9 +211,9 @@ def _is_https(url: str) -> bool:
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        found = orjson.loads(body)
+        document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise ProviderError(f"oidc: failed to decode provider discovery object: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ProviderError("oidc: failed to decode provider discovery object: it is no object")
-    return found
+    return document

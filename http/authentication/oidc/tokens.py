@@ -1,8 +1,8 @@
-"""An ID token taken apart, and what can be told of it without a key (OpenID Connect Core 1.0 §3.1.3.7).
+"""Parsing of ID tokens, and all checks but the signature (OpenID Connect Core 1.0 §3.1.3.7).
 
-The checks are those of go-oidc, which kube-apiserver verifies with: issuer, audience, exp with no leeway, nbf with a
-minute of it, the algorithm. iat and azp are not judged (rules about claims can). Only the canonical base64url spelling
-counts, and no header that asks for an extension (crit).
+The checks are those of go-oidc, which kube-apiserver uses: issuer, audience, exp without leeway, nbf with a minute of
+leeway, and the algorithm. iat and azp are not checked; claim validation rules can do so. Only the canonical base64url
+encoding is accepted, and no header with an extension (crit).
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from kubechronicle.http.authentication.oidc.claims import Refused
 
 GOOGLE: Final = "https://accounts.google.com"
 GOOGLE_SHORT: Final = "accounts.google.com"
-"""One issuer that leaves out the scheme in its tokens, and the only one that may."""
+"""The only issuer that may leave out the scheme in its tokens."""
 
-# Seconds by which a token may be from the future: clocks differ.
+# Seconds by which nbf may be in the future: clocks differ.
 LEEWAY: Final = 60.0
-# Levels of JSON in a token's claims.
+# Nesting depth of the claims' JSON.
 MAX_DEPTH: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``claims`` are what somebody says until a key has verified them. ``algorithm`` and ``key_id`` as the header has
-    them, "" if it names no key."""
+    """A parsed token.
+
+    ``algorithm``, ``key_id``: of the header; ``key_id`` is "" if it names none
+    ``claims``: untrusted until a key has verified the token
+    """
 
     algorithm: str
     key_id: str
@@ -41,7 +44,7 @@ class Token:
 
     @property
     def issuer(self) -> str:
-        """Who is said to have issued it."""
+        """The claimed issuer."""
         issuer = self.claims.get("iss")
         if issuer == GOOGLE_SHORT:
             return GOOGLE
@@ -49,12 +52,12 @@ class Token:
 
     @property
     def ends(self) -> float:
-        """When it expires, in seconds since the epoch. Refused: it does not say so in numbers."""
+        """The expiry in seconds since the epoch. Raises Refused if it is no number."""
         return _time(self.claims, "exp") or 0.0
 
 
 def parse(text: str) -> Token | None:
-    """The parts of a signed JWT in compact form; None for what is none, or is too large."""
+    """Parse a signed JWT in compact form. Returns None for other texts, and for a token that is too large."""
     if len(text) > jws.MAX_TOKEN:
         return None
     parts = text.split(".", 3)
@@ -74,7 +77,7 @@ def parse(text: str) -> Token | None:
 
 
 def check(token: Token, *, issuer: str, audiences: Sequence[str], algorithms: Collection[str], now: float) -> None:
-    """Everything but the signature. ``now``: seconds since the epoch. Refused, in go-oidc's words."""
+    """Check everything but the signature. ``now``: seconds since the epoch. Raises Refused with go-oidc's text."""
     claims = token.claims
     for name in ("iss", "sub", "nonce", "at_hash"):
         if claims.get(name) is not None and not isinstance(claims[name], str):
@@ -83,10 +86,10 @@ def check(token: Token, *, issuer: str, audiences: Sequence[str], algorithms: Co
     if token.issuer != issuer:
         got = go_quote(token.issuer)
         raise Refused(f"oidc: id token issued by a different provider, expected {go_quote(issuer)} got {got}")
-    meant_for = audiences_of(claims)
-    if not any(audience in meant_for for audience in audiences):
+    token_audiences = audiences_of(claims)
+    if not any(audience in token_audiences for audience in audiences):
         wanted = go_quote(audiences[0]) if len(audiences) == 1 else f"in {_quoted(sorted(audiences))}"
-        raise Refused(f"oidc: expected audience {wanted} got {_quoted(meant_for)}")
+        raise Refused(f"oidc: expected audience {wanted} got {_quoted(token_audiences)}")
     ends, begins = token.ends, _time(claims, "nbf")
     _time(claims, "iat")
     if ends < now:
@@ -100,30 +103,32 @@ def check(token: Token, *, issuer: str, audiences: Sequence[str], algorithms: Co
 
 
 def audiences_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
-    """Whom the token is for: aud, a text or a list of them. Refused."""
-    found = claims.get("aud")
-    if found is None:
+    """Return the audiences of a token: the claim aud, a string or a list of strings. Raises Refused."""
+    audiences = claims.get("aud")
+    if audiences is None:
         return ()
-    if isinstance(found, str):
-        return (found,)
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+    if isinstance(audiences, str):
+        return (audiences,)
+    if not isinstance(audiences, list) or not all(isinstance(each, str) for each in audiences):
         raise Refused("oidc: failed to unmarshal claims: aud is neither a text nor a list of texts")
-    return tuple(found)
+    return tuple(audiences)
 
 
 def source_of(claims: Mapping[str, Any], claim: str) -> tuple[str, str] | None:
-    """(endpoint, access token) where a distributed claim is kept (OpenID Connect Core 1.0 §5.6.2); None if the token
-    has the claim itself, or nothing about it. Of a token that ``check`` has passed."""
+    """Return (endpoint, access token) of a distributed claim (OpenID Connect Core 1.0 §5.6.2).
+
+    Returns None if the token has the claim itself, or no source of it. The token must have passed ``check``.
+    """
     if claim in claims:
         return None
     name = (claims.get("_claim_names") or {}).get(claim)
     source = (claims.get("_claim_sources") or {}).get(name) or {}
     endpoint = source.get("endpoint") or ""
-    return (endpoint, source.get("access_token") or "") if endpoint else None  # none: an aggregated claim
+    return (endpoint, source.get("access_token") or "") if endpoint else None  # no endpoint: an aggregated claim
 
 
 def _check_sources(claims: Mapping[str, Any]) -> None:
-    """That all distributed claims, the ones nobody asks about as well, say where they are. Refused."""
+    """Check that every distributed claim names a source, also those that are not used. Raises Refused."""
     names, sources = claims.get("_claim_names"), claims.get("_claim_sources")
     names, sources = {} if names is None else names, {} if sources is None else sources
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
@@ -146,18 +151,18 @@ def _is_source(value: Any) -> bool:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """A NumericDate, as a number or the text of one. Refused: something else."""
-    found = claims.get(name)
-    if isinstance(found, str):
+    """Return a NumericDate, a number or the text of a number. Raises Refused."""
+    value = claims.get(name)
+    if isinstance(value, str):
         try:
-            found = orjson.loads(found)
+            value = orjson.loads(value)
         except ValueError:
             raise Refused(f"oidc: failed to unmarshal claims: {name} is no time") from None
-    if found is None:
+    if value is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise Refused(f"oidc: failed to unmarshal claims: {name} is no time")
-    return float(int(found))
+    return float(int(value))
 
 
 def _depth(value: Any, level: int = 1) -> int:

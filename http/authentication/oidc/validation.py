@@ -1,5 +1,7 @@
-"""Which AuthenticationConfigurations are sound: k8s.io/apiserver/pkg/apis/apiserver/validation, with its field paths
-and messages. What is sound comes out compiled."""
+"""Validation and compilation of an AuthenticationConfiguration.
+
+The rules, field paths and messages are those of k8s.io/apiserver/pkg/apis/apiserver/validation.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ _EMAIL: Final = (
 
 
 class Invalid(ValueError):
-    """The configuration is not sound. The text lists everything that is wrong with it."""
+    """The configuration is invalid. The text lists all errors."""
 
 
 def compile_configuration(
@@ -56,17 +58,20 @@ def compile_configuration(
     disallowed: Collection[str] = (),
     anonymous: Any = ...,
 ) -> tuple[Mapper, ...]:
-    """The issuers, compiled, in order. ``disallowed``: issuers that are this server itself; ``anonymous``: what the
-    configuration said of anonymous requests when the server started, which must not change. Invalid."""
+    """Return the compiled issuers, in order. Raises Invalid.
+
+    ``disallowed``: the issuers of this server
+    ``anonymous``: the configuration's ``anonymous`` at the start, which must not change
+    """
     causes: list[Cause] = []
     mappers: list[Mapper] = []
     if len(config.jwt) > MAX_ISSUERS:
         causes.append(too_many("jwt", len(config.jwt), MAX_ISSUERS))
     else:
         mappers = _issuers(config.jwt, frozenset(disallowed), causes)
-        found = config.anonymous
-        if found is not None and not found.enabled and found.paths:
-            shown = [{"Path": path} for path in found.paths]
+        rule = config.anonymous
+        if rule is not None and not rule.enabled and rule.paths:
+            shown = [{"Path": path} for path in rule.paths]
             detail = "enabled should be set to true when conditions are defined"
             causes.append(invalid_value("anonymous.conditions", shown, detail))
     if anonymous is not ... and config.anonymous != anonymous:
@@ -82,9 +87,9 @@ def _issuers(issuers: Sequence[JWTAuthenticator], disallowed: frozenset[str], ca
     discovery_urls: set[str] = set()
     for position, config in enumerate(issuers):
         path = Path("jwt").index(position)
-        judged = _Judged(config, disallowed)
-        mappers.append(judged.judge(path))
-        causes += judged.causes
+        compiler = _IssuerCompiler(config, disallowed)
+        mappers.append(compiler.compile(path))
+        causes += compiler.causes
         url, discovery_url = config.issuer.url, config.issuer.discovery_url
         if url in urls:
             causes.append(duplicate(path.child("issuer", "url"), url))
@@ -97,7 +102,7 @@ def _issuers(issuers: Sequence[JWTAuthenticator], disallowed: frozenset[str], ca
 
 
 def issuer_causes(issuer: Issuer, disallowed: frozenset[str], path: Path) -> list[Cause]:
-    """What is wrong with an issuer."""
+    """Return the errors of an issuer."""
     causes: list[Cause] = []
     if not issuer.url:
         causes.append(required(path.child("url")))
@@ -156,14 +161,14 @@ def _audiences(issuer: Issuer, path: Path) -> list[Cause]:
 
 
 def _authorities_problem(pem: str) -> str:
-    """Why these are no authorities; "" if they are."""
+    """Return the error of a PEM text without usable authorities, "" if it has some."""
     blocks = pem.encode().split(b"-----BEGIN CERTIFICATE-----")[1:]
     if not blocks:
         return "data does not contain any valid RSA or ECDSA certificates"
     for block in blocks:
         try:
-            found = x509.load_pem_x509_certificate(b"-----BEGIN CERTIFICATE-----" + block)
-            key = found.public_key()
+            certificate = x509.load_pem_x509_certificate(b"-----BEGIN CERTIFICATE-----" + block)
+            key = certificate.public_key()
         except ValueError as error:
             return f"x509: malformed certificate: {error}"
         if not isinstance(key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey):
@@ -173,7 +178,7 @@ def _authorities_problem(pem: str) -> str:
 
 @dataclass(slots=True)
 class _Compiled:
-    """What has been compiled of an issuer so far."""
+    """The expressions of an issuer that are compiled so far."""
 
     username: Expression | None = None
     groups: Expression | None = None
@@ -183,15 +188,15 @@ class _Compiled:
     user_rules: tuple[Expression, ...] = ()
 
     def verifies_email(self) -> bool:
-        """Whether anything looks at claims.email_verified."""
-        looking = [*self.claim_rules, *(each for _, each in self.extra)]
+        """Return whether any expression reads claims.email_verified."""
+        expressions_of_claims = [*self.claim_rules, *(each for _, each in self.extra)]
         if self.username is not None:
-            looking.append(self.username)
-        return any(each.reads("claims.email_verified") for each in looking)
+            expressions_of_claims.append(self.username)
+        return any(each.reads("claims.email_verified") for each in expressions_of_claims)
 
 
-class _Judged:
-    """One issuer being judged, and compiled as far as it is sound."""
+class _IssuerCompiler:
+    """Validates one issuer, and compiles its valid parts."""
 
     def __init__(self, config: JWTAuthenticator, disallowed: frozenset[str]) -> None:
         self.causes: list[Cause] = []
@@ -199,8 +204,8 @@ class _Judged:
         self._disallowed = disallowed
         self._made = _Compiled()
 
-    def judge(self, path: Path) -> Mapper:
-        """The issuer as compiled. It may be used only if ``causes`` stay empty."""
+    def compile(self, path: Path) -> Mapper:
+        """Return the compiled issuer. It is valid only if ``causes`` is empty afterwards."""
         config, made = self._config, self._made
         self.causes += issuer_causes(config.issuer, self._disallowed, path.child("issuer"))
         made.claim_rules = self._claim_rules(config.claim_validation_rules, path.child("claimValidationRules"))
@@ -220,7 +225,7 @@ class _Judged:
     def _claim_rules(self, rules: Sequence[ClaimValidationRule], path: Path) -> tuple[Expression, ...]:
         claims: set[str] = set()
         texts: set[str] = set()
-        found: list[Expression] = []
+        compiled: list[Expression] = []
         for position, rule in enumerate(rules):
             field = path.index(position)
             if rule.claim and rule.expression:
@@ -240,10 +245,10 @@ class _Judged:
                     self.causes.append(duplicate(field.child("expression"), rule.expression))
                     continue
                 texts.add(rule.expression)
-                found += self._compile(rule.expression, field.child("expression"), rule.message, boolean=True)
+                compiled += self._compile(rule.expression, field.child("expression"), rule.message, boolean=True)
             else:
                 self.causes.append(required(field, _NEITHER))
-        return tuple(found)
+        return tuple(compiled)
 
     def _mappings(self, path: Path) -> None:
         mappings, made = self._config.claim_mappings, self._made
@@ -261,25 +266,25 @@ class _Judged:
 
     def _prefixed(self, mapping: PrefixedClaimOrExpression, path: Path, *, needed: bool) -> Expression | None:
         before = len(self.causes)
-        found: list[Expression] = []
+        compiled: list[Expression] = []
         if mapping.claim and mapping.expression:
             self.causes.append(invalid_value(path, "", _BOTH))
         elif mapping.expression:
             if mapping.prefix is not None:
                 detail = "may not be specified when expression is set"
                 self.causes.append(invalid_value(path.child("prefix"), mapping.prefix, detail))
-            found = self._compile(mapping.expression, path.child("expression"))
+            compiled = self._compile(mapping.expression, path.child("expression"))
         elif mapping.claim:
             if mapping.prefix is None:
                 detail = "prefix is required when claim is set. It can be set to an empty string to disable prefixing"
                 self.causes.append(required(path.child("prefix"), detail))
         elif needed:
             self.causes.append(required(path, _NEITHER))
-        return found[0] if found and len(self.causes) == before else None
+        return compiled[0] if compiled and len(self.causes) == before else None
 
     def _extra(self, mappings: Sequence[ExtraMapping], path: Path) -> tuple[tuple[str, Expression], ...]:
         keys: set[str] = set()
-        found: list[tuple[str, Expression]] = []
+        compiled: list[tuple[str, Expression]] = []
         for position, mapping in enumerate(mappings):
             field, key = path.index(position), mapping.key
             self.causes += _extra_key(key, str(field.child("key")))
@@ -290,12 +295,14 @@ class _Judged:
             if not mapping.value_expression:
                 self.causes.append(required(field.child("valueExpression")))
                 continue
-            found += [(key, each) for each in self._compile(mapping.value_expression, field.child("valueExpression"))]
-        return tuple(found)
+            compiled += [
+                (key, each) for each in self._compile(mapping.value_expression, field.child("valueExpression"))
+            ]
+        return tuple(compiled)
 
     def _user_rules(self, rules: Sequence[UserValidationRule], path: Path) -> tuple[Expression, ...]:
         texts: set[str] = set()
-        found: list[Expression] = []
+        compiled: list[Expression] = []
         for position, rule in enumerate(rules):
             field = path.index(position).child("expression")
             if not rule.expression:
@@ -305,13 +312,13 @@ class _Judged:
             else:
                 texts.add(rule.expression)
                 try:
-                    found.append(expressions.of_user(rule.expression, rule.message))
+                    compiled.append(expressions.of_user(rule.expression, rule.message))
                 except ExpressionError as error:
                     self.causes.append(invalid_value(field, rule.expression, str(error)))
-        return tuple(found)
+        return tuple(compiled)
 
     def _compile(self, text: str, field: Path, message: str = "", *, boolean: bool = False) -> list[Expression]:
-        """The expression, none if it can't be used."""
+        """Return the compiled expression; nothing, and add a cause, if it can't be compiled."""
         try:
             return [expressions.of_claims(text, message, boolean=boolean)]
         except ExpressionError as error:

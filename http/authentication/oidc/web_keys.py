@@ -1,11 +1,11 @@
-"""A provider's public keys (JSON Web Key Sets, RFC 7517 §5) and the signatures they verify (RFC 7518 §3).
+"""A provider's public keys (JSON Web Key Sets, RFC 7517 §5), and verification of signatures (RFC 7518 §3).
 
-A key verifies with the algorithms of its kind alone: none and HS256 have no keys here, an RSA key is never taken for an
-HMAC secret, a curve has one algorithm, and a key published for one algorithm, or for encryption, is used for no other
-thing. Keys of kinds not known here, or too weak, are left out.
+A key verifies only with the algorithms of its kind: "none" and HS256 have no keys, an RSA key is never an HMAC secret,
+and a curve has one algorithm. A key that is published for one algorithm, or for encryption, has no other use. Keys of
+unknown kinds, and weak keys, are ignored.
 
     RS256 RS384 RS512   RSASSA-PKCS1-v1_5        PS256 PS384 PS512   RSASSA-PSS
-    ES256 ES384 ES512   ECDSA on P-256, P-384, P-521: r and s side by side
+    ES256 ES384 ES512   ECDSA on P-256, P-384, P-521: r and s concatenated
 
 As in kube-apiserver v1.36 there is no EdDSA.
 """
@@ -36,17 +36,17 @@ _CURVES: Final[Mapping[str, tuple[ec.EllipticCurve, str]]] = {
     "P-521": (ec.SECP521R1(), "ES512"),
 }
 ALGORITHMS: Final = tuple(f"{kind}{bits}" for kind in ("ES", "PS", "RS") for bits in _HASHES)
-"""What --oidc-signing-algs may name, sorted."""
+"""Values of --oidc-signing-algs, sorted."""
 _RSA_ALGORITHMS: Final = frozenset(name for name in ALGORITHMS if name[0] != "E")
 
-# Keys of one provider that are tried and kept: each costs up to 0.1 ms for a token that names none.
+# Keys of one provider. Each takes up to 0.1 ms for a token that names no key.
 MAX_KEYS: Final = 64
-# Bits of an RSA key: a larger one makes verifying slow.
+# Bits of an RSA key: verification with larger ones is slow.
 MAX_RSA_BITS: Final = 16384
 
 
 class KeySetError(ValueError):
-    """This is no key set."""
+    """The document is no key set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class WebKey:
     thumbprint: str
 
     def verifies(self, token: Token) -> bool:
-        """Whether the token is signed with this key."""
+        """Return whether the token is signed with this key."""
         algorithm = token.algorithm
         if algorithm not in self.algorithms or (token.key_id and token.key_id != self.key_id):
             return False
@@ -85,26 +85,26 @@ def _padding(algorithm: str, hashed: hashes.HashAlgorithm) -> padding.Asymmetric
 
 
 def parse(document: bytes) -> tuple[WebKey, ...]:
-    """The keys of a key set that can be used. KeySetError."""
+    """Return the usable keys of a key set. Raises KeySetError."""
     try:
-        found = orjson.loads(document)
+        key_set = orjson.loads(document)
     except orjson.JSONDecodeError as error:
         raise KeySetError(f"failed to decode keys: {error}") from None
-    keys = found.get("keys") if isinstance(found, dict) else None
+    keys = key_set.get("keys") if isinstance(key_set, dict) else None
     if not isinstance(keys, list):
         raise KeySetError("failed to decode keys: there is no list of keys")
     usable = [key for key in map(_key, keys[: 4 * MAX_KEYS]) if key is not None]
     return tuple(usable[:MAX_KEYS])
 
 
-def _key(found: Any) -> WebKey | None:
-    if not isinstance(found, dict) or found.get("use", "sig") != "sig":
+def _key(parameters: Any) -> WebKey | None:
+    if not isinstance(parameters, dict) or parameters.get("use", "sig") != "sig":
         return None
-    key_id, algorithm = found.get("kid", ""), found.get("alg")
+    key_id, algorithm = parameters.get("kid", ""), parameters.get("alg")
     if not isinstance(key_id, str):
         return None
     try:
-        public, algorithms = _public(found)
+        public, algorithms = _public(parameters)
     except (jws.BadToken, ValueError, UnsupportedAlgorithm):
         return None
     if algorithm is not None:
@@ -112,22 +112,22 @@ def _key(found: Any) -> WebKey | None:
     return WebKey(key_id, public, algorithms, jws.key_id(public)) if algorithms else None
 
 
-def _public(found: Mapping[str, Any]) -> tuple[jws.PublicKey, frozenset[str]]:
-    """ValueError: no key that could be used."""
-    if found.get("kty") == "RSA":
-        n, e = _number(found, "n"), _number(found, "e")
+def _public(parameters: Mapping[str, Any]) -> tuple[jws.PublicKey, frozenset[str]]:
+    """Return the public key and its algorithms. Raises ValueError for an unusable key."""
+    if parameters.get("kty") == "RSA":
+        n, e = _number(parameters, "n"), _number(parameters, "e")
         if not jws.MIN_RSA_BITS <= n.bit_length() <= MAX_RSA_BITS:
             raise ValueError("too weak, or too large")
         return rsa.RSAPublicNumbers(e, n).public_key(), _RSA_ALGORITHMS
-    if found.get("kty") != "EC" or found.get("crv") not in _CURVES:
+    if parameters.get("kty") != "EC" or parameters.get("crv") not in _CURVES:
         raise ValueError("a kind not known here")
-    curve, algorithm = _CURVES[found["crv"]]
-    point = ec.EllipticCurvePublicNumbers(_number(found, "x"), _number(found, "y"), curve)
+    curve, algorithm = _CURVES[parameters["crv"]]
+    point = ec.EllipticCurvePublicNumbers(_number(parameters, "x"), _number(parameters, "y"), curve)
     return point.public_key(), frozenset({algorithm})
 
 
-def _number(found: Mapping[str, Any], name: str) -> int:
-    text = found.get(name)
+def _number(parameters: Mapping[str, Any], name: str) -> int:
+    text = parameters.get(name)
     if not isinstance(text, str) or not text or len(text) > 4096:
         raise ValueError(f"{name} is missing")
     return int.from_bytes(jws.decode(text.rstrip("=")), "big")

@@ -242,7 +242,7 @@ async def test_nobody_comes_in_where_nobody_may(gate: Open) -> None:
         client = await at.served.http1()
         found = {path: (await client.ask("GET", path)).status for path in ("/livez", "/api", "/livez/ping", "/healthz")}
         assert found == {"/livez": 200, "/api": 403, "/livez/ping": 401, "/healthz": 401}
-        metrics = {result: await at.server.figure("authentication_attempts", result=result) for result in ("failure",)}
+        metrics = {result: await at.server.metric("authentication_attempts", result=result) for result in ("failure",)}
         assert metrics == {"failure": 2}
 
 

@@ -76,9 +76,9 @@ async def test_the_day_of_the_last_use_is_noted_once(
         await server.patch(f"{SECRETS}/robot-token", {"metadata": {"labels": {loop.LAST_USED: tomorrow}}})
         await server.ask("POST", REVIEW, WHO, token=token)
         assert await label(server) == tomorrow
-        assert await server.figure("serviceaccount_legacy_tokens_total") == 5
-        assert await server.figure("serviceaccount_legacy_manual_token_uses_total") == 5
-        assert await server.figure("serviceaccount_legacy_auto_token_uses_total") == 0
+        assert await server.metric("serviceaccount_legacy_tokens_total") == 5
+        assert await server.metric("serviceaccount_legacy_manual_token_uses_total") == 5
+        assert await server.metric("serviceaccount_legacy_auto_token_uses_total") == 0
     assert [record.__dict__["kind"] for record in caplog.records if "Secret is used" in record.message] == ["manual"]
     assert token not in caplog.text
 
@@ -97,7 +97,7 @@ async def test_who_uses_a_generated_token_is_warned(autojump_clock: MockClock) -
         answer = await server.ask("POST", REVIEW, WHO, token=token)
         answer.ok()
         assert answer.header("warning") == f'299 - "{AUTO_GENERATED}"'
-        assert await server.figure("serviceaccount_legacy_auto_token_uses_total") == 1
+        assert await server.metric("serviceaccount_legacy_auto_token_uses_total") == 1
         await server.patch(f"{ACCOUNTS}/robot", {"secrets": None})
         assert (await server.ask("POST", REVIEW, WHO, token=token)).header("warning") == ""
 
@@ -108,8 +108,8 @@ async def test_a_token_marked_invalid_is_refused_and_its_use_noted(autojump_cloc
         await server.patch(f"{SECRETS}/robot-token", {"metadata": {"labels": {INVALID_SINCE: "2026-01-01"}}})
         (await server.ask("POST", REVIEW, WHO, token=token)).refused(401)
         assert await label(server) == today()
-        assert await server.figure("serviceaccount_invalid_legacy_auto_token_uses_total") == 1
-        assert await server.figure("serviceaccount_legacy_tokens_total") == 0
+        assert await server.metric("serviceaccount_invalid_legacy_auto_token_uses_total") == 1
+        assert await server.metric("serviceaccount_legacy_tokens_total") == 0
         spec = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = (await server.post("/apis/authentication.k8s.io/v1/tokenreviews", spec))["status"]
         assert "default/robot-token for service account default/robot has been marked invalid" in status["error"]
@@ -159,8 +159,8 @@ async def test_a_pods_token_that_should_have_been_replaced_is_counted_and_told_o
         stale = token(warnafter=now - 1000)
         for each in (stale, stale, token(warnafter=now + 1000), token()):
             (await server.ask("POST", REVIEW, WHO, token=each)).ok()
-        assert await server.figure("serviceaccount_stale_tokens_total") == 2
-        assert await server.figure("serviceaccount_valid_tokens_total") == 1
+        assert await server.metric("serviceaccount_stale_tokens_total") == 2
+        assert await server.metric("serviceaccount_valid_tokens_total") == 1
     told = [record.getMessage() for record in caplog.records if "Stale token" in record.getMessage()]
     assert len(told) == 1
     assert told[0].startswith(f"Stale token: subject: {NAME}, seconds after warning threshold: 100")

@@ -23,7 +23,7 @@ from service_account_tokens import (
     SECRETS,
     bound_to,
     claims_of,
-    let_in,
+    is_authenticated,
     pod_of_robot,
     request_token,
     robot,
@@ -57,24 +57,24 @@ async def test_a_token_goes_with_what_it_is_bound_to(autojump_clock: MockClock, 
         await server.post(collection, body)
         token, free = await token_of(server, bound_to(kind, "p")), await token_of(server)
         for _ in range(2):
-            assert await let_in(server, token)
+            assert await is_authenticated(server, token)
         await server.delete(f"{collection}/p?gracePeriodSeconds=0")
-        assert not await let_in(server, token)
+        assert not await is_authenticated(server, token)
         await server.post(collection, body)
-        assert not await let_in(server, token)  # another one of that name
-        assert await let_in(server, free)
+        assert not await is_authenticated(server, token)  # another one of that name
+        assert await is_authenticated(server, free)
 
 
 async def test_a_token_goes_with_its_service_account(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await robot(server)
         token = await token_of(server)
-        assert await let_in(server, token)
+        assert await is_authenticated(server, token)
         await server.delete(f"{ACCOUNTS}/robot")
-        assert not await let_in(server, token)
+        assert not await is_authenticated(server, token)
         await robot(server)
-        assert not await let_in(server, token)
-        assert await let_in(server, await token_of(server))
+        assert not await is_authenticated(server, token)
+        assert await is_authenticated(server, await token_of(server))
 
 
 async def test_what_is_on_its_way_out_counts_a_minute_longer(autojump_clock: MockClock) -> None:
@@ -175,9 +175,9 @@ async def test_wrong_tokens_get_nobody_in(autojump_clock: MockClock, how: str) -
     async with open_server(bootstrap_tokens=True) as server:
         await robot(server)
         token = await token_of(server)
-        assert await let_in(server, token)
+        assert await is_authenticated(server, token)
         for _ in range(2):
-            assert not await let_in(server, WRONG[how](token))
+            assert not await is_authenticated(server, WRONG[how](token))
 
 
 async def test_no_changed_token_gets_in(autojump_clock: MockClock) -> None:
@@ -297,28 +297,28 @@ async def keep(server: InProcess, token: str, **metadata: Any) -> None:
 async def test_a_token_in_a_secret_lasts_as_long_as_the_secret(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         token = legacy_token(await robot(server))
-        assert not await let_in(server, token)
+        assert not await is_authenticated(server, token)
         await keep(server, token)
         for _ in range(2):
-            assert await let_in(server, token)
-        assert not await let_in(server, legacy_token("x"))
+            assert await is_authenticated(server, token)
+        assert not await is_authenticated(server, legacy_token("x"))
         await server.patch(f"{SECRETS}/robot-token", {"data": {"token": "b3RoZXI="}})
-        assert not await let_in(server, token)
+        assert not await is_authenticated(server, token)
         await server.delete(f"{SECRETS}/robot-token")
         await keep(server, token)
-        assert await let_in(server, token)
+        assert await is_authenticated(server, token)
         label = {"metadata": {"labels": {legacy_tokens.INVALID_SINCE: "2026-01-01"}}}
         await server.patch(f"{SECRETS}/robot-token", label)
-        assert not await let_in(server, token)
+        assert not await is_authenticated(server, token)
 
 
 async def test_a_token_in_a_secret_goes_at_once_with_what_is_on_its_way_out(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         token = legacy_token(await robot(server))
         await keep(server, token, finalizers=["example.com/stay"])
-        assert await let_in(server, token)
+        assert await is_authenticated(server, token)
         await server.delete(f"{SECRETS}/robot-token")
-        assert not await let_in(server, token)
+        assert not await is_authenticated(server, token)
 
 
 async def test_a_token_in_a_secret_must_say_who_it_is(autojump_clock: MockClock) -> None:
@@ -333,7 +333,7 @@ async def test_a_token_in_a_secret_must_say_who_it_is(autojump_clock: MockClock)
         ):
             token = legacy_token(uid, **changes)
             await keep(server, token)
-            assert not await let_in(server, token), changes
+            assert not await is_authenticated(server, token), changes
             await server.delete(f"{SECRETS}/robot-token")
 
 
@@ -387,7 +387,7 @@ async def test_a_token_from_another_server_is_good_here_at_once(autojump_clock: 
         answers: list[bool] = []
 
         async def ask(token: str) -> None:
-            answers.append(await let_in(two, token))
+            answers.append(await is_authenticated(two, token))
             answers.append((await two.post(REVIEWS, {"spec": {"token": token}}))["status"]["authenticated"])
 
         with two.log.hold("read.read") as gate:

@@ -208,7 +208,7 @@ async def test_a_user_is_let_in_by_the_webhook(wire: Any) -> None:
         assert len(app.reviews) == 2
         await server.get("/api/v1/namespaces")  # one the server knows by itself is no question
         assert len(app.reviews) == 2
-        hits = await server.figure("authentication_token_cache_request_total", status="hit")
+        hits = await server.metric("authentication_token_cache_request_total", status="hit")
         assert hits is not None
         assert hits >= 3
 

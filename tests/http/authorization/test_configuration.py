@@ -248,7 +248,7 @@ def test_the_examples_of_the_documentation(tmp_path: Path, kubeconfig: str) -> N
     file.write_text(re.sub(r"/etc/.*kubeconfig", kubeconfig, next(each for each in blocks if "authorizers:" in each)))
     found = load(file.read_bytes())
     assert [each.type for each in found] == ["Webhook", "Node", "RBAC", "Webhook"]
-    assert [each.webhook is not None and len(each.webhook.conditions) for each in found] == [3, False, False, 0]
+    assert [each.webhook is not None and len(each.webhook.match_conditions) for each in found] == [3, False, False, 0]
     policies = parse_policies(next(each for each in blocks if '"Policy"' in each).encode(), "policies")
     assert [policy.user or policy.group for policy in policies] == ["alice", "auditors", *["system:authenticated"] * 2]
 
@@ -276,7 +276,7 @@ async def test_a_change_counts_from_the_next_request_on(autojump_clock: MockCloc
     async with open_server(authorization=plan_of(file, NODE, RBAC)) as server:
 
         async def reloads(status: str) -> float | None:
-            return await server.figure(RELOADS, status=status, apiserver_id_hash="")
+            return await server.metric(RELOADS, status=status, apiserver_id_hash="")
 
         assert not await joe_may(server)
         started = time.time()
@@ -285,9 +285,9 @@ async def test_a_change_counts_from_the_next_request_on(autojump_clock: MockCloc
         assert await joe_may(server)
         assert await reloads("success") == 1
         stamp = RELOADS.replace("reloads_total", "reload_last_timestamp_seconds")
-        assert (await server.figure(stamp, status="success", apiserver_id_hash="") or 0) >= started
+        assert (await server.metric(stamp, status="success", apiserver_id_hash="") or 0) >= started
         info = RELOADS.replace("automatic_reloads_total", "last_config_info")
-        assert await server.figure(info, apiserver_id_hash="", hash=sha256_label(file.read_bytes())) == 1
+        assert await server.metric(info, apiserver_id_hash="", hash=sha256_label(file.read_bytes())) == 1
         file.write_bytes(text(NODE, RBAC, ALLOW) + b"# the same\n")
         await look(server)
         assert await reloads("success") == 1
@@ -319,10 +319,10 @@ async def test_a_bad_change_keeps_what_was(
         file.write_bytes(content)
         await look(server)
         assert await joe_may(server)
-        assert await server.figure(RELOADS, status="failure", apiserver_id_hash="") == 1
+        assert await server.metric(RELOADS, status="failure", apiserver_id_hash="") == 1
         assert any(getattr(record, "err", "").startswith(why) for record in caplog.records)
         await look(server)  # what has been judged is not judged again
-        assert await server.figure(RELOADS, status="failure", apiserver_id_hash="") == 1
+        assert await server.metric(RELOADS, status="failure", apiserver_id_hash="") == 1
         file.unlink()
         await look(server)
         assert await joe_may(server)
@@ -388,9 +388,9 @@ async def test_decisions_are_counted_by_who_made_them(autojump_clock: MockClock,
         for _ in range(3):
             assert await joe_may(server)
         labels = {"type": "AlwaysAllow", "name": "alwaysallow", "decision": "allowed"}
-        assert await server.figure("apiserver_authorization_decisions_total", **labels) == 3
+        assert await server.metric("apiserver_authorization_decisions_total", **labels) == 3
         await server.ask("GET", "/api/v1/pods", token=ADMIN)
-        assert await server.figure("authorization_attempts_total", result="allowed") == 5  # with that for the namespace
+        assert await server.metric("authorization_attempts_total", result="allowed") == 5  # with that for the namespace
         for type_ in ("RBAC", "AlwaysDeny"):
             labels = {"type": type_, "name": type_.lower(), "decision": "denied"}
-            assert await server.figure("apiserver_authorization_decisions_total", **labels) is None
+            assert await server.metric("apiserver_authorization_decisions_total", **labels) is None

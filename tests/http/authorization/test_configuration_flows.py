@@ -92,11 +92,11 @@ async def test_each_is_asked_about_what_its_conditions_say(wire: Any, tmp_path: 
         review = {"spec": {"user": "ann", "resourceAttributes": {"namespace": "guarded", "verb": "x", "resource": "y"}}}
         assert (await server.post(REVIEWS, review))["status"]["allowed"] is True
         assert setting.asked() == (0, 1)
-        excluded = await server.figure(
+        excluded = await server.metric(
             "apiserver_authorization_match_condition_exclusions_total", type="Webhook", name="guard"
         )
         assert excluded
-        denied = await server.figure(
+        denied = await server.metric(
             "apiserver_authorization_decisions_total", type="Webhook", name="guard", decision="denied"
         )
         assert denied == 2
@@ -148,4 +148,4 @@ async def test_what_the_file_says_later(wire: Any, tmp_path: Path) -> None:
         await file.look()
         assert await status(server, GUARDED) == 200
         failures = "apiserver_authorization_config_controller_automatic_reloads_total"
-        assert await server.figure(failures, status="failure", apiserver_id_hash="") == 2
+        assert await server.metric(failures, status="failure", apiserver_id_hash="") == 2

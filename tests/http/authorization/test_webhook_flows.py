@@ -106,11 +106,11 @@ async def test_requests_are_what_the_webhook_allows(wire: Any, tmp_path: Path) -
             "labelSelector": {"requirements": [{"key": "x", "operator": "Exists"}]},
         }
         assert app.specs[0]["groups"] == ["developers", "system:authenticated"]
-        decided = await server.figure(
+        decided = await server.metric(
             "apiserver_authorization_decisions_total", type="Webhook", name="default", decision="allowed"
         )
         assert decided == 5
-        asked = await server.figure(
+        asked = await server.metric(
             "apiserver_authorization_webhook_evaluations_total", name="default", result="success"
         )
         assert asked == 4
@@ -138,7 +138,7 @@ async def test_without_an_answer_the_request_fails(wire: Any, tmp_path: Path, po
         reference = {"apiGroup": GROUP, "kind": "Role", "name": "reader"}
         await server.post(BINDINGS, {"metadata": {"name": "joe"}, "roleRef": reference, "subjects": [subject]})
         await server.get(MAPS, token=JOE)  # nor is whoever somebody before it allows
-        opened = await server.figure(
+        opened = await server.metric(
             "apiserver_authorization_webhook_evaluations_fail_open_total", name="default", result="error"
         )
         assert opened == (None if policy == DENY else 1)
@@ -259,9 +259,9 @@ async def test_several_webhooks_each_with_its_conditions(wire: Any, tmp_path: Pa
         (await server.ask("GET", "/version", token="")).refused(403)  # nobody is asked about anonymous
         assert (len(first.reviews), len(second.reviews)) == (1, 1)
         excluded = "apiserver_authorization_match_condition_exclusions_total"
-        assert await server.figure(excluded, type="Webhook", name="rest") == 1
+        assert await server.metric(excluded, type="Webhook", name="rest") == 1
         assert (
-            await server.figure(excluded, type="Webhook", name="guard") == 3
+            await server.metric(excluded, type="Webhook", name="guard") == 3
         )  # once more after the other had answered
         # A condition that fails counts as the policy says.
         broken = described("guard", files["first"], "request.extra['none'][0] == 'x'", policy=DENY)

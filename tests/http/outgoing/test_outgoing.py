@@ -489,7 +489,7 @@ async def test_nobody_is_left_waiting_when_the_server_stops() -> None:
     await join()
     assert [str(error) for error in errors] == [
         "the server is stopping",
-        "nothing is asked while the server starts or stops",
+        "no request is sent while the server starts or stops",
     ]
 
 

@@ -40,10 +40,10 @@ async def test_whoever_shows_a_token_is_its_user(provider: StartProvider, believ
             "extra": {"authentication.kubernetes.io/credential-id": ["JTI=x"], "example.org/t": ["blue"]},
         }
         assert await server.user(token) == await server.user(token) == expected
-        assert served.provider.asked == {WELL_KNOWN: 1, KEYS: 1}
+        assert served.provider.requests == {WELL_KNOWN: 1, KEYS: 1}
         await server.inner.get("/version", token=token)
         issuer = {"result": "success", "jwt_issuer_hash": _hash(served.provider.issuer)}
-        assert await server.figure("jwt_authenticator_latency_seconds_count", **issuer) == 1
+        assert await server.metric("jwt_authenticator_latency_seconds_count", **issuer) == 1
 
 
 def _hash(text: str) -> str:
@@ -127,7 +127,7 @@ async def test_no_random_or_mutated_token_gets_in(provider: StartProvider, belie
             if text.strip() not in good:
                 answer = await server.ask(text)
                 assert answer.status == 401, text
-        assert served.provider.asked[KEYS] <= 1 + provider_module.REFETCHES + 20
+        assert served.provider.requests[KEYS] <= 1 + provider_module.REFETCHES + 20
 
 
 async def test_a_new_key_is_fetched_when_it_is_first_seen(
@@ -142,7 +142,7 @@ async def test_a_new_key_is_fetched_when_it_is_first_seen(
         for _ in range(3):
             assert (await server.user(served.provider.token()))["username"] == "oidc:jane"
         await server.user(old)
-        assert served.provider.asked[KEYS] == 2
+        assert served.provider.requests[KEYS] == 2
         # The provider withdraws the old key: who has shown such a token before is not believed any longer either.
         served.provider.keys = [Key("ES256"), Key("ES384")]
         await server.user(served.provider.token())
@@ -155,7 +155,7 @@ async def test_many_wait_for_one_fetch(provider: StartProvider, believing: Start
     served = await provider()
     async with believing(jwt_plan(served.config())) as server:
         served.provider.keys.append(Key("ES256"))
-        gate = served.provider.held[KEYS] = trio.Event()
+        gate = served.provider.blocked[KEYS] = trio.Event()
         seen: list[str] = []
 
         async def ask(number: int) -> None:
@@ -166,13 +166,13 @@ async def test_many_wait_for_one_fetch(provider: StartProvider, believing: Start
                 nursery.start_soon(ask, number)
             old = served.provider.token(key=Key())
             with trio.fail_after(PATIENCE):
-                while served.provider.asked[KEYS] < 2:
+                while served.provider.requests[KEYS] < 2:
                     await server.user(old)  # whose key is known is not kept waiting
                     await trio.lowlevel.checkpoint()
             assert not seen
             gate.set()
         assert len(seen) == 20
-        assert served.provider.asked[KEYS] == 2
+        assert served.provider.requests[KEYS] == 2
 
 
 async def test_who_leaves_takes_nobody_along(provider: StartProvider, believing: StartServer) -> None:
@@ -180,7 +180,7 @@ async def test_who_leaves_takes_nobody_along(provider: StartProvider, believing:
     served = await provider()
     async with believing(jwt_plan(served.config())) as server, trio.open_nursery() as nursery:
         served.provider.keys.append(Key("ES256"))
-        gate = served.provider.held[KEYS] = trio.Event()
+        gate = served.provider.blocked[KEYS] = trio.Event()
         impatient = trio.CancelScope()
 
         async def leave() -> None:
@@ -192,30 +192,30 @@ async def test_who_leaves_takes_nobody_along(provider: StartProvider, believing:
 
         nursery.start_soon(leave)
         with trio.fail_after(PATIENCE):
-            while served.provider.asked[KEYS] < 2:
+            while served.provider.requests[KEYS] < 2:
                 await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(stay)
         await trio.testing.wait_all_tasks_blocked()
         impatient.cancel()
         await trio.testing.wait_all_tasks_blocked()
         gate.set()
-    assert served.provider.asked[KEYS] == 2
+    assert served.provider.requests[KEYS] == 2
 
 
 async def test_strange_keys_do_not_make_us_hammer_the_provider(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
     async with believing(jwt_plan(served.config())) as server:
-        (issuer,) = server.jwt._in_force.issuers.values()
+        (issuer,) = server.jwt._generation.issuers.values()
         now = issuer.provider._now()
         issuer.provider._now = lambda: now
         for number in range(100):
             await server.refused(served.provider.token(header={"kid": f"random-{number}"}))
-        assert served.provider.asked[KEYS] == 1 + provider_module.REFETCHES
+        assert served.provider.requests[KEYS] == 1 + provider_module.REFETCHES
         served.provider.keys = [Key("ES256")]
         await server.refused(served.provider.token())
         now += provider_module.REFETCH_INTERVAL
         await server.user(served.provider.token())
-        assert served.provider.asked[KEYS] == 2 + provider_module.REFETCHES
+        assert served.provider.requests[KEYS] == 2 + provider_module.REFETCHES
 
 
 async def test_known_keys_stay_while_the_provider_is_down(provider: StartProvider, believing: StartServer) -> None:
@@ -236,9 +236,9 @@ async def test_known_keys_stay_while_the_provider_is_down(provider: StartProvide
         for result in ("success", "failure"):
             labels = {"result": result, "jwt_issuer_hash": issuer, "apiserver_id_hash": ""}
             name = "jwt_authenticator_jwks_fetch_last_timestamp_seconds"
-            assert (await server.figure(name, **labels) or 0) > time.time() - 60
+            assert (await server.metric(name, **labels) or 0) > time.time() - 60
         labels = {"jwt_issuer_hash": issuer, "apiserver_id_hash": "", "hash": _hash(served.provider.key_set().decode())}
-        assert await server.figure("jwt_authenticator_jwks_fetch_last_key_set_info", **labels) == 1
+        assert await server.metric("jwt_authenticator_jwks_fetch_last_key_set_info", **labels) == 1
 
 
 def _says(body: bytes) -> Any:
@@ -249,7 +249,7 @@ async def test_nobody_is_believed_before_the_provider_has_answered(
     provider: StartProvider, believing: StartServer
 ) -> None:
     served = await provider()
-    gate = served.provider.held[WELL_KNOWN] = trio.Event()
+    gate = served.provider.blocked[WELL_KNOWN] = trio.Event()
     async with believing(jwt_plan(served.config()), wait=False) as server:
         await server.refused(served.provider.token())
         gate.set()
@@ -282,7 +282,7 @@ async def test_a_provider_that_says_nonsense_is_asked_again(
     served = await provider(**broken)
     async with believing(jwt_plan(served.config()), wait=False) as server:
         with trio.fail_after(PATIENCE):
-            while served.provider.asked.get(WELL_KNOWN, 0) < 2:
+            while served.provider.requests.get(WELL_KNOWN, 0) < 2:
                 await server.refused(served.provider.token())
                 await trio.lowlevel.checkpoint()
         served.provider.discovery, served.provider.pages, served.provider.status = {}, {}, 200
@@ -298,7 +298,7 @@ async def test_a_provider_with_another_certificate_is_not_believed(
     for ca in (stranger.file.read_text(), ""):
         async with believing(jwt_plan(served.config(certificate_authority=ca)), wait=False) as server:
             await server.refused(served.provider.token())
-    assert not served.provider.asked
+    assert not served.provider.requests
 
 
 async def test_a_provider_may_describe_itself_elsewhere(provider: StartProvider, believing: StartServer) -> None:
@@ -309,7 +309,7 @@ async def test_a_provider_may_describe_itself_elsewhere(provider: StartProvider,
     config = served.config(discovery_url=f"{origin}/elsewhere{WELL_KNOWN}")
     async with believing(jwt_plan(config)) as server:
         await server.user(served.provider.token())
-    assert served.provider.asked == {f"/elsewhere{WELL_KNOWN}": 1, KEYS: 1}
+    assert served.provider.requests == {f"/elsewhere{WELL_KNOWN}": 1, KEYS: 1}
 
 
 @pytest.mark.parametrize(("path", "asked"), [("/tenant", "/tenant" + WELL_KNOWN), ("/tenant/", "/tenant" + WELL_KNOWN)])
@@ -320,7 +320,7 @@ async def test_an_issuer_may_have_a_path(
     async with believing(jwt_plan(served.config())) as server:
         await server.user(served.provider.token())
         await server.refused(served.provider.token(iss=served.provider.issuer.rstrip("/") + "//"))
-    assert served.provider.asked == {asked: 1, KEYS: 1}
+    assert served.provider.requests == {asked: 1, KEYS: 1}
 
 
 async def test_each_issuer_vouches_for_its_own(provider: StartProvider, believing: StartServer) -> None:
@@ -437,7 +437,7 @@ async def test_nobody_asks_for_groups_that_no_mapping_wants(provider: StartProvi
     served = await provider()
     async with believing(jwt_plan(served.config(groups=PrefixedClaimOrExpression()))) as server:
         assert (await server.user(served.provider.token(**_elsewhere(served))))["groups"] == ["system:authenticated"]
-    assert "/groups" not in served.provider.asked
+    assert "/groups" not in served.provider.requests
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def following(tmp_path: Path, believing: StartServer) -> Following:
 
 async def reloads(server: Server, status: str) -> float:
     labels = {"status": status, "apiserver_id_hash": ""}
-    return await server.inner.figure(f"{RELOADS}_automatic_reloads_total", **labels) or 0.0
+    return await server.inner.metric(f"{RELOADS}_automatic_reloads_total", **labels) or 0.0
 
 
 async def counted(server: Server, status: str, number: int) -> None:
@@ -90,7 +90,7 @@ def digest(data: bytes) -> str:
 
 async def in_force(server: Server, data: bytes) -> bool:
     labels = {"apiserver_id_hash": "", "hash": digest(data)}
-    return await server.inner.figure(f"{RELOADS}_last_config_info", **labels) == 1
+    return await server.inner.metric(f"{RELOADS}_last_config_info", **labels) == 1
 
 
 async def test_a_new_file_counts_from_then_on(provider: StartProvider, following: Following) -> None:
@@ -116,7 +116,7 @@ async def test_a_new_file_counts_from_then_on(provider: StartProvider, following
         await counted(server, "success", 3)
         await server.refused(other.provider.token())
         labels = {"status": "success", "apiserver_id_hash": ""}
-        stamp = await server.inner.figure(f"{RELOADS}_automatic_reload_last_timestamp_seconds", **labels)
+        stamp = await server.inner.metric(f"{RELOADS}_automatic_reload_last_timestamp_seconds", **labels)
         assert stamp is not None
         assert stamp > 1_700_000_000
 
@@ -166,11 +166,11 @@ async def test_a_bad_file_leaves_everything_as_it_was(
         assert why in " ".join(str(vars(record).get("err")) for record in caplog.records)
         assert await in_force(server, good)
         assert (await server.user(token))["username"] == "one:jane"
-        asked = served.provider.asked["/keys"]
+        asked = served.provider.requests["/keys"]
         following.write(content(served, prefix="better:"))
         await counted(server, "success", 1)
         assert (await server.user(token))["username"] == "better:jane"
-        assert served.provider.asked["/keys"] == asked + 1
+        assert served.provider.requests["/keys"] == asked + 1
         assert await reloads(server, "failure") == 1  # a file that can't be right is not tried again and again
 
 
