@@ -1,9 +1,9 @@
 """The filter chain that every request passes, outermost first, as one list (``FILTERS``).
 
 A filter gets the request, with the Context that earlier filters have attached, and calls the next step. It may answer
-itself, change the answer, or raise StatusError. Only the outermost filter turns errors into answers, and only it catches
-Exception. A filter that neither waits nor acts on the answer is an ordinary function, which returns the awaitable of the
-next step: a coroutine would cost time in every request.
+itself, change the answer, or raise StatusError. Only the outermost filter turns errors into answers, and only it
+catches Exception. A filter that neither waits nor acts on the answer is an ordinary function, which returns the
+awaitable of the next step: a coroutine would cost time in every request.
 """
 
 from __future__ import annotations
@@ -189,52 +189,51 @@ def authenticate(services: Services, following: Next) -> Next:
     """Authenticate the user; 401 for a wrong credential. A credential that is not in the views may be one that another
     replica has just issued: it is checked again after a consistent read."""
     chain = services.authentication
-    figures = chain.metrics
+    metrics = chain.metrics
 
     def filtered(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
             user = chain.authenticate(request, context.warnings)
-        except (NotSeen, NeedsExternalAnswer) as unsettled:
-            return settled(request, context, unsettled, began)
+        except (NotSeen, NeedsExternalAnswer) as undecided:
+            return authenticate_again(request, context, undecided, started)
         except Rejected as error:
-            raise refused(error, began) from None
-        figures.observe(SUCCESS, time.perf_counter() - began, user.name)
+            raise rejected(error, started) from None
+        metrics.observe(SUCCESS, time.perf_counter() - started, user.name)
         context.user = user
         return following(request)
 
-    async def settled(
-        request: Request, context: Context, unsettled: NotSeen | NeedsExternalAnswer, began: float
+    async def authenticate_again(
+        request: Request, context: Context, undecided: NotSeen | NeedsExternalAnswer, started: float
     ) -> Response:
         try:
-            user = await _settled(services, request, unsettled)
+            user = await _with_answers(services, request, undecided)
         except Rejected as error:
-            raise refused(error, began) from None
-        figures.observe(SUCCESS, time.perf_counter() - began, user.name)
+            raise rejected(error, started) from None
+        metrics.observe(SUCCESS, time.perf_counter() - started, user.name)
         context.user = user
         return await following(request)
 
-    def refused(error: Rejected, began: float) -> StatusError:
+    def rejected(error: Rejected, started: float) -> StatusError:
         why = FAILURE if isinstance(error, NoCredential) else ERROR
-        figures.observe(why, time.perf_counter() - began)
+        metrics.observe(why, time.perf_counter() - started)
         log.debug("Unable to authenticate the request: %s", error.why or "no valid credential")
         return status.unauthorized()
 
     return filtered
 
 
-async def _settled(services: Services, request: Request, unsettled: NotSeen | NeedsExternalAnswer) -> User:
-    """Who asks, once everybody has been asked and, should that not be enough, the views know what others knew."""
-
+async def _with_answers(services: Services, request: Request, undecided: NotSeen | NeedsExternalAnswer) -> User:
+    """Authenticate with the answers of external servers and, if that does not suffice, after a consistent read."""
     warnings = request.attached(Context).warnings
 
     def user() -> User:
         return services.authentication.authenticate(request, warnings)
 
-    if isinstance(unsettled, NeedsExternalAnswer):
+    if isinstance(undecided, NeedsExternalAnswer):
         try:
-            return await decide_with_answers(user, unsettled)
+            return await decide_with_answers(user, undecided)
         except NotSeen:
             pass
     with trio.move_on_after(CATCH_UP):
@@ -243,7 +242,7 @@ async def _settled(services: Services, request: Request, unsettled: NotSeen | Ne
 
 
 def impersonate(services: Services, following: Next) -> Next:
-    """In whose name: the request goes on as the user its Impersonate headers ask for, if it may."""
+    """Replace the user by the one in the Impersonate headers, if the user has the right to that."""
     chain = services.authorization
 
     def filtered(request: Request) -> Awaitable[Response]:
@@ -266,7 +265,7 @@ def impersonate(services: Services, following: Next) -> Next:
 
 
 def limit_in_flight(services: Services, following: Next) -> Next:
-    """No more requests at once than configured, reads and writes counted apart; watches don't count."""
+    """Limit the requests in flight, reads and writes separately. Watches are not counted."""
     counts = services.metrics.in_flight
     limits = {"readOnly": services.max_requests_inflight, "mutating": services.max_mutating_requests_inflight}
 
@@ -291,8 +290,8 @@ def limit_in_flight(services: Services, following: Next) -> Next:
 
 
 def authorize(services: Services, following: Next) -> Next:
-    """What the user may do."""
-    chain, figures = services.authorization, services.metrics.authorizations
+    """Reject the request if the user does not have the right to it."""
+    chain, metrics = services.authorization, services.metrics.authorizations
 
     def filtered(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
@@ -301,20 +300,20 @@ def authorize(services: Services, following: Next) -> Next:
         try:
             verdict = chain.decide(context.user, info)
         except NeedsExternalAnswer as question:
-            return asked(request, context, info, question, started)
-        figures.observe(verdict, time.perf_counter() - started)
-        return following(request) if verdict.decision is Decision.ALLOW else refused(request, context, info, verdict)
+            return ask(request, context, info, question, started)
+        metrics.observe(verdict, time.perf_counter() - started)
+        return following(request) if verdict.decision is Decision.ALLOW else reject(request, context, info, verdict)
 
-    async def asked(
+    async def ask(
         request: Request, context: Context, info: RequestInfo, question: NeedsExternalAnswer, started: float
     ) -> Response:
         verdict = await decide_with_answers(partial(chain.decide, context.user, info), question)
-        figures.observe(verdict, time.perf_counter() - started)
+        metrics.observe(verdict, time.perf_counter() - started)
         return await (
-            following(request) if verdict.decision is Decision.ALLOW else refused(request, context, info, verdict)
+            following(request) if verdict.decision is Decision.ALLOW else reject(request, context, info, verdict)
         )
 
-    async def refused(request: Request, context: Context, info: RequestInfo, verdict: Verdict) -> Response:
+    async def reject(request: Request, context: Context, info: RequestInfo, verdict: Verdict) -> Response:
         if verdict.error:
             return _undecided(request, verdict.error)
         raise forbidden(context.user, info, verdict.reason)
@@ -323,8 +322,8 @@ def authorize(services: Services, following: Next) -> Next:
 
 
 def _undecided(request: Request, why: str) -> Response:
-    """An authorizer failed and nobody allowed the request: no Status, but the text of responsewriters.InternalError,
-    without what could be taken for HTML."""
+    """Answer when an authorizer failed and none allowed the request: not a Status but the text of
+    responsewriters.InternalError, with HTML escaped."""
     uri = f"{request.raw_path}?{request.query_string}" if request.query_string else request.raw_path
     text = f"Internal Server Error: {go_quote(uri)}: {why}\n".replace("&", "&amp;").replace("<", "&lt;")
     headers = [("content-type", "text/plain; charset=utf-8"), CACHE_CONTROL, ("x-content-type-options", "nosniff")]
@@ -332,8 +331,8 @@ def _undecided(request: Request, why: str) -> Response:
 
 
 def _authorized_as(context: Context) -> RequestInfo:
-    """A list or watch of one object by name needs the right to that object alone (RequestInfo resolver of
-    k8s.io/apiserver)."""
+    """Return the info to authorize: a list or watch of one object by name needs the right to that object only
+    (RequestInfo resolver of k8s.io/apiserver)."""
     info = context.info
     if not info.field_selector or info.verb == "deletecollection":
         return info
@@ -342,16 +341,16 @@ def _authorized_as(context: Context) -> RequestInfo:
 
 
 def limit_time(services: Services, following: Next) -> Next:
-    """A request that is not long-running ends within --request-timeout, or the shorter ?timeout= it asks for."""
+    """End requests that are not long-running after --request-timeout, or after a shorter ?timeout=."""
 
     def filtered(request: Request) -> Awaitable[Response]:
         context = request.attached(Context)
         return following(request) if context.long_running else limited(request, context)
 
     async def limited(request: Request, context: Context) -> Response:
-        asked, exchange = context.query.get("timeout"), request.exchange
-        context.deadline = trio.current_time() + _asked_timeout(asked, services.request_timeout)
-        if not asked and exchange.limit(context.deadline):
+        timeout, exchange = context.query.get("timeout"), request.exchange
+        context.deadline = trio.current_time() + _seconds(timeout, services.request_timeout)
+        if not timeout and exchange.limit(context.deadline):
             try:
                 return await following(request)
             except BaseException as error:
@@ -374,7 +373,8 @@ def _only_cancelled(error: BaseException) -> bool:
     return isinstance(error, trio.Cancelled)
 
 
-def _asked_timeout(text: str, limit: float) -> float:
+def _seconds(text: str, limit: float) -> float:
+    """Return the time-out of a request, at most ``limit``."""
     if not text:
         return limit
     try:
@@ -398,7 +398,7 @@ FILTERS: tuple[Filter, ...] = (
 
 
 def build(services: Services, handler: Next) -> Next:
-    """The application: every filter around the next one, the handler innermost."""
+    """Return the application: each filter around the next one, the handler innermost."""
     for each in reversed(FILTERS):
         handler = each(services, handler)
     return handler

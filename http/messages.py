@@ -1,21 +1,22 @@
-"""Requests and responses: what an application sees of HTTP, whichever protocol carried it.
+"""Requests and responses, independent of the protocol that carries them.
 
-Lives here: `Request`, `Response`, `Headers`, the `WebSocket` face and the errors an application may meet while it reads
-a body. Not here: sockets, TLS, framing (see connection.py, http1.py and http2.py), and nothing of Kubernetes.
+Lives here: `Request`, `Response`, `Headers`, the `WebSocket` interface, and the errors of reading a body. Not here:
+sockets, TLS, framing (http/wire), Kubernetes.
 
-An application is `async (Request) -> Response`. It is called once for each request, in a task of the connection's, and:
+An application is `async (Request) -> Response`. It is called once for each request, in a task of the connection, and:
 
 - returns a `Response` with `bytes`: sent with its content-length in one write;
-- returns a `Response` with an `AsyncIterator[bytes]`: the server iterates it after the application returned, sends each
-  chunk as it comes, and cancels the iteration where it waits as soon as the client is gone. Clean-up in the iterator
-  (`finally`) must not block: its scope may be cancelled by then;
-- raises: the client sees 500 and an empty body, the error is logged. Applications map their own errors before that.
+- returns a `Response` with an `AsyncIterator[bytes]`: the server iterates it after the application has returned and
+  sends each chunk at once. It cancels the iteration when the client is gone. Clean-up in the iterator (`finally`) must
+  not block, because its scope may be cancelled;
+- raises: the client gets 500 and an empty body, and the error is logged. Applications map their own errors before that.
 
-For a WebSocket request (`request.websocket` is not None) the application either refuses it by returning a `Response`
-without having called `accept()`, or accepts, talks, and returns any `Response` (use `SWITCHED`), which is not sent.
+For a WebSocket request (`request.websocket` is not None), the application rejects the handshake by returning a
+`Response` without calling `accept()`. Or it accepts, converses, and returns any `Response` (use `SWITCHED`), which is
+not sent.
 
-Invariant: a request body is always read to its end or its connection is closed. An application that does not care about
-a body does not have to read it: whoever drives the application discards the rest within bounds.
+Invariant: a request body is read to its end, or its connection is closed. The application need not read it: the
+exchange discards the rest within bounds.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ HeaderList: TypeAlias = Iterable[tuple[str, str]]
 Body: TypeAlias = "bytes | AsyncIterator[bytes]"
 _T = TypeVar("_T")
 Push: TypeAlias = Callable[[bytes], bool]
-"""Sends a part of an iterated body, from any task, without waiting. Whole or not at all; False: not now. Only while the
-iteration waits for its next part, and for parts small enough to be sent at once (64 KiB)."""
+"""Sends a part of an iterated body, whole, from any task and without waiting. Returns False if that is impossible now.
+Call it only while the iteration waits, and with at most 64 KiB."""
 
 
 def utf8(value: str) -> str:
-    """A field's value as the UTF-8 text it stands for; on the wire it is bytes. What is no UTF-8 is U+FFFD, so that it
-    is never taken for what somebody else wrote as it should be.
+    """Decode a field's value, which is bytes on the wire, as UTF-8. Invalid bytes become U+FFFD, so that the result
+    never equals a valid name.
 
     >>> utf8("JosÃ©"), utf8("Jos\\xe9") == "Jos\\ufffd"
     ('José', True)
@@ -45,12 +46,12 @@ def utf8(value: str) -> str:
         return value
     try:
         return value.encode("latin-1").decode("utf-8", "replace")
-    except UnicodeEncodeError:  # text already: of a request that has not come over a wire
+    except UnicodeEncodeError:  # text already: the request has not come over a wire
         return value
 
 
 class BodyTooLarge(Exception):
-    """The request's body is longer than the application's limit (bytes)."""
+    """The request's body has more than the application's limit of bytes."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"request body is longer than {limit} bytes")
@@ -58,7 +59,7 @@ class BodyTooLarge(Exception):
 
 
 class ClientDisconnected(Exception):
-    """The client went away before its request was read to the end."""
+    """The client disconnected before its request was read to the end."""
 
 
 class WebSocketClosed(Exception):
@@ -77,7 +78,7 @@ class Headers:
     ('a', ['a', 'b'], '')
     """
 
-    __slots__ = ("_first", "_items")  # what was removed is not among the first any more
+    __slots__ = ("_first", "_items")  # a removed field is missing in _first only
 
     def __init__(self, items: HeaderList = ()) -> None:
         self._items = [(name.lower(), value) for name, value in items]
@@ -85,7 +86,7 @@ class Headers:
 
     @classmethod
     def from_raw(cls, raw: Iterable[tuple[bytes, bytes]]) -> Headers:
-        """From the wire, where names are already in lower case."""
+        """Make headers from received fields, whose names are in lower case."""
         headers = cls.__new__(cls)
         headers._items = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw]
         headers._index()
@@ -95,13 +96,13 @@ class Headers:
         self._first = dict(self._items[::-1])  # of two of a name the first stays
 
     def copy(self) -> Headers:
-        """What is removed from the copy stays here."""
+        """Return a copy; removals from it do not change this."""
         headers = Headers.__new__(Headers)
         headers._items, headers._first = self._items, self._first.copy()
         return headers
 
     def get(self, name: str, default: str = "") -> str:
-        """The field's first value (as Go's Header.Get), or `default`."""
+        """Return the field's first value (as Go's Header.Get), or `default`."""
         return self._first.get(name.lower(), default)
 
     def get_all(self, name: str) -> list[str]:
@@ -111,8 +112,8 @@ class Headers:
         return [value for key, value in self._items if key == name]
 
     def has_prefix(self, prefix: str) -> bool:
-        """Whether any field's name begins with the prefix (in lower case)."""
-        for name in self._first:  # noqa: SIM110 - every request comes by here, and a generator takes twice as long
+        """Tell whether any field's name begins with the prefix (in lower case)."""
+        for name in self._first:  # noqa: SIM110 - called for every request, and a generator takes twice as long
             if name.startswith(prefix):
                 return True
         return False
@@ -124,21 +125,21 @@ class Headers:
         return isinstance(name, str) and name.lower() in self._first
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """All (name, value) pairs in the order received."""
+        """Yield all (name, value) pairs in the order received."""
         return (item for item in self._items if item[0] in self._first)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
-        return f"Headers({sorted(self._first)})"  # the names alone: among the values are credentials
+        return f"Headers({sorted(self._first)})"  # only the names: values include credentials
 
     def remove(self, names: frozenset[str], prefixes: tuple[str, ...] = ()) -> None:
-        """Take these fields off, and those whose names begin so (in lower case): a credential that was looked at."""
+        """Remove these fields and those with these prefixes (in lower case), such as checked credentials."""
         first = self._first
         for name in first.keys() & names:
             del first[name]
-        together = "\n" + "\n".join(first)  # every request comes by here, and one search is faster than one a name
+        together = "\n" + "\n".join(first)  # called for every request: one search is faster than one for each name
         for prefix in prefixes:
             if "\n" + prefix in together:
                 for name in [name for name in first if name.startswith(prefix)]:
@@ -150,62 +151,62 @@ class WebSocket(Protocol):
 
     @property
     def subprotocols(self) -> tuple[str, ...]:
-        """What the client offers, in its order of preference, without what was withdrawn."""
+        """The client's offers in its order of preference, without those withdrawn."""
 
     def withdraw(self, prefix: str) -> None:
-        """Take offers that begin so for not made: they carry a credential and must not be answered."""
+        """Ignore offers with this prefix: they carry a credential and must not be answered."""
 
     @property
     def accepted(self) -> bool: ...
 
     async def accept(self, subprotocol: str | None = None, headers: HeaderList = ()) -> None:
-        """Answer the handshake; `subprotocol` must be one of those offered."""
+        """Accept the handshake; `subprotocol` must be among the offers."""
 
     async def send(self, data: bytes | str) -> None:
-        """One message: binary for bytes, text for str. Raises WebSocketClosed."""
+        """Send one message: binary for bytes, text for str. Raises WebSocketClosed."""
 
     async def receive(self) -> bytes | str:
-        """The client's next message. Raises WebSocketClosed."""
+        """Return the client's next message. Raises WebSocketClosed."""
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Start the closing handshake; does nothing if the conversation is already over."""
+        """Start the closing handshake; do nothing if the conversation is over."""
 
 
 class Upgrade(Protocol):
-    """A raw byte stream in place of HTTP after `101 Switching Protocols` (SPDY/3.1, as kubectl exec may ask)."""
+    """A raw byte stream after `101 Switching Protocols` (SPDY/3.1, for kubectl exec)."""
 
     @property
     def protocol(self) -> str:
         """The client's Upgrade field, as sent: `SPDY/3.1`."""
 
     async def accept(self, headers: HeaderList = ()) -> trio.abc.Stream:
-        """Answer 101 with these fields and hand over the stream, whose bytes are no longer HTTP."""
+        """Answer 101 with these fields and return the stream, whose bytes are no longer HTTP."""
 
 
 class Exchange(Protocol):
-    """What a connection supplies for one request: the rest of the body and the news that the client left."""
+    """The connection's side of one request: its body, pushes, deadline, and the end of the client."""
 
     async def receive_body(self) -> bytes:
-        """The next piece of the body, b"" once at its end and from then on. Raises ClientDisconnected."""
+        """Return the next chunk of the body; b"" after its end. Raises ClientDisconnected."""
 
     async def wait_disconnect(self) -> None:
-        """Returns when the client is gone. Discards what is left of the body."""
+        """Return when the client is gone. Discards the rest of the body."""
 
     @property
     def push(self) -> Push | None:
-        """The way for parts of an iterated body that shall not wake the task that iterates it; None: there is none."""
+        """Sends parts of an iterated body without waking the task that iterates it; None if not possible."""
 
     def limit(self, deadline: float) -> bool:
-        """Have the application cancelled when the time (trio's clock) has come, or up to a second later. False: it has
-        to see to that itself. A scope of its own for each request takes a seventh of what a GET takes."""
+        """Cancel the application at the deadline (trio's clock) or up to a second later. False: the caller needs its
+        own cancel scope, which takes a seventh of the time of a GET."""
 
     @property
     def overdue(self) -> bool:
-        """The application has been cancelled for that reason. It may answer, if it waits for nothing any more."""
+        """True when the deadline has cancelled the application. It may still answer, but not wait."""
 
 
 class BufferedExchange:
-    """An exchange whose body is at hand already: for tests, and for requests the server makes to itself."""
+    """An exchange with a complete body, for tests and for the server's requests to itself."""
 
     __slots__ = ("_body", "gone")
 
@@ -235,10 +236,10 @@ class BufferedExchange:
 class Request:
     """One request. `path` is percent-decoded, `raw_path` and `query_string` are as received (without the `?`).
 
-    peer_certificate: DER of the client's certificate. TLS has verified its chain against all authorities together, but
-    no dates; see tls.py for what happens to others. None without a certificate. peer_intermediates: DER
-    of what the client sent along with it.
-    draining: set when the server is about to stop: long answers (watches) should end soon.
+    peer_certificate: the client's certificate (DER), or None. TLS has verified its chain against all authorities
+    together, but no dates (see tls.py).
+    peer_intermediates: the other certificates that the client sent (DER).
+    draining: set when the server is about to stop; watches should end soon.
     """
 
     __slots__ = (
@@ -305,7 +306,7 @@ class Request:
         peer_certificate: bytes | None = None,
         client: tuple[str, int] = ("127.0.0.1", 0),
     ) -> Request:
-        """A request without a connection: `Request.of("GET", "/api/v1/pods?watch=1")`."""
+        """Make a request without a connection: `Request.of("GET", "/api/v1/pods?watch=1")`."""
         raw_path, _, query_string = target.partition("?")
         return cls(
             method=method,
@@ -318,10 +319,10 @@ class Request:
         )
 
     async def body(self, limit: int) -> bytes:
-        """The whole body, at most `limit` bytes; kept, so that a second caller gets the same bytes.
+        """Return the whole body, at most `limit` bytes. It is kept for later calls.
 
-        Raises BodyTooLarge (as soon as it is known: a declared length counts) and ClientDisconnected. What is left
-        unread after BodyTooLarge is discarded, or the connection closed, by whoever drives the application.
+        Raises ClientDisconnected, and BodyTooLarge as soon as the declared or received length is too long. The
+        exchange then discards the rest or closes the connection.
         """
         if self._body is None:
             declared = self.headers.get("content-length")
@@ -336,25 +337,25 @@ class Request:
         first = await self.exchange.receive_body()
         if not first:
             return first
-        pieces, size = [first], len(first)
+        chunks, size = [first], len(first)
         while size <= limit:
-            piece = await self.exchange.receive_body()
-            if not piece:
-                return first if len(pieces) == 1 else b"".join(pieces)
-            pieces.append(piece)
-            size += len(piece)
+            chunk = await self.exchange.receive_body()
+            if not chunk:
+                return first if len(chunks) == 1 else b"".join(chunks)
+            chunks.append(chunk)
+            size += len(chunk)
         raise BodyTooLarge(limit)
 
     async def wait_disconnect(self) -> None:
-        """Returns when the client is gone. Read the body before: what is left of it is discarded by waiting."""
+        """Return when the client is gone. Read the body before: the rest of it is discarded."""
         await self.exchange.wait_disconnect()
 
     def attach(self, value: object) -> None:
-        """Hand a record to the filters and handlers further in. There is one."""
+        """Attach the record for later filters and the handlers. A request has one."""
         self._attached = value
 
     def attached(self, kind: type[_T]) -> _T:
-        """The attached record, of this type. Raises LookupError: the filter that attaches it did not run."""
+        """Return the attached record of this type. Raises LookupError if the filter that attaches it did not run."""
         value = self._attached
         if not isinstance(value, kind):
             raise LookupError(f"no {kind.__name__} is attached to this request")
@@ -367,9 +368,9 @@ class Request:
 class Response:
     """A status, header fields and a body.
 
-    `content-length` is set by the server for a body of bytes and must not be among `headers`; `date` neither. An
-    iterated body is sent chunked (HTTP/1.1) or in DATA frames (HTTP/2), each chunk at once; empty chunks are skipped.
-    If iteration raises, the connection or stream is cut, so that the client does not take the answer for complete.
+    The server sets `date`, and `content-length` for a body of bytes; `headers` must not contain them. An iterated body
+    is sent chunked (HTTP/1.1) or in DATA frames (HTTP/2), each chunk at once; empty chunks are skipped. If the
+    iteration raises, the connection or stream is cut, so that the client sees that the answer is incomplete.
     """
 
     __slots__ = ("body", "headers", "status")
@@ -380,7 +381,7 @@ class Response:
         self.body = body
 
     def header(self, name: str) -> str:
-        """The first value of a field of this answer, or ""."""
+        """Return the first value of a field of this answer, or ""."""
         name = name.lower()
         return next((value for key, value in self.headers if key.lower() == name), "")
 
@@ -390,6 +391,6 @@ class Response:
 
 
 SWITCHED = Response(101)
-"""What to return after `websocket.accept()` or `upgrade.accept()`: it is never sent."""
+"""The response to return after `websocket.accept()` or `upgrade.accept()`; it is not sent."""
 
 Application: TypeAlias = Callable[[Request], Awaitable[Response]]

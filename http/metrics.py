@@ -1,8 +1,9 @@
-"""What the server counts, with prometheus-client. kube-apiserver's names where the notion is the same; what has no
-counterpart there is named kubechronicle_*.
+"""The server's metrics, exposed with prometheus-client.
 
-What every request counts are plain numbers, told when /metrics is asked for: prometheus-client's own, behind a lock
-each, take longer. Of the others label children are looked up once per combination and kept.
+A metric that kube-apiserver has, too, has its name; others are named kubechronicle_*.
+
+Metrics of every request are plain numbers, collected when /metrics is requested: prometheus-client's counters take a
+lock each. Of the other metrics, the child of each label combination is looked up once and kept.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from kubechronicle.http.authorization.metrics import AttemptFigures
+from kubechronicle.http.authorization.metrics import AttemptMetrics
 from kubechronicle.http.request_info import VERB_OF_METHOD, RequestInfo
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# kube-apiserver's buckets for apiserver_request_duration_seconds, thinned to what a dashboard tells apart.
+# A part of kube-apiserver's buckets for apiserver_request_duration_seconds, enough for a dashboard.
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3, 6, 15, 30, 60)
 SIZE_BUCKETS = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
-# kube-apiserver's counters whose names lack _total: prometheus-client would add it to the lines that describe them.
+# kube-apiserver's counters whose names lack _total, which prometheus-client adds.
 BARE_COUNTERS = ("authenticated_user_requests", "authentication_attempts")
 KNOWN_VERBS = {
     "get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH",
@@ -36,7 +37,12 @@ KNOWN_VERBS = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A figure read when /metrics is asked for: name, help, whether it only grows, value by label value."""
+    """A metric that is read when /metrics is requested.
+
+    ``counter``: True if it only grows.
+    ``label``: the name of its label; "" for none.
+    ``values``: the value for each label value.
+    """
 
     name: str
     help: str
@@ -58,16 +64,16 @@ class _Readings(Collector):
             yield metric
 
 
-class _Told(Collector):
-    def __init__(self, tell: Callable[[], Iterable[Metric]]) -> None:
-        self._tell = tell
+class _FunctionCollector(Collector):
+    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
+        self._collect = collect
 
     def collect(self) -> Iterable[Metric]:
-        return self._tell()
+        return self._collect()
 
 
 class _Labelled(CollectorRegistry):
-    """What another registry has, each sample labelled with the process it counts for."""
+    """The metrics of another registry, with the number of the process as a label."""
 
     def __init__(self, inner: CollectorRegistry, worker: int) -> None:
         super().__init__()
@@ -81,7 +87,7 @@ class _Labelled(CollectorRegistry):
 
 
 class _Histogram:
-    """Values by upper bound, the last for those above all bounds."""
+    """Numbers of values by upper bound, the last one for those above all bounds."""
 
     __slots__ = ("_bounds", "_counts", "_total")
 
@@ -94,9 +100,9 @@ class _Histogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._total += value
 
-    def tell(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
+    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
         if not any(self._counts):
-            return  # of requests that are under way, or whose time nobody counts
+            return  # no request has ended, or they are long-running
         bounds = [*map(floatToGoString, self._bounds), "+Inf"]
         buckets = list(zip(bounds, accumulate(map(float, self._counts)), strict=True))
         family.add_metric(labels, buckets=buckets, sum_value=self._total)
@@ -109,7 +115,7 @@ _SIZE_LABELS = ("group", "version", "resource", "verb")
 
 
 def request_labels(info: RequestInfo, method: str, *, dry_run: bool) -> RequestLabels:
-    """What a request is counted under, if what it asks for is there."""
+    """Return the labels of a request for a resource that is served."""
     if info.is_resource:
         verb = KNOWN_VERBS.get(info.verb, "other")
         scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
@@ -128,7 +134,7 @@ class Count:
 
 
 class Series:
-    """What is counted of requests alike but for their answers' codes."""
+    """The metrics of requests with the same labels, by the code of the answer."""
 
     __slots__ = ("codes", "durations", "sizes")
 
@@ -138,13 +144,13 @@ class Series:
         self.sizes = sizes
 
     def observe(self, code: int, seconds: float, size: int) -> None:
-        """One answered request."""
+        """Count an answered request."""
         self.ended(code)
         self.durations.add(seconds)
         self.sizes.add(size)
 
     def ended(self, code: int) -> None:
-        """One request with a streamed answer."""
+        """Count the end of a request with a streamed answer."""
         self.codes[code] = self.codes.get(code, 0) + 1
 
 
@@ -155,11 +161,11 @@ class _Requests(Collector):
         self.in_flight = {"readOnly": 0, "mutating": 0}
 
     def of(self, labels: RequestLabels) -> Series:
-        found = self.series.get(labels)
-        if found is None:
+        series = self.series.get(labels)
+        if series is None:
             sizes = self._sizes.setdefault((labels[2], labels[3], labels[4], labels[0]), _Histogram(SIZE_BUCKETS))
-            found = self.series[labels] = Series(sizes)
-        return found
+            series = self.series[labels] = Series(sizes)
+        return series
 
     def collect(self) -> Iterable[Metric]:
         total = CounterMetricFamily(
@@ -171,10 +177,10 @@ class _Requests(Collector):
         for labels, series in self.series.items():
             for code, number in series.codes.items():
                 total.add_metric((*labels, str(code)), number)
-            series.durations.tell(durations, labels)
+            series.durations.add_to(durations, labels)
         sizes = HistogramMetricFamily("apiserver_response_sizes", "Response size in bytes.", labels=_SIZE_LABELS)
         for size_labels, histogram in self._sizes.items():
-            histogram.tell(sizes, size_labels)
+            histogram.add_to(sizes, size_labels)
         in_flight = GaugeMetricFamily(
             "apiserver_current_inflight_requests", "Requests being handled.", labels=("request_kind",)
         )
@@ -184,13 +190,16 @@ class _Requests(Collector):
 
 
 class Metrics:
-    """One per server; not global, so that several servers live in one process in tests. ``requests``: what is counted
-    under the labels (verb, dry_run, group, version, resource, subresource, scope); ``in_flight``: requests now, by
-    kind, which whoever limits them counts."""
+    """One per server, not global: tests run several servers in one process.
+
+    ``requests``: returns the Series of labels (verb, dry_run, group, version, resource, subresource, scope).
+    ``in_flight``: the number of current requests by kind, counted by the filter that limits them.
+    ``worker``: the number of this process, if several share a port.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.worker: int | None = None  # the number of this process, where several answer on one port
+        self.worker: int | None = None
         self._requests = _Requests()
         self.registry.register(self._requests)
         self.in_flight = self._requests.in_flight
@@ -202,7 +211,7 @@ class Metrics:
             registry=self.registry,
         )
         self._watch_events: dict[tuple[str, str, str], Count] = {}
-        self.registry.register(_Told(self._tell_watch_events))
+        self.registry.register(_FunctionCollector(self._collect_watch_events))
         self._terminations = Counter(
             "apiserver_request_terminations",
             "Requests ended by the server in self-defence.",
@@ -221,12 +230,12 @@ class Metrics:
             ("group", "version", "resource", "subresource", "removed_release"),
             registry=self.registry,
         )
-        self.authorizations = AttemptFigures()
+        self.authorizations = AttemptMetrics()
         self.registry.register(self.authorizations)
         self._children: dict[tuple[object, ...], object] = {}
 
     def add_readings(self, read: Callable[[], Iterable[Reading]]) -> None:
-        """Figures that others keep and that are read when asked for (the log, the views, the connections)."""
+        """Add metrics of other parts (log, views, connections), read when /metrics is requested."""
         self.registry.register(_Readings(read))
 
     def watchers(self, group: str, version: str, kind: str) -> Gauge:
@@ -235,7 +244,7 @@ class Metrics:
     def watch_events(self, group: str, version: str, resource: str) -> Count:
         return self._watch_events.setdefault((group, version, resource), Count())
 
-    def _tell_watch_events(self) -> Iterable[Metric]:
+    def _collect_watch_events(self) -> Iterable[Metric]:
         events = CounterMetricFamily(
             "apiserver_watch_events", "Events sent in watch clients.", labels=("group", "version", "resource")
         )
@@ -249,7 +258,7 @@ class Metrics:
     def requested_deprecated(
         self, group: str, version: str, resource: str, subresource: str, removed_release: str
     ) -> None:
-        """Note that somebody still uses it; ``removed_release`` is as "1.25", or empty."""
+        """Note a request for a deprecated API; ``removed_release`` is like "1.25", or empty."""
         self._child("d", self._deprecated, group, version, resource, subresource, removed_release).set(1)
 
     def terminated(self, code: int) -> None:
@@ -263,7 +272,7 @@ class Metrics:
         return cast(_Family, child)
 
     def exposition(self) -> bytes:
-        """The Prometheus text format."""
+        """Return the metrics in Prometheus' text format."""
         text = generate_latest(self.registry if self.worker is None else _Labelled(self.registry, self.worker))
         for name in BARE_COUNTERS:
             text = text.replace(f" {name}_total ".encode(), f" {name} ".encode())

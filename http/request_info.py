@@ -1,6 +1,6 @@
-"""What a request is about, read from its method and path alone (KEP-less: k8s.io/apiserver's RequestInfo resolver).
+"""The information in a request's method and path (k8s.io/apiserver's RequestInfo resolver).
 
-Pure: no registry look-ups, so a group or resource named here need not exist.
+Pure: without registry look-ups, so a group or resource here need not exist.
 
     GET    /api/v1/namespaces/a/pods/p/status    get    "" v1 pods/status a/p
     GET    /apis/apps/v1/deployments?watch=1     watch  apps v1 deployments, all namespaces
@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
-# What the paths of history begin with; then come a moment and an ordinary path.
+# The prefix of history paths; a moment and an ordinary path follow.
 HISTORY = "/history/at/"
 
 VERB_OF_METHOD = {
@@ -28,20 +28,22 @@ VERB_OF_METHOD = {
 }
 # Sub-paths of a namespace that are subresources of the namespace itself, not resources in it.
 NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
-# Those whose selectors say what is asked for; the deprecated watches have none.
+# Verbs with selectors. Deprecated watches have none.
 SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
 SPECIAL_VERBS = frozenset({"proxy", "watch"})
-# What strconv.ParseBool accepts as false; anything else that is present turns a list into a watch.
+# Values that strconv.ParseBool accepts as false. Any other value of ?watch= turns a list into a watch.
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 @dataclass(slots=True)
 class RequestInfo:
-    """``resource`` is the plural as in the path; empty ``verb`` parts are empty strings. ``parts`` is what follows the
-    namespace (resource, name, subresource, …). The selectors are as the client wrote them, for authorization.
-    Nobody changes one: it is not frozen because that takes 2 µs of each request. ``resolve`` names no fields because
-    that takes two thirds of making one.
-    ``deprecated_watch``: the path has the old /watch/ prefix."""
+    """The information; absent parts are "". Treat it as immutable: ``frozen`` would cost 2 µs in each request.
+
+    ``resource``: the plural as in the path.
+    ``parts``: the path after the namespace (resource, name, subresource, …).
+    ``field_selector``, ``label_selector``: as the client wrote them, for authorization.
+    ``deprecated_watch``: the path has the old /watch/ prefix.
+    """
 
     path: str
     verb: str
@@ -64,7 +66,7 @@ class RequestInfo:
 
 
 class Query:
-    """The query string's parameters, first value wins (Go's url.Values.Get); undecodable input gives what it can."""
+    """The parameters of a query string. The first value counts (Go's url.Values.Get); invalid UTF-8 is replaced."""
 
     __slots__ = ("_values",)
 
@@ -78,16 +80,16 @@ class Query:
         self._values = values
 
     def get(self, name: str, default: str = "") -> str:
-        found = self._values.get(name)
-        return found[0] if found else default
+        values = self._values.get(name)
+        return values[0] if values else default
 
     def get_all(self, name: str) -> list[str]:
         return self._values.get(name, [])
 
     def flag(self, name: str) -> bool:
-        """A boolean as metav1 reads it: present and not one of the words for false."""
-        found = self._values.get(name)
-        return found is not None and found[0] not in FALSE_VALUES
+        """Read a boolean as metav1 does: true if present and not a word for false."""
+        values = self._values.get(name)
+        return values is not None and values[0] not in FALSE_VALUES
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -101,14 +103,14 @@ def _unquote(text: str) -> str:
 
 
 def split_moment(path: str) -> tuple[str, str]:
-    """A path of history into its moment and the ordinary path: ``/history/at/-2h/api/v1`` to ``-2h``, ``/api/v1``.
-    One that names no moment is none: "" and the path as it is."""
+    """Split a history path into its moment and the ordinary path: ``/history/at/-2h/api/v1`` into ``-2h``, ``/api/v1``.
+    A path without a moment is returned with ""."""
     moment, slash, rest = path[len(HISTORY) :].partition("/")
     return (moment, slash + rest or "/") if moment else ("", path)
 
 
 def resolve(method: str, path: str, query: Query) -> RequestInfo:
-    """The request's info; never fails: what does not look like a resource request is a non-resource one."""
+    """Return the request's info. A path that is not a resource request is a non-resource one, never an error."""
     verb = method.lower()
     parts = path.strip("/").split("/")
     if "" in parts:
@@ -139,6 +141,7 @@ def resolve(method: str, path: str, query: Query) -> RequestInfo:
     selects = verb in SELECTING_VERBS and not deprecated_watch
     field_selector = query.get("fieldSelector") if selects else ""
     label_selector = query.get("labelSelector") if selects else ""
+    # Positional, because keyword arguments would triple the time.
     return RequestInfo(
         path,
         verb,

@@ -1,1 +1,1 @@
-"""The handlers: what is answered at each path, once the filters let a request through."""
+"""The handlers, which answer a request at its path after the filters."""

@@ -1,6 +1,6 @@
-"""Discovery, /version and the list of paths: made once per registry, answered as bytes.
+"""Discovery, /version and the list of paths: encoded once for a registry, answered as bytes.
 
-A set of documents is immutable; when the registry changes (custom resources), a new set takes its place.
+A set of documents is immutable. When the registry changes (custom resources), a new set replaces it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from kubechronicle.http.representation.answers import discovery_form, takes_gzip
 from kubechronicle.http.representation.entry_encoder import encode
 
 JSON = "application/json"
-# As kube-apiserver compresses: only what is larger than a packet or two hundred.
+# Bytes up to which kube-apiserver does not compress.
 GZIP_THRESHOLD = 128 * 1024
 GZIP_LEVEL = 1
 
 
 class Discovery:
-    """Answers every path that tells what the server serves. ``paths`` gives all paths for GET /; ``openid_pages``
-    what it tells of its issuer of service account tokens."""
+    """Answers the paths that describe the served API.
+
+    ``paths``: returns all paths, for GET /.
+    ``openid_pages``: the pages of the issuer of service account tokens.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class Discovery:
         self._etags: dict[str, str] = {}
 
     def answer(self, request: Request, context: Context) -> Response | None:
-        """The answer for a path of this kind; None if the path is none."""
+        """Answer a path of this class; None for any other path."""
         path = request.path.rstrip("/") or "/"
         parts = path.strip("/").split("/") if path != "/" else []
         if request.method not in ("GET", "HEAD"):
@@ -67,7 +70,7 @@ class Discovery:
         return None
 
     def paths(self) -> list[str]:
-        """The paths answered here besides /api and /apis."""
+        """Return the paths answered here besides /api and /apis."""
         return ["/version", *self._openid_pages]
 
     # -- /api and /apis -----------------------------------------------------------------------------------------------
@@ -119,10 +122,10 @@ class Discovery:
         return _compressed(request, Response(200, [("content-type", form.content_type), *headers], body))
 
     def _cached(self, key: str, media_type: str, make: Callable[[], Any]) -> bytes:
-        found = self._encoded.get((key, media_type))
-        if found is None:
-            found = self._encoded[(key, media_type)] = encode(make(), media_type)
-        return found
+        body = self._encoded.get((key, media_type))
+        if body is None:
+            body = self._encoded[(key, media_type)] = encode(make(), media_type)
+        return body
 
 
 def _json(body: bytes) -> Response:
@@ -130,7 +133,7 @@ def _json(body: bytes) -> Response:
 
 
 def _compressed(request: Request, response: Response) -> Response:
-    """The response gzipped if the client takes that and it pays."""
+    """Compress a long response if the client accepts gzip."""
     body = response.body
     if isinstance(body, bytes) and len(body) > GZIP_THRESHOLD and takes_gzip(request):
         response.body = gzip.compress(body, GZIP_LEVEL)

@@ -1,9 +1,9 @@
 """/openapi/v2 and /openapi/v3: the documents of api/openapi as JSON and as protobuf, for clients that cache them.
 
-Each document is made when it is first asked for, once per registry, in a thread (v2 takes 0.2 s), and kept as bytes;
-what is large is kept gzipped, as nearly every client takes it, and unpacked for the others (10 ms for the largest).
-Headers, redirects and which types are offered are kube-apiserver's (kube-openapi pkg/handler and pkg/handler3); the
-conditions If-None-Match and If-Modified-Since are those of Go's http.ServeContent (RFC 9110 §13).
+A document is encoded at its first request, once for a registry, in a thread (v2 takes 0.2 s). Its bytes are kept, large
+ones gzipped, since nearly every client accepts that; for others they are decompressed (10 ms for the largest).
+Headers, redirects and media types are kube-apiserver's (kube-openapi pkg/handler and pkg/handler3). If-None-Match and
+If-Modified-Since work as in Go's http.ServeContent (RFC 9110 §13).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kubechronicle.http.representation.answers import takes_gzip
 JSON: Final = "application/json"
 PROTOBUF_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 PROTOBUF_V3: Final = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
-# What a client may ask for -> what it gets: the types with @ are the older spelling.
+# Media type in Accept -> media type of the answer. Types with @ are the older spelling.
 TYPES_V2: Final = {
     JSON: JSON,
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf": PROTOBUF_V2,
@@ -45,21 +45,24 @@ VARY: Final = ("vary", "Accept, Accept-Encoding")
 REVALIDATE: Final = ("cache-control", "no-cache, private")
 IMMUTABLE: Final = ("cache-control", "public, immutable")
 LIFE: Final = timedelta(days=365)
-# As kube-apiserver compresses: only what is larger than a packet or two hundred.
+# Bytes up to which kube-apiserver does not compress.
 GZIP_THRESHOLD: Final = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A document's bytes; ``packed``: gzipped."""
+    """The bytes of a document. ``gzipped``: they are compressed."""
 
     body: bytes
-    packed: bool
+    gzipped: bool
 
 
 class OpenApi:
-    """Answers the documents of one registry. ``pages`` are the paths the server answers beside /api and /apis, as far
-    as the documents tell of them; ``version`` is the server's."""
+    """Answers the documents of one registry.
+
+    ``version``: the version of the server.
+    ``pages``: the paths besides /api and /apis that documents may describe.
+    """
 
     def __init__(self, registry: Registry, *, version: str, pages: Sequence[str]) -> None:
         self._registry = registry
@@ -70,19 +73,19 @@ class OpenApi:
         self._held: dict[tuple[str, str], _Held] = {}
         self._v2_etag = ""
         self._making = trio.Lock()
-        # The documents follow from the registry, so that is how old they are.
+        # The documents are derived from the registry, so they are as old as it is.
         self._modified = datetime.now(UTC).replace(microsecond=0)
 
     def paths(self) -> list[str]:
-        """All paths answered here."""
+        """Return all paths answered here."""
         return [V2, V3, *(f"{V3}/{path}" for path in sorted(self._served))]
 
     def bytes_held(self) -> int:
-        """What the documents made so far take in memory."""
+        """Return the bytes of memory of all encoded documents."""
         return sum(len(held.body) for held in self._held.values())
 
     async def answer(self, request: Request, context: Context) -> Response | None:
-        """The answer for a path of this kind; None if the path is none."""
+        """Answer a path of this class; None for any other path."""
         if request.method not in ("GET", "HEAD"):
             return None
         if request.path == V2:
@@ -98,7 +101,7 @@ class OpenApi:
     def _index(self, request: Request, context: Context) -> Response:
         hashes = {path: self._hash(path) for path in self._served}
         body = json.encode(v3.index(hashes, prefix=_prefix(request, context)))
-        # kube-apiserver's aggregator leaves the type to be guessed, and Go guesses text.
+        # kube-apiserver's aggregator sets no type, and Go guesses text.
         headers = [("content-type", "text/plain; charset=utf-8"), REVALIDATE, self._last_modified()]
         return Response(304, headers[1:]) if self._is_fresh(request, "") else Response(200, headers, body)
 
@@ -108,14 +111,14 @@ class OpenApi:
         media_type = TYPES_V3.get(one_of(request.headers.get("accept"), tuple(TYPES_V3)))
         if media_type is None:
             return Response(406, [VARY, REVALIDATE])
-        found = self._hash(path)
-        etag = f'"{found}"'
+        current = self._hash(path)
+        etag = f'"{current}"'
         headers = [("content-type", media_type), ("etag", etag), VARY]
-        asked = context.query.get("hash")
-        if asked and asked != found:
-            location = f"{_prefix(request, context)}{V3}/{path}?hash={found}"
+        requested = context.query.get("hash")
+        if requested and requested != current:
+            location = f"{_prefix(request, context)}{V3}/{path}?hash={current}"
             return Response(301, [*headers, REVALIDATE, ("location", location)])
-        if asked:
+        if requested:
             expires = format_datetime(datetime.now(UTC) + LIFE, usegmt=True)
             headers += [IMMUTABLE, ("expires", expires)]
         else:
@@ -131,10 +134,10 @@ class OpenApi:
         return _sent(request, headers, await self._document(path, media_type, make))
 
     def _hash(self, path: str) -> str:
-        found = self._hashes.get(path)
-        if found is None:
-            found = self._hashes[path] = v3.document_hash(self._registry, path, server_version=self._version)
-        return found
+        hash_ = self._hashes.get(path)
+        if hash_ is None:
+            hash_ = self._hashes[path] = v3.document_hash(self._registry, path, server_version=self._version)
+        return hash_
 
     # -- v2 -----------------------------------------------------------------------------------------------------------
 
@@ -142,7 +145,7 @@ class OpenApi:
         media_type = TYPES_V2.get(one_of(request.headers.get("accept"), tuple(TYPES_V2)))
         if media_type is None:
             return Response(406, [VARY, REVALIDATE])
-        # The same tag for both forms, as they vary by Accept; it is that of the JSON.
+        # Both forms have the tag of the JSON form, since they vary by Accept.
         held = await self._document(V2, JSON, self._make_v2)
         etag = f'"{self._v2_etag}"'
         headers = [("content-type", media_type), ("etag", etag), VARY, REVALIDATE, self._last_modified()]
@@ -163,21 +166,21 @@ class OpenApi:
     # -- both ---------------------------------------------------------------------------------------------------------
 
     async def _document(self, path: str, media_type: str, make: Callable[[], bytes]) -> _Held:
-        """The document's bytes, made by the first who asks while others wait."""
+        """Return the document. The first request encodes it, concurrent ones wait for that."""
         key = (path, media_type)
         held = self._held.get(key)
         if held is None:
             async with self._making:
                 held = self._held.get(key)
                 if held is None:
-                    held = self._held[key] = await trio.to_thread.run_sync(lambda: _pack(make()))
+                    held = self._held[key] = await trio.to_thread.run_sync(lambda: _compress(make()))
         return held
 
     def _last_modified(self) -> tuple[str, str]:
         return "last-modified", format_datetime(self._modified, usegmt=True)
 
     def _is_fresh(self, request: Request, etag: str) -> bool:
-        """Whether the client's copy is the present one: by its tags, else by its date."""
+        """Tell whether the client's copy is current: by its tags, else by its date."""
         tags = request.headers.get("if-none-match")
         if tags:
             listed = {tag.strip().removeprefix("W/") for tag in tags.split(",")}
@@ -189,18 +192,18 @@ class OpenApi:
 
 
 def _prefix(request: Request, context: Context) -> str:
-    """What stands before the ordinary path in the request's URL: that of a moment of history."""
+    """Return the history prefix of the request's URL, or ""."""
     return "/".join(request.raw_path.split("/", 4)[:4]) if context.moment else ""
 
 
-def _pack(body: bytes) -> _Held:
+def _compress(body: bytes) -> _Held:
     if len(body) <= GZIP_THRESHOLD:
         return _Held(body, False)
     return _Held(gzip.compress(body, 6, mtime=0), True)
 
 
 def _sent(request: Request, headers: list[tuple[str, str]], held: _Held) -> Response:
-    if not held.packed:
+    if not held.gzipped:
         return Response(200, headers, held.body)
     if takes_gzip(request):
         return Response(200, [*headers, ("content-encoding", "gzip")], held.body)

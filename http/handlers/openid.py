@@ -1,5 +1,5 @@
-"""What verifiers elsewhere need to check service account tokens: the issuer's configuration and its keys (OpenID
-Connect Discovery 1.0 §3, RFC 7517; KEP-1393). Made once, answered as bytes, and fit to be cached for an hour."""
+"""The issuer's configuration and keys, for external verifiers of service account tokens (OpenID Connect Discovery 1.0
+§3, RFC 7517; KEP-1393). Encoded once, answered as bytes, cacheable for an hour."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Page = tuple[str, bytes]
 
 
 def pages(issuer: ServiceAccountIssuer, server_address: str) -> Mapping[str, Page]:
-    """The pages by path. None for an issuer no verifier could look up: one that is no plain https URL."""
+    """Return the pages by path; none if no verifier could look up the issuer (``discoverable``)."""
     name = issuer.issuers[0]
     if not discoverable(name):
         return {}
@@ -39,7 +39,7 @@ def pages(issuer: ServiceAccountIssuer, server_address: str) -> Mapping[str, Pag
 
 
 def discoverable(issuer: str) -> bool:
-    """Whether the issuer is an https URL without query and fragment, as OpenID Connect Discovery demands."""
+    """Tell whether the issuer is an https URL without query and fragment (OpenID Connect Discovery)."""
     try:
         parts = urlsplit(issuer)
     except ValueError:

@@ -1,8 +1,8 @@
-"""/ui/: the web page about history, as files (http/ui/) that a browser runs. Off unless --enable-ui.
+"""/ui/: the web page about history, static files (http/ui/) for a browser. Off unless --enable-ui.
 
-It is a page like any other to the filters: who may not get /ui/* doesn't get it, and what it shows it asks of the
-ordinary API, as its visitor. So nothing is trusted here but the files; the headers see to it that a browser runs
-nothing else in their place, whatever an object contains.
+The filters treat it like any other path: it needs the right to get /ui/*. It reads the ordinary API with the rights of
+its visitor. Only the files are trusted: the headers keep a browser from running anything else, whatever an object
+contains.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONTENT_TYPES: Final[Mapping[str, str]] = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# Scripts and styles are the files' own, never in a page; nothing is asked of other hosts; no page may hold this one.
+# Scripts and styles come from files only, never from a page; no requests to other hosts; no framing.
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -47,12 +47,12 @@ HEADERS: Final[HeaderList] = [
 class File:
     content_type: str
     body: bytes
-    packed: bytes
+    gzipped: bytes
     etag: str
 
 
 class Ui:
-    """The files, read once. ``folder``: where they are."""
+    """The files of ``folder``, read once."""
 
     def __init__(self, folder: Path = FILES) -> None:
         self._files = {file.name: _file(file) for file in sorted(folder.iterdir()) if file.suffix in CONTENT_TYPES}
@@ -61,11 +61,11 @@ class Ui:
         return [PREFIX]
 
     def size(self) -> int:
-        """Bytes of all files."""
+        """Return the bytes of all files."""
         return sum(len(file.body) for file in self._files.values())
 
     def answer(self, request: Request) -> Response | None:
-        """The answer for a path of the page; None for another's."""
+        """Answer a path of the page; None for any other path."""
         if request.method not in ("GET", "HEAD"):
             return None
         if request.path == PREFIX.rstrip("/"):
@@ -80,7 +80,7 @@ class Ui:
             return Response(304, headers)
         headers.append(("content-type", file.content_type))
         if takes_gzip(request):
-            return Response(200, [*headers, ("content-encoding", "gzip")], file.packed)
+            return Response(200, [*headers, ("content-encoding", "gzip")], file.gzipped)
         return Response(200, headers, file.body)
 
 

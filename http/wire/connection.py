@@ -1,13 +1,13 @@
 """One client's connection: handshake, protocol, deadlines and end, under a guard.
 
-Lives here: the life of a connection and the order of its writes. Not here: accepting (listener.py), TLS itself
-(tls.py), what the bytes mean (http1.py, http2.py).
+Lives here: the life of a connection and the order of its writes. Not here: accepting (listener.py), TLS (tls.py), the
+meaning of the bytes (http1/, http2/).
 
-    handshake → [h2 | http/1.1] reading until: the client's end, our Closed, a deadline, an error → farewell → closed
+    handshake → [h2 | http/1.1] reading until: the client's end, `end`, a deadline, an error → farewell → closed
 
-Invariant: nothing that happens on a connection leaves `run`, except cancellation from outside. A task that sends is
-never interrupted half-way: sends are shielded, and bounded by the reaper, which aborts the socket under them. What a
-push leaves unsent (``_unsent``) is the first thing that whoever sends next sends.
+Invariant: no error on a connection leaves `run`, except cancellation from outside. A send is never interrupted: it is
+shielded, and bounded by the reaper, which aborts the socket. The unsent part of a push (``_unsent``) precedes the data
+of the next send.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 RECORDS = 32
-"""Of TLS, read together from a connection of HTTP/2 on which several requests are under way."""
+"""TLS records read together from an HTTP/2 connection on which several requests are running."""
 
 
 class ServerFace(Protocol):
-    """What connections need of their server."""
+    """The server, as its connections see it."""
 
     app: Application
     limits: Limits
@@ -89,7 +89,7 @@ class Connection:
             async with trio.open_nursery() as self._nursery:
                 await self._serve()
         except Exception as error:
-            # The guard: whatever a client provoked ends its own connection only.
+            # The guard: an error that a client provokes ends its own connection only.
             self._server.report(f"connection of {self.client[0]}", error)
         except BaseExceptionGroup as group:
             rest = group.split(trio.Cancelled)[1]
@@ -119,10 +119,10 @@ class Connection:
         while goes_on:
             with trio.CancelScope() as self._reading:
                 await self._read()
-            # A request was cancelled because its time was over: what is left goes on in another scope.
+            # The deadline of a request has cancelled the scope: go on in another one.
             goes_on = self.overdue and not (self._closing or self._lost)
         if not self._lost:
-            self._tell_exchanges()
+            self._disconnect_exchanges()
             await self._protocol.ended()
             await self._farewell()
 
@@ -131,7 +131,7 @@ class Connection:
         awaiting = False
         if self.overdue:
             self.overdue = False
-            await self._protocol.received(b"")  # goes on with what was received behind that request
+            await self._protocol.received(b"")  # goes on with the requests received after that one
         while not (self._closing or self.overdue):
             try:
                 data = await self._stream.receive_some()
@@ -150,19 +150,19 @@ class Connection:
                 self.deadline = trio.current_time() + self.limits.header_wait
 
     def _receive_more(self, protocol: Http2Protocol, data: bytes) -> bytes:
-        """What has come besides, each request its record: to wait for each takes longer than to look."""
+        """Read the records that have arrived meanwhile, one for each request: a look is faster than a wait."""
         if not (data and protocol.expects_more(data)):
             return data
-        pieces = [data]
-        while len(pieces) < RECORDS and protocol.expects_more(data):
+        records = [data]
+        while len(records) < RECORDS and protocol.expects_more(data):
             data = self._stream.receive_nowait() or b""
             if not data:
                 break
-            pieces.append(data)
-        return b"".join(pieces)
+            records.append(data)
+        return b"".join(records)
 
     async def _farewell(self) -> None:
-        """close_notify, then throw away what the client still sends: closing meanwhile would reset our last answer."""
+        """Send close_notify, then discard the client's data: closing at once would reset our last answer."""
         self._stream.send_eof_nowait()
         with trio.move_on_after(self.limits.discard_wait):
             sending = True
@@ -173,22 +173,22 @@ class Connection:
         self._stream.close_nowait()
 
     def lost(self) -> None:
-        """The client is gone, or is treated as if: everything that waits for it is told, at once."""
+        """Close at once: the client is gone, or is treated as gone. Wake everything that waits for it."""
         if self._lost:
             return
         self._lost = True
         self._stream.close_nowait()
-        self._tell_exchanges()
+        self._disconnect_exchanges()
         if self._protocol is not None:
             self._protocol.disconnected()
         self._reading.cancel()
 
-    def _tell_exchanges(self) -> None:
+    def _disconnect_exchanges(self) -> None:
         for exchange in list(self._exchanges):
             exchange.disconnected()
 
     def reap(self, now: float) -> None:
-        """Called by the server's reaper: ends the connection if one of its bounds has passed."""
+        """End the connection if one of its bounds has passed; called by the server's reaper."""
         if self._http2 is not None:
             self._http2.reap(now)
         blocked = self._stream.blocked_since
@@ -212,7 +212,7 @@ class Connection:
         self.lost()
 
     async def retire(self) -> None:
-        """Let the client go by itself. HTTP/1.1 can't be told before its next answer."""
+        """Ask the client to leave: by GOAWAY in HTTP/2; in HTTP/1.1 the next answer does."""
         if self._http2 is not None:
             await self._http2.drain()
 
@@ -220,7 +220,7 @@ class Connection:
         if self._protocol is not None:
             await self._protocol.drain()
 
-    # --- what the protocols call (ConnectionHost) ---
+    # --- called by the protocol (ConnectionHost) ---
 
     def busy(self) -> None:
         self.deadline = self._limited_until = math.inf
@@ -271,7 +271,7 @@ class Connection:
             self._nursery.start_soon(self._finish_push)
 
     async def _finish_push(self) -> None:
-        if self._unsent is not None:  # nobody who sends was faster
+        if self._unsent is not None:  # no other send was faster
             await self.write(b"")
 
     async def _send_rest(self, rest: memoryview) -> None:
@@ -321,7 +321,7 @@ class Connection:
 
 
 def socket_address(address: Any) -> tuple[str, int]:
-    """(host, port) of an IPv4 or IPv6 socket address; IPv4 clients of a dual-stack socket in their own notation."""
+    """Return (host, port) of a socket address; IPv4 clients of a dual-stack socket in IPv4 notation."""
     host = str(address[0])
     return host.removeprefix("::ffff:") if "." in host else host, int(address[1])
 
@@ -329,7 +329,7 @@ def socket_address(address: Any) -> tuple[str, int]:
 KEEPALIVE = (
     (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
     (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
-    # A client whose machine vanished says nothing: found out after 30 + 3 × 15 s, also while it only listens.
+    # A client whose machine has vanished is detected after 30 + 3 × 15 s, even if it only listens.
     (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
     (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 15),
     (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
@@ -337,7 +337,7 @@ KEEPALIVE = (
 
 
 def prepare_socket(raw: socket.socket) -> None:
-    """Non-blocking, answers not delayed, dead peers found out."""
+    """Make the socket non-blocking, without delay of small sends, with detection of dead peers."""
     raw.setblocking(False)
     for level, name, value in KEEPALIVE:
         option = getattr(socket, name, None)  # the last three are not on every system

@@ -1,11 +1,11 @@
-"""Drives an application for one HTTP request, whichever protocol carries it.
+"""One HTTP request and its answer, independent of the protocol: the call of the application.
 
-Lives here: the body's way in (bounded, waited for, discarded), the answer's way out as a few named steps, and the end
-of a request whose client left. Not here: how a step looks on the wire (http1_exchange.py, http2_exchange.py),
-WebSocket (websocket.py), the connection's own life (connection.py).
+Lives here: receiving the body (bounded, awaited, discarded), the steps of an answer, and the end of a request whose
+client has left. Not here: the steps on the wire (http1/exchange.py, http2/exchange.py), WebSocket (websocket/), the
+life of the connection (connection.py).
 
-Invariant: only `buffer_full` asks a connection's reader to wait, and it is false as soon as the application has
-answered or the client left; so a reader is never stuck behind an application that no longer reads.
+Invariant: only `buffer_full` makes a connection's reader wait. It is false when the application has answered or the
+client has left, so an application that no longer reads cannot block the reader.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from kubechronicle.http.messages import Application, ClientDisconnected, Push, R
 from kubechronicle.http.wire.serve_config import Limits
 
 YIELD_EVERY = 16
-"""Chunks of a stream sent without waiting, after which other tasks get their turn."""
+"""Chunks of a stream sent without waiting after which other tasks run."""
 NO_BODY = frozenset({204, 304})
 FORBIDDEN = frozenset("\r\n\0")
 COMMON_FIELDS = frozenset({"content-type", "cache-control", "vary", "x-content-type-options"})
-"""Those of answers whose values come again and again."""
+"""Fields of answers with few distinct values."""
 MAX_ENCODED = 256
 
 _encoded: dict[tuple[str, str], tuple[bytes, bytes]] = {}
 
 
 class Host(Protocol):
-    """What an exchange needs of its connection."""
+    """The connection, as its exchanges see it."""
 
     app: Application
     limits: Limits
@@ -42,15 +42,15 @@ class Host(Protocol):
     peer_intermediates: tuple[bytes, ...]
 
     def begin_exchange(self, exchange: Exchange) -> None:
-        """Count it, and tell it `disconnected()` when the client is gone."""
+        """Count the exchange, and call its `disconnected()` when the client is gone."""
 
     def start_task(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
-        """In the connection's nursery."""
+        """Start a task in the connection's nursery."""
 
     def finish_exchange(self, exchange: Exchange) -> None: ...
 
     def report(self, where: str, error: BaseException) -> None:
-        """Log once per kind, count."""
+        """Count an error, and log it once per kind."""
 
     def count_cut_off(self) -> None: ...
 
@@ -62,13 +62,13 @@ class Exchange(Protocol):
 
 
 def split_target(target: bytes) -> tuple[str, str]:
-    """(raw path, query string) of an origin-form or absolute-form target (RFC 9112 §3.2). Raises ValueError."""
+    """Split a target in origin or absolute form into raw path and query (RFC 9112 §3.2). Raises ValueError."""
     text = target.decode("ascii")
     if not text.startswith("/"):
-        scheme, found, rest = text.partition("://")
-        if text != "*" and not (found and scheme.isalpha()):
+        scheme, separator, rest = text.partition("://")
+        if text != "*" and not (separator and scheme.isalpha()):
             raise ValueError("request target is neither a path nor an absolute URI")
-        if found:
+        if separator:
             authority, slash, path = rest.partition("/")
             text = "/" + path if slash else "/?" + authority.partition("?")[2]
     raw_path, _, query_string = text.partition("?")
@@ -76,23 +76,23 @@ def split_target(target: bytes) -> tuple[str, str]:
 
 
 def encode_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    """To the wire: names in lower case, values as UTF-8. Raises ValueError for a character that would break framing."""
+    """Encode fields: names in lower case, values as UTF-8. Raises ValueError for a character that breaks framing."""
     encoded = []
     for field in headers:
-        found = _encoded.get(field)
-        if found is None:
+        pair = _encoded.get(field)
+        if pair is None:
             name, value = field
             if not FORBIDDEN.isdisjoint(value):
                 raise ValueError(f"header {name} has a line break or NUL in its value")
-            found = (name.lower().encode("ascii"), value.encode())
+            pair = (name.lower().encode("ascii"), value.encode())
             if name in COMMON_FIELDS and len(_encoded) < MAX_ENCODED:
-                _encoded[field] = found
-        encoded.append(found)
+                _encoded[field] = pair
+        encoded.append(pair)
     return encoded
 
 
 async def close_iterator(body: AsyncIterator[bytes]) -> None:
-    """Let an iterator that will not be asked again clean up now rather than when it is collected."""
+    """Close an unfinished iterator now instead of at its garbage collection."""
     aclose = getattr(body, "aclose", None)
     if aclose is not None:
         await aclose()
@@ -101,7 +101,7 @@ async def close_iterator(body: AsyncIterator[bytes]) -> None:
 class HttpExchange:
     """One request and its answer; a protocol supplies the `_send_*` steps. `inline`: run by the connection's reader."""
 
-    # What most requests never change is the class's.
+    # Attributes that most requests never change belong to the class.
     inline = False
     request: Request
     _buffered = 0
@@ -110,20 +110,20 @@ class HttpExchange:
     _answered = False
     _gone = False
     _stalled = False
-    _news: trio.Event | None = None
+    _changed: trio.Event | None = None
     _stream_scope: trio.CancelScope | None = None
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._pieces: deque[bytes] = deque()
+        self._chunks: deque[bytes] = deque()
 
     # --- the protocol's side ---
 
     def feed(self, data: bytes) -> bool:
-        """A piece of the body; False when nobody wants it any more."""
+        """Add a chunk of the body; False if the body is discarded."""
         if self._discarding:
             return False
-        self._pieces.append(data)
+        self._chunks.append(data)
         self._buffered += len(data)
         self._notify()
         return True
@@ -142,10 +142,10 @@ class HttpExchange:
 
     async def wait_buffer(self) -> None:
         while self.buffer_full:
-            await self._wait_news()
+            await self._wait_change()
 
     def disconnected(self) -> None:
-        """The client is gone; after the answer is complete this is no news to anyone."""
+        """Note that the client is gone. Does nothing after a complete answer."""
         if self._gone or self._answered:
             return
         self._gone = True
@@ -154,33 +154,33 @@ class HttpExchange:
         self._notify()
 
     def _notify(self) -> None:
-        if self._news is not None:
-            news, self._news = self._news, None
-            news.set()
+        if self._changed is not None:
+            changed, self._changed = self._changed, None
+            changed.set()
 
-    async def _wait_news(self) -> None:
-        if self._news is None:
-            self._news = trio.Event()
-        await self._news.wait()
+    async def _wait_change(self) -> None:
+        if self._changed is None:
+            self._changed = trio.Event()
+        await self._changed.wait()
 
     # --- the application's side (messages.Exchange) ---
 
     async def receive_body(self) -> bytes:
-        while not self._pieces:
+        while not self._chunks:
             if self._ended:
                 return b""
             await self._wait_for_body()
-        piece = self._pieces.popleft()
-        self._buffered -= len(piece)
+        chunk = self._chunks.popleft()
+        self._buffered -= len(chunk)
         self._notify()
-        await self._consumed(len(piece))
-        return piece
+        await self._consumed(len(chunk))
+        return chunk
 
     async def _wait_for_body(self) -> None:
-        """Until a piece or the end. Raises ClientDisconnected when the client left, or when patience is over."""
+        """Wait for a chunk or the end. Raises ClientDisconnected if the client has left or sends nothing."""
         with trio.move_on_after(self._host.limits.body_wait):
-            while not (self._pieces or self._ended or self._gone):
-                await self._wait_news()
+            while not (self._chunks or self._ended or self._gone):
+                await self._wait_change()
             if not self._gone:
                 return
         self._stalled = not self._gone
@@ -189,7 +189,7 @@ class HttpExchange:
     async def wait_disconnect(self) -> None:
         await self._discard_buffered()
         while not self._gone:
-            await self._wait_news()
+            await self._wait_change()
 
     @property
     def push(self) -> Push | None:
@@ -206,7 +206,7 @@ class HttpExchange:
         self._discarding = True
         size, self._buffered = self._buffered, 0
         if size:
-            self._pieces.clear()
+            self._chunks.clear()
             self._notify()
             await self._consumed(size)
 
@@ -218,7 +218,7 @@ class HttpExchange:
             response = await self._host.app(self.request)
         except ClientDisconnected:
             response = Response(408) if self._stalled else None
-        except Exception as error:  # the HTTP edge: whatever an application lets escape is an internal error
+        except Exception as error:  # the HTTP edge: an exception of the application is an internal error
             self._host.report(f"{self.request.method} {self.request.raw_path}", error)
             response = Response(500)
         except BaseException:
@@ -227,7 +227,7 @@ class HttpExchange:
         if not self.inline or response is None or isinstance(response.body, bytes):
             await self._complete(response)
         elif isinstance(response.body, ListBody) and not self.overdue:
-            self.limit(math.inf)  # that was the request's; for its answer there is nothing to wait for but the client
+            self.limit(math.inf)  # the deadline of the request does not apply to sending its answer
             await self._complete(response)
         else:
             self._host.start_task(self._complete, response)
@@ -238,7 +238,7 @@ class HttpExchange:
                 await self._answer(response)
         except ClientDisconnected:
             pass
-        except Exception as error:  # an answer that cannot be sent ends this request, not its connection's others
+        except Exception as error:  # an answer that cannot be sent ends this request only
             self._host.report(f"answer to {self.request.method} {self.request.raw_path}", error)
         finally:
             self._answered = True
@@ -246,7 +246,7 @@ class HttpExchange:
         if self._buffered or not self._ended:
             await self._discard_buffered()
         await self._finish()
-        del self.request  # which knows its exchange: without this each request would be the garbage collector's
+        del self.request  # breaks the reference cycle with the request, which the garbage collector would have to find
 
     async def _answer(self, response: Response) -> None:
         body = response.body
@@ -265,11 +265,11 @@ class HttpExchange:
             await self._send_answer(response.status, headers, body)
 
     async def _discard_rest(self) -> None:
-        """After an answer that came before the body's end: waits for it, within bounds; `_ended` tells if it came."""
+        """Wait, within bounds, for the end of a body whose answer came first. `_ended` shows if it has come."""
         await self._discard_buffered()
         with trio.move_on_after(self._host.limits.discard_wait):
             while not self._ended and not self._gone:
-                await self._wait_news()
+                await self._wait_change()
 
     async def _answer_stream(self, status: int, headers: list[tuple[bytes, bytes]], body: AsyncIterator[bytes]) -> None:
         complete = False
@@ -287,7 +287,7 @@ class HttpExchange:
             await self._send_end()
 
     async def _send_chunks(self, body: AsyncIterator[bytes]) -> bool:
-        """False when the iterator raised: the answer is then cut short, visibly to the client."""
+        """Send the chunks. False if the iterator raised: the answer is then cut, visibly to the client."""
         sent = 0
         try:
             async for chunk in body:
@@ -298,7 +298,7 @@ class HttpExchange:
                         await trio.lowlevel.checkpoint()
         except ClientDisconnected:
             raise
-        except Exception as error:  # the HTTP edge, as in _ask
+        except Exception as error:  # the HTTP edge, as in run
             self._host.report(f"stream of {self.request.method} {self.request.raw_path}", error)
             return False
         return True
@@ -306,7 +306,7 @@ class HttpExchange:
     # --- the steps a protocol supplies ---
 
     async def _consumed(self, size: int) -> None:
-        """The application took so many bytes of the body."""
+        """Note that the application has read ``size`` bytes of the body."""
 
     async def _send_answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         raise NotImplementedError
@@ -321,5 +321,5 @@ class HttpExchange:
         raise NotImplementedError
 
     async def _finish(self) -> None:
-        """Nothing more is sent: the protocol goes on with the connection, or ends what was left incomplete."""
+        """Continue with the next request, or end the connection or stream of an incomplete answer."""
         raise NotImplementedError

@@ -1,6 +1,6 @@
 """The server: accepts TLS connections, keeps their number and their deadlines, drains.
 
-Lives here: `serve`, the sockets it listens on, the reaper that applies every connection's bounds, the counters.
+Lives here: `serve`, its listening sockets, the reaper that applies the bounds of all connections, the counters.
 
     async with trio.open_nursery() as nursery:
         server = await nursery.start(partial(serve, app, config))
@@ -8,8 +8,8 @@ Lives here: `serve`, the sockets it listens on, the reaper that applies every co
         ...
         await server.drain(grace=60)      # serve returns, too
 
-Invariant: an accepted connection counts against `Limits.connections` until its task has ended; beyond the limit nothing
-is accepted and the kernel's backlog holds (or refuses) new clients.
+Invariant: an accepted connection counts against `Limits.connections` until its task has ended. Beyond the limit,
+nothing is accepted, and the kernel's backlog holds or rejects new clients.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from kubechronicle.http.wire.tls import ReloadingContext, TLSFiles, TLSStream
 logger = logging.getLogger(__name__)
 
 ACCEPT_BURST = 64
-"""Connections accepted without letting other tasks run."""
+"""Connections accepted before other tasks run."""
 EXHAUSTED_PAUSE = 0.1
-"""Seconds without accepting when the process is out of descriptors or memory: long enough for one to be freed."""
+"""Seconds without accepting when the process is out of descriptors or memory, until one may be free."""
 SIBLING_INTERVAL = 0.2
-"""Seconds between looks at what waits for a process beside this one that is dead, or too busy to accept."""
+"""Seconds between two attempts to accept connections that wait for a dead or busy sibling process."""
 REPORTED_KINDS = 256
-"""Distinct errors remembered as logged already; beyond it the memory starts anew."""
+"""Distinct errors remembered as logged; beyond it all are forgotten."""
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _AGAIN = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 
 
 class Server:
-    """What `serve` hands out when it listens."""
+    """The server, which `serve` reports when it listens."""
 
     def __init__(self, app: Application, config: ServeConfig) -> None:
         self.app = app
@@ -87,12 +87,11 @@ class Server:
         )
 
     async def drain(self, grace: float, *, patience: float = 0.0) -> None:
-        """Stop accepting, tell every request (`draining`), let answers under way finish for `grace` seconds, then cut.
+        """Stop accepting, set `draining` for every request, let answers finish for `grace` seconds, then cut.
 
-        Before that, for up to `patience` seconds, clients go by themselves: each connection is closed with the answer
-        to its next request, which says so, and those of HTTP/2 with GOAWAY; so that none loses a request it was just
-        sending. Returns when all connections are closed; `serve` returns then as well. A second call ends the patience
-        of the first and waits for it.
+        Before that, clients have up to `patience` seconds to leave: HTTP/1.1 connections close with their next answer,
+        which says so, and HTTP/2 connections get GOAWAY. So no client loses a request that it is sending. Returns when
+        all connections are closed, as does `serve`. A second call ends the patience of the first and waits for it.
         """
         if self.draining.is_set():
             self._patience.cancel()
@@ -117,7 +116,7 @@ class Server:
             await self._changed.wait()
 
     def report(self, where: str, error: BaseException) -> None:
-        """Log an error that ended a request or connection with its traceback, once for each kind; count all."""
+        """Count an error that ended a request or connection, and log its traceback once for each kind."""
         self.guarded_errors += 1
         kind = _kind(error)
         if kind in self._reported:
@@ -145,14 +144,14 @@ class Server:
                             for sock in sockets:
                                 acceptors.start_soon(self._accept, sock, tls, nursery)
                             if siblings:
-                                acceptors.start_soon(self._help, siblings, tls, nursery)
+                                acceptors.start_soon(self._accept_for_siblings, siblings, tls, nursery)
                     close_all([*sockets, *siblings])
         finally:
             close_all([*sockets, *siblings])
             self._finished.set()
 
     async def _sockets(self) -> tuple[list[socket.socket], list[socket.socket]]:
-        """Those to accept from, listening; and those of the processes beside this one."""
+        """Return the listening sockets of this process, and those of its siblings."""
         config = self.config
         own = inherited(config.listeners) if config.listeners else await bind(config.host, config.port)
         try:
@@ -168,8 +167,10 @@ class Server:
             await trio.lowlevel.wait_readable(listener)
             await self._accept_waiting(listener, tls, nursery)
 
-    async def _help(self, siblings: list[socket.socket], tls: ReloadingContext, nursery: trio.Nursery) -> None:
-        """Take what nobody else does. To wait for it would wake every process for every connection."""
+    async def _accept_for_siblings(
+        self, siblings: list[socket.socket], tls: ReloadingContext, nursery: trio.Nursery
+    ) -> None:
+        """Accept connections that no sibling accepts. Waiting for them would wake all processes for each connection."""
         while True:
             await trio.sleep(SIBLING_INTERVAL)
             for listener in siblings:
@@ -222,8 +223,8 @@ class Server:
                 for connection in list(self._connections):
                     connection.reap(now)
         finally:
-            # All is cancelled, but what a connection writes is shielded from that; and from here on there is nobody to
-            # cut off a client that does not read it.
+            # Everything is cancelled, but writes are shielded, and without the reaper a client that does not read would
+            # block them forever.
             for connection in list(self._connections):
                 connection.lost()
 
@@ -231,16 +232,15 @@ class Server:
 async def serve(
     app: Application, config: ServeConfig, *, task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serves until drained or cancelled; reports the `Server` when its sockets listen.
+    """Serve until drained or cancelled. Reports the `Server` when its sockets listen.
 
-    Raises OSError (an address that cannot be bound, a file that cannot be read) and ssl.SSLError (a file that is not
-    what it should be) before that.
+    Before that, raises OSError for an address or file that cannot be used, and ssl.SSLError for an invalid file.
     """
     await Server(app, config).run(task_status)
 
 
 def _kind(error: BaseException) -> tuple[str, ...]:
-    """Types, through groups, with the place that raised: what makes two errors the same one for the log."""
+    """Return the types and places of an error and its parts. Errors of the same kind are logged once."""
     if isinstance(error, BaseExceptionGroup):
         return tuple(part for inner in error.exceptions for part in _kind(inner))
     trace = error.__traceback__

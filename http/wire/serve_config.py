@@ -1,6 +1,6 @@
-"""What the listener can be told: addresses, certificate files, and every limit of the network face with its reason.
+"""Settings of the listener: addresses, certificate files, and every limit of the network side with its reason.
 
-Lives here: frozen records only. Where a limit follows kube-apiserver or Go's net/http, the value's comment says so.
+Lives here: frozen records only. The comment of a limit names its origin in kube-apiserver or Go's net/http.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on what one client, or all of them, can take. Times in seconds, sizes in bytes."""
+    """Bounds for one client or for all. Times are in seconds, sizes in bytes."""
 
     connections: int = 16_384
-    """Open at once; beyond it the kernel's backlog holds new ones. Two descriptors' worth below a common hard limit."""
+    """Open connections; beyond it the kernel's backlog holds new ones. Below a common limit on descriptors."""
     backlog: int = 1024
-    """Connections the kernel holds before accept; a restart of 1,000 kubelets arrives at once."""
+    """Connections that the kernel holds before accept: 1,000 restarted kubelets connect at once."""
     handshake: float = 10.0
-    """A TLS handshake takes two round trips; Go's servers allow as long as the header bound, which is longer."""
+    """For a TLS handshake of two round trips. Go's servers apply the header bound, which is longer."""
     header_wait: float = 32.0
     """From a connection's or request's first byte to the end of its header (kube-apiserver's ReadHeaderTimeout)."""
     idle: float = 90.0
     """A connection without a request (kube-apiserver's IdleTimeout)."""
     body_wait: float = 60.0
-    """No byte of a body that the application waits for. Slow but steady bodies end with the request's own deadline."""
+    """Without a byte of a body that the application waits for. The request's deadline bounds slow but steady bodies."""
     send_wait: float = 60.0
-    """No progress in sending, after which the client counts as not reading and is cut off."""
+    """Without progress in sending, after which the client is cut off as not reading."""
     discard_bytes: int = 256 * KIB
-    """Of an unread HTTP/1.1 body, read to keep the connection (Go's maxPostHandlerReadBytes); beyond it, closed."""
+    """Of an unread HTTP/1.1 body, discarded to keep the connection (Go's maxPostHandlerReadBytes); else it closes."""
     discard_wait: float = 5.0
-    """For the discarded rest of a body to arrive, also after an answer that closes the connection."""
+    """Until the discarded rest of a body has arrived, also after an answer that closes the connection."""
     linger: float = 0.5
-    """Without a byte from a client whose end we wait for after our last one (Go's rstAvoidanceDelay)."""
+    """Without a byte from the client, while we wait for its end after our last byte (Go's rstAvoidanceDelay)."""
     header_bytes: int = 64 * KIB
     """Of a request line with its fields (HTTP/1.1), or of a header list (HTTP/2)."""
     body_buffer: int = 256 * KIB
@@ -42,21 +42,22 @@ class Limits:
     connection_buffer: int = 16 * MIB
     """Of all bodies on one HTTP/2 connection, received ahead of the application."""
     streams: int = 1000
-    """HTTP/2 streams at once on one connection; a controller manager holds a watch per resource type on one."""
+    """HTTP/2 streams at once on one connection: a controller manager has a watch for each resource type on one."""
     websocket_message: int = 1 * MIB
     """One WebSocket message from a client; watches send none, exec and attach send at most 32 KiB."""
     websocket_queue: int = 32
     """WebSocket messages received ahead of the application; beyond it the socket is not read."""
     reap_interval: float = 1.0
-    """How often all deadlines are looked at, so how late a bound above may act."""
+    """Between two checks of all deadlines, which is the delay of the bounds above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeConfig:
     """`host` may be a name or an address, "" every address; port 0 takes a free one.
 
-    `listeners`: descriptors of bound sockets, if they are inherited, to accept from instead; `siblings`: of those that
-    processes beside this one accept from (sockets.py)."""
+    `listeners`: descriptors of inherited bound sockets to accept from instead.
+    `siblings`: descriptors of the sockets of sibling processes (sockets.py).
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -70,7 +71,7 @@ class ServeConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServerStatistics:
-    """Counters since the start, except `open_connections` and `running_requests`, which are of now."""
+    """Counters since the start, except `open_connections` and `running_requests`, which are current."""
 
     open_connections: int
     running_requests: int

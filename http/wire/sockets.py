@@ -1,9 +1,9 @@
-"""The sockets a server listens on: its own, or those several processes take connections from together.
+"""The sockets a server listens on: its own, or those shared by several processes.
 
-Several processes: whoever supervises them binds one socket each to the port (SO_REUSEPORT) and keeps it open; the
-kernel deals new connections out to those that listen, by a hash of both addresses. A process inherits them all, and
-accepts from its own. As the socket outlives it, connections that wait there are not lost with it: its successor, or
-another process (`ServeConfig.siblings`), takes them.
+With several processes, their supervisor binds one socket for each to the port (SO_REUSEPORT) and keeps it open. The
+kernel distributes new connections over the listening ones by a hash of both addresses. A process inherits all sockets
+and accepts from its own. The socket outlives the process, so waiting connections are not lost: its successor or a
+sibling (`ServeConfig.siblings`) accepts them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import trio
 
 
 async def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
-    """Bound, non-blocking sockets for every address of ``host``, all on one port, also if 0 was asked for; they do not
-    listen yet. ``shared``: others may bind to the same. OSError."""
-    found = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    """Return bound, non-blocking sockets for every address of ``host``, all on one port, also for port 0. They do not
+    listen yet. ``shared``: other sockets may bind to the same address. OSError."""
+    addresses = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
-        for family, _, _, _, address in found:
+        for family, _, _, _, address in addresses:
             taken = sockets[0].getsockname()[1] if sockets else port
             sock = _bound(family, (address[0], taken), shared=shared)
             if sock is not None:
@@ -35,8 +35,8 @@ async def bind(host: str, port: int, *, shared: bool = False) -> list[socket.soc
 
 
 def inherited(descriptors: Iterable[int]) -> list[socket.socket]:
-    """The sockets behind descriptors that the parent process left open for this one; closing them here closes them for
-    nobody else. OSError: there is no socket."""
+    """Return the sockets of descriptors inherited from the parent process. Closing them here does not close them in
+    other processes. OSError: a descriptor is no socket."""
     return [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
@@ -46,7 +46,7 @@ def close_all(sockets: Iterable[socket.socket]) -> None:
 
 
 def _bound(family: int, address: tuple[object, int], *, shared: bool) -> socket.socket | None:
-    """None when the machine does not have this family (a name may resolve to IPv6 without there being any)."""
+    """Return a bound socket; None if the machine lacks this address family (a name may resolve to IPv6 anyway)."""
     try:
         sock = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:

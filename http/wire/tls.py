@@ -1,20 +1,19 @@
 """TLS: the server's context, reloaded when its files change, and a stream over a non-blocking `ssl.SSLSocket`.
 
-Lives here: everything that touches `ssl`. Not here: HTTP, deadlines (connection.py keeps them).
+Lives here: all use of `ssl`. Not here: HTTP, deadlines (connection.py).
 
-`TLSStream` drives OpenSSL on the socket itself and waits with `trio.lowlevel` only when OpenSSL wants to: under half
-the CPU of `trio.SSLStream` for each small send, and the client's certificate is at hand.
+`TLSStream` calls OpenSSL on the socket itself and waits with `trio.lowlevel` only if OpenSSL has to wait. A small send
+takes less than half the CPU of `trio.SSLStream`, and the client's certificate is available.
 
-Client certificates: asked for, not required. One that leads to none of the authorities (for clients, or for the
-authenticating proxy), or is not meant for clients, fails the handshake with a TLS alert. (kube-apiserver lets the
-handshake pass and answers 401 instead; Python's `ssl` cannot ask for a certificate without verifying it. Either way it
-authenticates nobody.) Which of the authorities it leads to, and whether they and all dates hold, authenticators look at
-for each request (authentication/authorities.py): whoever comes with an expired certificate is told 401, as
-kube-apiserver tells it, and may show a token instead. Sessions are not resumed: a resumed session would carry a
-certificate over without looking at a changed CA.
+Client certificates are requested, not required. The handshake fails with a TLS alert if the certificate was issued by
+none of the authorities (for clients or for the authenticating proxy) or is not for clients. kube-apiserver completes
+the handshake and answers 401 instead, but Python's `ssl` cannot request a certificate without verifying it. Either way
+the certificate authenticates nobody. For each request, authenticators check the issuing authority and all dates
+(authentication/authorities.py): an expired certificate is answered by 401, as in kube-apiserver, or accompanied by a
+token. Sessions are not resumed: a resumed session would keep a certificate without a check against a changed CA.
 
-Invariant: bytes reach OpenSSL in order and whole. A send that ended half-way (cancelled, failed) leaves the stream
-broken, because OpenSSL must be given the same bytes again and nobody has them any more.
+Invariant: bytes reach OpenSSL in order and whole. A send that was cancelled or has failed leaves the stream broken:
+OpenSSL would need the same bytes again, which are gone.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ import trio
 logger = logging.getLogger(__name__)
 
 RECORD = 16 * 1024
-"""The most a TLS record holds, so the most one read can return."""
+"""Maximum bytes of a TLS record, so of one read."""
 WRITE = 64 * 1024
-"""Bytes given to OpenSSL at once. An interrupted write must be repeated with the same bytes and the same length (Python
-does not allow partial writes), so what is sent is always cut at the same places: every WRITE bytes from its start."""
+"""Bytes passed to OpenSSL at once. An interrupted write must be repeated with the same bytes and length, because Python
+does not allow partial writes. So data is always cut at multiples of WRITE from its start."""
 YIELD_AFTER = 4 * WRITE
-"""Bytes sent without ever waiting, after which other tasks get their turn."""
+"""Bytes sent without waiting after which other tasks run."""
 RELOAD_INTERVAL = 0.01
-"""Seconds between two looks at the certificate files: cheap for a burst of connections, and as good as at once."""
+"""Seconds between two checks of the certificate files: cheap in a burst of connections, and practically immediate."""
 
 NO_CHECK_TIME = 0x200000
-"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not name."""
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python lacks."""
 
-# What a connection that is gone raises, by the way it went.
+# Errors of a connection that is gone.
 _GONE = frozenset(
     {
         errno.ECONNRESET,
@@ -69,26 +68,27 @@ class TLSFiles:
     client_cas: tuple[str, ...] = ()
 
     def fingerprint(self) -> tuple[tuple[int, int, int], ...]:
-        """Changes when a file is replaced or rewritten. Raises OSError."""
+        """Return a value that changes when a file is replaced or rewritten. Raises OSError."""
         stats = [os.stat(path) for path in (self.certificate, self.private_key, *self.client_cas)]
-        return tuple((found.st_mtime_ns, found.st_size, found.st_ino) for found in stats)
+        return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
 
 
 def server_context(files: TLSFiles) -> ssl.SSLContext:
-    """TLS 1.2 and later, ALPN h2 and http/1.1, client certificates verified if sent. Raises OSError, ssl.SSLError."""
+    """Return a context: TLS 1.2 and later, ALPN h2 and http/1.1, client certificates verified if sent. Raises OSError,
+    ssl.SSLError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
     context.num_tickets = 0
-    # The client knows what its machine is fast at; Go's choose AES-128, which is a tenth faster than OpenSSL's choice.
+    # The client chooses the cipher, by its hardware. Go clients choose AES-128, a tenth faster than OpenSSL's choice.
     context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    # Forward secrecy and AEAD only for TLS 1.2 (RFC 9113 §9.2.2 forbids the others for HTTP/2); 1.3 has no others.
+    # For TLS 1.2 only ciphers with forward secrecy and AEAD (RFC 9113 §9.2.2 forbids others for HTTP/2), as in 1.3.
     context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
     context.set_alpn_protocols(["h2", "http/1.1"])
     context.load_cert_chain(files.certificate, files.private_key)
     if files.client_cas:
         context.verify_mode = ssl.CERT_OPTIONAL
-        # Whoever trusts an intermediate authority need not trust the one above it (as Go's verification).
+        # An intermediate authority may be trusted without its issuer (as in Go).
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | NO_CHECK_TIME
         for file in files.client_cas:
             context.load_verify_locations(file)
@@ -96,7 +96,7 @@ def server_context(files: TLSFiles) -> ssl.SSLContext:
 
 
 class ReloadingContext:
-    """The context for the next connection: rebuilt after a change of its files, the former one kept if that fails."""
+    """The context for new connections: rebuilt when its files change; the former one is kept if that fails."""
 
     def __init__(self, files: TLSFiles) -> None:
         """Raises OSError or ssl.SSLError when the files cannot be used."""
@@ -117,7 +117,7 @@ class ReloadingContext:
             fingerprint = self._files.fingerprint()
             if fingerprint == self._fingerprint:
                 return
-            # Remembered before the attempt: a half-written pair is told once and tried again after the next change.
+            # Remembered before the attempt: a half-written pair is logged once and retried after the next change.
             self._fingerprint = fingerprint
             self._context = server_context(self._files)
             logger.info("serving certificate reloaded from %s", self._files.certificate)
@@ -126,9 +126,9 @@ class ReloadingContext:
 
 
 class TLSStream(trio.abc.Stream):
-    """One TLS connection, server side. `wrap` does no I/O; `do_handshake` first.
+    """The server side of one TLS connection. `wrap` does no I/O; call `do_handshake` first.
 
-    blocked_since: `trio.current_time()` when a send began to wait for the client to read, None while none does.
+    blocked_since: the time at which a send began to wait for the client to read; None if none waits.
     """
 
     __slots__ = ("_broken", "_half_sent", "_sending", "_socket", "blocked_since", "closed")
@@ -143,11 +143,11 @@ class TLSStream(trio.abc.Stream):
 
     @classmethod
     def wrap(cls, raw: socket.socket, context: ssl.SSLContext) -> TLSStream:
-        """Takes over a connected, non-blocking socket. Raises OSError when the client is gone already."""
+        """Take over a connected, non-blocking socket. Raises OSError if the client is gone."""
         return cls(context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False))
 
     async def do_handshake(self) -> None:
-        """Raises trio.BrokenResourceError with the reason, among others a client certificate that is not accepted."""
+        """Complete the handshake. Raises trio.BrokenResourceError with the reason, such as a rejected certificate."""
         while True:
             try:
                 self._socket.do_handshake()
@@ -163,24 +163,24 @@ class TLSStream(trio.abc.Stream):
         return self._socket.selected_alpn_protocol()
 
     def peer_certificate(self) -> bytes | None:
-        """The client's verified certificate (DER)."""
+        """Return the client's verified certificate (DER)."""
         return self._socket.getpeercert(binary_form=True)
 
     def peer_intermediates(self) -> tuple[bytes, ...]:
-        """What else the client sent with its certificate (DER), unverified."""
+        """Return the other certificates that the client sent (DER), unverified."""
         chain = getattr(self._socket, "get_unverified_chain", None)  # Python 3.13 and later
         if chain is not None:
             return tuple(chain()[1:])
         # As Python 3.13's method does it.
-        found = self._socket._sslobj.get_unverified_chain() or ()  # type: ignore[attr-defined]
-        return tuple(each.public_bytes(_ssl.ENCODING_DER) for each in found[1:])
+        certificates = self._socket._sslobj.get_unverified_chain() or ()  # type: ignore[attr-defined]
+        return tuple(each.public_bytes(_ssl.ENCODING_DER) for each in certificates[1:])
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """b"" at the client's end, whether it said so (close_notify) or just closed."""
+        """Return received data; b"" at the client's end, with or without close_notify."""
         if self.closed:
             raise trio.ClosedResourceError
         size = RECORD if max_bytes is None else min(max_bytes, RECORD)
-        # Nothing decrypted is left over, so asking OpenSSL would only cost a system call and an exception.
+        # Without decrypted data left, a call of OpenSSL would only cost a system call and an exception.
         wait = not self._socket.pending()
         if not wait:
             await trio.lowlevel.checkpoint()
@@ -198,7 +198,7 @@ class TLSStream(trio.abc.Stream):
                 raise self._failure(error) from error
 
     def receive_nowait(self) -> bytes | None:
-        """What has come already, up to a record; None when that is nothing."""
+        """Return data that has arrived already, up to a record; None if there is none."""
         if self.closed:
             raise trio.ClosedResourceError
         try:
@@ -209,8 +209,8 @@ class TLSStream(trio.abc.Stream):
             raise self._failure(error) from error
 
     def send_nowait(self, data: bytes | memoryview) -> int:
-        """Sends what the kernel takes at once and returns how many bytes that was; fewer than all: use `send_all`
-        with the rest before anything else is sent."""
+        """Send the bytes that the kernel accepts at once, and return their number. The rest must be sent by `send_all`
+        before anything else."""
         if self.closed:
             raise trio.ClosedResourceError
         if self._sending:
@@ -236,7 +236,7 @@ class TLSStream(trio.abc.Stream):
         return sent
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Whole or not at all, like every trio stream: a cancelled send leaves the stream broken."""
+        """Send all data. As in every trio stream, a cancelled send leaves the stream broken."""
         await trio.lowlevel.checkpoint_if_cancelled()
         rest = memoryview(data)
         while rest:
@@ -283,7 +283,7 @@ class TLSStream(trio.abc.Stream):
         return trio.BrokenResourceError(f"unexpected: {error!r}")
 
     def send_eof_nowait(self) -> None:
-        """close_notify and the end of our direction; what the client still sends can be discarded afterwards."""
+        """Send close_notify and end our direction. The client's data can be discarded afterwards."""
         if self.closed:
             return
         self._close_notify()
@@ -291,14 +291,14 @@ class TLSStream(trio.abc.Stream):
             self._socket.shutdown(socket.SHUT_WR)
 
     def _close_notify(self) -> None:
-        # Non-blocking: sends our alert, then asks for the client's and is told to wait for it, which we do not.
-        # After a send that ended half-way the alert would be taken for part of that record, so none is sent.
+        # Non-blocking: sends our alert and does not wait for the client's.
+        # After an incomplete send the alert would be read as part of that record, so none is sent.
         if not (self._broken or self._sending or self._half_sent):
             with contextlib.suppress(OSError, ValueError):
                 self._socket.unwrap()
 
     async def discard_some(self) -> bool:
-        """After `send_eof_nowait`: throws away some undecrypted bytes; False when the client has closed, too."""
+        """Discard some undecrypted bytes after `send_eof_nowait`; False when the client has closed, too."""
         try:
             await self._wait_readable()
             return not self.closed and bool(self._socket.recv(RECORD))
@@ -306,14 +306,14 @@ class TLSStream(trio.abc.Stream):
             return False
 
     def close_nowait(self) -> None:
-        """Frees the socket; a task that waits on it gets trio.ClosedResourceError."""
+        """Release the socket. A task that waits on it gets trio.ClosedResourceError."""
         if self.closed:
             return
         self._close_notify()
         self._release()
 
     def abort(self) -> None:
-        """Closes with a reset: nothing more is sent, the kernel's send buffer is thrown away."""
+        """Close with a reset: nothing more is sent, and the kernel's send buffer is discarded."""
         if self.closed:
             return
         with contextlib.suppress(OSError):

@@ -1,16 +1,15 @@
 """HTTP/1.1 on one connection: parsed by httptools, one write for each answer, no task for a request without a body.
 
-Lives here: framing of requests (RFC 9112); that of answers is in http1_exchange.py. A WebSocket handshake is handed
-over, with the connection, to Hypercorn (websocket_protocol.py). Other upgrades are ignored, as a server may (RFC 9110
-§7.8).
+Lives here: framing of requests (RFC 9112); exchange.py frames answers. After a WebSocket handshake, the connection
+continues with websocket/protocol.py. Other upgrades are ignored, as a server may (RFC 9110 §7.8).
 
-    bytes → parser → exchanges, in order, not yet begun → `_advance`: one at a time → answer
+    bytes → parser → queue of exchanges → `_advance`: one at a time → answer
 
-httptools (llhttp, strict) refuses what two parsers could read differently: folded fields, both a length and a transfer
-coding, bare line feeds. `_check_head` adds what it leaves to servers.
+httptools (llhttp, strict) rejects requests that two parsers could read differently: folded fields, both a length and a
+transfer coding, bare line feeds. `_check_head` adds the checks that llhttp leaves to servers.
 
-Invariant: requests of one connection are answered one after another, in the order received; a request that was refused
-is answered after those before it, and is the last.
+Invariant: requests of one connection are answered one after another, in the order received. A rejected request is
+answered after those before it, and is the last.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from kubechronicle.http.wire.http1.exchange import Http1Exchange, status_line
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
 PIPELINED = 64
-"""Requests received ahead of the one being answered; beyond it the socket is not read."""
+"""Requests received before the current one is answered; beyond it the socket is not read."""
 
 PLAIN_TARGET = re.compile(rb"(GET|HEAD|DELETE) (/[A-Za-z0-9/._~%?&=:,@!$'()*+;-]*)")
 FRAMING = frozenset(
@@ -44,14 +43,14 @@ FRAMING = frozenset(
         b"upgrade",
     }
 )
-"""Fields that say how a message goes on: whoever sends one is parsed each time."""
+"""Fields that affect framing. A head with one of them is always parsed."""
 KNOWN_HEADS = 4
 KNOWN_BYTES = 2048
-"""Of one connection: what follows the request line in heads that were parsed, to be known when it comes again."""
+"""Number and bytes of the parsed field sections that a connection remembers, to recognize them."""
 
 
-class RefusedRequest(Exception):
-    """Raised in a parser's callback, which httptools wraps."""
+class RequestRejected(Exception):
+    """Raised in a parser's callback; httptools wraps it."""
 
 
 class Http1Protocol:
@@ -63,26 +62,26 @@ class Http1Protocol:
         self._parser = httptools.HttpRequestParser(self)
         self._queue: deque[Http1Exchange] = deque()
         self._current: Http1Exchange | None = None
-        self._receiving: Http1Exchange | None = None  # whose body the parser is in
+        self._receiving: Http1Exchange | None = None  # the exchange of the body being parsed
         self._advancing = False
         self._closed = False
-        self._leaving = False  # drained: nothing after the answer under way
-        self._refused = 0  # a status: nothing is parsed any more
+        self._leaving = False  # draining: no request after the current one
+        self._rejected = 0  # the status of a rejection, after which nothing is parsed
         self._room: trio.Event | None = None
-        self._head_bytes = 0  # of a header that is not complete
+        self._head_bytes = 0  # of an incomplete header
         self._websocket: tuple[Request, bytes] | None = None  # a handshake, and the bytes after it
         self._url = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._in_head = False
         self._known: dict[bytes, Headers] = {}
-        self._once = 0  # the hash of fields that have come once: what never comes again, as before a watch, is not kept
+        self._once = 0  # hash of the last field section; only one that comes twice in a row is remembered
 
     async def initiate(self) -> None:
         pass
 
     @property
     def awaits_header(self) -> bool:
-        """Between two requests, with a part of the next one's header received."""
+        """True between two requests when a part of the next header has arrived."""
         return self._head_bytes > 0 and self._current is None and not self._closed
 
     def disconnected(self) -> None:
@@ -90,7 +89,7 @@ class Http1Protocol:
         self._make_room()
 
     async def drain(self) -> None:
-        """Close at once when idle; otherwise the answer under way says `connection: close`."""
+        """Close at once when idle; otherwise the current answer says `connection: close`."""
         self._leaving = True
         if self._current is None:
             self._close()
@@ -103,7 +102,7 @@ class Http1Protocol:
     async def received(self, data: bytes) -> None:
         if self._closed:
             return
-        self._take(data)
+        self._parse_or_recognize(data)
         if self._websocket is not None:
             # Imported with the first WebSocket: the import is slow, and WebSockets are rare.
             from kubechronicle.http.wire.websocket.protocol import WebSocketProtocol
@@ -120,18 +119,21 @@ class Http1Protocol:
             await self._room.wait()
 
     async def read_ahead(self) -> None:
-        """For an application that the reader itself runs and that waits for its client to leave."""
+        """Read for an application that the reader itself runs and that waits for the end of its client."""
         if len(self._queue) > PIPELINED:
             await trio.sleep_forever()
         data = await self._host.receive()
         if data:
             self._parse(data)
 
-    def _take(self, data: bytes) -> None:
-        """Most clients send the same fields with each of their requests, one request at a time. A head whose fields,
-        byte by byte, the parser has already found to be good, and to be all of a message, is not parsed again."""
+    def _parse_or_recognize(self, data: bytes) -> None:
+        """Parse data, or recognize its field section.
+
+        Most clients send one request at a time, with the same fields in each. A head whose fields equal, byte by byte,
+        those of a complete and valid request is not parsed again.
+        """
         between = self._current is None and not (
-            self._queue or self._in_head or self._receiving or self._head_bytes or self._refused
+            self._queue or self._in_head or self._receiving or self._head_bytes or self._rejected
         )
         end = data.find(b" HTTP/1.1\r\n") if between else -1
         line = PLAIN_TARGET.fullmatch(data, 0, end) if end > 0 else None
@@ -154,7 +156,7 @@ class Http1Protocol:
             and len(fields) <= KNOWN_BYTES
             and len(self._queue) == 1
             and self._queue[0].received_whole
-            and not (self._refused or self._in_head)
+            and not (self._rejected or self._in_head)
             and fields.find(b"\r\n\r\n") == len(fields) - 4
             and FRAMING.isdisjoint(name for name, _ in self._fields)
         ):
@@ -185,39 +187,39 @@ class Http1Protocol:
         self._queue.append(exchange)
 
     def _parse(self, data: bytes) -> None:
-        if self._refused:
+        if self._rejected:
             return
         self._head_bytes += len(data)
         rest = data
-        while rest and not self._refused:
+        while rest and not self._rejected:
             rest = self._feed_parser(rest)
         if self._in_head or (self._receiving is None and not self._queue and self._current is None):
             if self._head_bytes > self._host.limits.header_bytes:
-                self._refuse_later(431)
+                self._reject_later(431)
         else:
             self._head_bytes = 0
 
     def _feed_parser(self, data: bytes) -> bytes:
-        """What is left to be parsed: something only behind an upgrade that is ignored."""
+        """Parse data, and return the rest: non-empty only after an ignored upgrade."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             return self._after_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
-            if not isinstance(cause, RefusedRequest | ValueError):
+            if not isinstance(cause, RequestRejected | ValueError):
                 self._host.report("HTTP/1.1 parser", cause or error)
-            self._refuse_later(400)
+            self._reject_later(400)
         except httptools.HttpParserError:
-            self._refuse_later(400)
+            self._reject_later(400)
         return b""
 
-    def _refuse_later(self, status: int) -> None:
-        if not self._refused:
+    def _reject_later(self, status: int) -> None:
+        if not self._rejected:
             self._host.count_protocol_error()
-            self._refused = status
+            self._rejected = status
         if self._receiving is not None:
-            # Its body is broken: the application, which may have begun, learns that the client is no good.
+            # Its body is invalid: for the application, which may run already, the client has disconnected.
             receiving, self._receiving = self._receiving, None
             if receiving in self._queue:
                 self._queue.remove(receiving)
@@ -232,7 +234,7 @@ class Http1Protocol:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # otherwise a trailer field, which nobody asked for
+        if self._in_head:  # otherwise a trailer field, which is ignored
             self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -255,7 +257,8 @@ class Http1Protocol:
             self._receiving = None
 
     def _check_head(self, version: str, exchange: Http1Exchange) -> tuple[str, str]:
-        """The target's parts, and what the fields say of this exchange. Raises RefusedRequest, ValueError (400)."""
+        """Check the head, set up the exchange, and return path and query string. Raises RequestRejected, ValueError
+        (400)."""
         hosts = 0
         exchange.keep_alive = version == "1.1"
         for name, value in self._fields:
@@ -267,35 +270,35 @@ class Http1Protocol:
                 exchange.expects_continue = value.lower() == b"100-continue" and version == "1.1"
             elif name == b"transfer-encoding":
                 if value.lower() != b"chunked":
-                    self._refuse(501)
+                    self._reject(501)
                 if version != "1.1":
-                    self._refuse(400)  # RFC 9112 §6.1: a sign of request smuggling
+                    self._reject(400)  # RFC 9112 §6.1: a sign of request smuggling
         if version not in ("1.1", "1.0"):
-            self._refuse(505 if version > "1.1" else 400)
+            self._reject(505 if version > "1.1" else 400)
         if hosts > 1 or (hosts == 0 and version == "1.1"):
-            self._refuse(400)
+            self._reject(400)
         if self._parser.get_method() == b"CONNECT":
-            self._refuse(405)
+            self._reject(405)
         return split_target(self._url)
 
-    def _refuse(self, status: int) -> None:
-        self._refuse_later(status)
-        raise RefusedRequest
+    def _reject(self, status: int) -> None:
+        self._reject_later(status)
+        raise RequestRejected
 
     def _after_upgrade(self, rest: bytes) -> bytes:
-        """The parser stops at an Upgrade. WebSocket: handed over. Others are ignored; returns what is to be parsed."""
+        """Continue after an Upgrade, at which the parser stops: note a WebSocket handshake, or return the rest to parse."""
         names = dict(self._fields)
         if names.get(b"upgrade", b"").lower() == b"websocket" and self._parser.get_method() == b"GET":
             if self._current is not None or len(self._queue) > 1:
-                self._refuse_later(400)  # pipelined behind another request: nobody does
+                self._reject_later(400)  # pipelined behind another request: no client does that
                 return b""
             self._websocket = self._queue.pop().request, rest
             return b""
         if names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names:
-            # The parser has skipped the body; what it holds must not be taken for a request.
+            # The parser has skipped the body, whose bytes must not be parsed as a request.
             if self._queue:
                 self._queue.pop()
-            self._refuse_later(400)
+            self._reject_later(400)
             return b""
         self._parser = httptools.HttpRequestParser(self)
         return rest
@@ -307,8 +310,8 @@ class Http1Protocol:
     # --- answering ---
 
     async def _advance(self, *, by_reader: bool) -> None:
-        """Begin requests while none is under way; those received whole run here: in the reader's task, or in that of
-        an answer that was just sent."""
+        """Begin requests while none is running. Requests received whole run here: in the reader's task, or in that of
+        the answer before."""
         if self._advancing:
             return
         self._advancing = True
@@ -325,8 +328,8 @@ class Http1Protocol:
                     self._host.start_task(exchange.run)
         finally:
             self._advancing = False
-        if self._refused and self._current is None and not self._closed:
-            await self._send_refusal()
+        if self._rejected and self._current is None and not self._closed:
+            await self._send_rejection()
 
     def _make_room(self) -> None:
         if self._room is not None:
@@ -343,8 +346,8 @@ class Http1Protocol:
         self._host.idle()
         await self._advance(by_reader=False)
 
-    async def _send_refusal(self) -> None:
-        line = status_line(self._refused)
+    async def _send_rejection(self) -> None:
+        line = status_line(self._rejected)
         text = line[len(b"HTTP/1.1 ") : -2]
         head = b"%bcontent-type: text/plain; charset=utf-8\r\n%bconnection: close\r\ncontent-length: %d\r\n\r\n%b"
         await self._host.write(head % (line, self.date_line(), len(text), text))

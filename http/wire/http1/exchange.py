@@ -1,4 +1,4 @@
-"""One request of an HTTP/1.1 connection, and how its answer is framed (RFC 9112): by length, in chunks, by the end."""
+"""One request of an HTTP/1.1 connection, and its answer's framing (RFC 9112): by length, in chunks, or by the end."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _framed: tuple[bytes, bytes] = (b"", b"")
 
 
 def framed(chunk: bytes) -> bytes:
-    """The chunk as it is on the wire. An event goes to a thousand watchers one after another: the last is kept."""
+    """Return the chunk as on the wire. The last one is kept, because an event goes to many watchers in a row."""
     global _framed
-    before, found = _framed
+    before, data = _framed
     if before is not chunk:
-        found = b"%x\r\n%b\r\n" % (len(chunk), chunk)
-        _framed = (chunk, found)
-    return found
+        data = b"%x\r\n%b\r\n" % (len(chunk), chunk)
+        _framed = (chunk, data)
+    return data
 
 
 class Exchanging(Protocol):
-    """What an exchange needs of its connection's protocol."""
+    """The protocol of the connection, as its exchanges see it."""
 
     def date_line(self) -> bytes: ...
 
     async def read_ahead(self) -> None:
-        """For an application that the reader itself runs and that waits for its client to leave."""
+        """Read for an application that the reader itself runs and that waits for the end of its client."""
 
     async def exchange_done(self, *, goes_on: bool) -> None:
-        """The answer is out, and another request may follow or not."""
+        """Note that the answer has been sent. ``goes_on``: another request may follow."""
 
 
 class Http1Exchange(HttpExchange):
@@ -53,7 +53,7 @@ class Http1Exchange(HttpExchange):
     _received = 0
     _chunked = True
     _complete_answer = False
-    _opening = b""  # the head of an answer of a known length, which leaves with the first of its body
+    _opening = b""  # the head of an answer of known length, sent with the first chunk of its body
 
     def __init__(self, protocol: Exchanging, host: ConnectionHost) -> None:
         super().__init__(host)
@@ -65,7 +65,7 @@ class Http1Exchange(HttpExchange):
         return super().feed(data)
 
     async def receive_body(self) -> bytes:
-        if self.expects_continue and not self._pieces and not self._ended:
+        if self.expects_continue and not self._chunks and not self._ended:
             self.expects_continue = False
             await self._wire.write(CONTINUE)
         return await super().receive_body()
@@ -102,12 +102,12 @@ class Http1Exchange(HttpExchange):
         return lines
 
     def _decide_keep_alive(self) -> None:
-        """Told in the answer's header, so that no client sends a request into a connection about to be closed."""
+        """Decide before the head is sent, so that no client sends a request into a connection that closes."""
         if not (self._ended or self._will_end()) or self._host.draining.is_set():
             self.keep_alive = False
 
     def _will_end(self) -> bool:
-        """Whether the rest of an unread body is worth receiving: it is known to be short, and the client sends it."""
+        """Tell whether the rest of an unread body is known to be short, and the client sends it."""
         declared = self.request.headers.get("content-length")
         if self._stalled or self.expects_continue or not declared:
             return False
@@ -147,7 +147,7 @@ class Http1Exchange(HttpExchange):
             return
         data = b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked else chunk
         if self._opening:
-            data, self._opening = self._opening + data, b""  # the first is short (pieces.py)
+            data, self._opening = self._opening + data, b""  # the first chunk is short (list_body.py)
         await self._wire.write(data)
 
     async def _send_end(self) -> None:

@@ -1,0 +1,1 @@
+"""HTTP/2: frames, header blocks, streams and flow control."""

@@ -1,14 +1,13 @@
-"""HTTP/2 on one connection (RFC 9113): what each frame means.
+"""HTTP/2 on one connection (RFC 9113): the meaning of each frame.
 
-    bytes → http2_frames → here → http2_headers → Http2Exchange, in one of the http2_workers
-    frames ← http2_output ← Http2Exchange frames its answer
+    bytes → frames.py → here → headers.py → Http2Exchange, run by workers.py
+    frames ← output.py ← Http2Exchange frames its answer
 
-Lives here: receiving. Which streams there are, http2_streams.py knows. Received body bytes are credited to the client
-when the application took them, so that one stream nobody reads cannot stop the others. Priorities are deprecated
-(§5.3) and ignored. Server push and CONNECT (and with it WebSocket over HTTP/2) are not offered, as kube-apiserver does
-not.
+Lives here: receiving. streams.py has the table of streams. Body bytes are credited to the client when the application
+has read them, so that an unread stream cannot block the others. Priorities are deprecated (§5.3) and ignored. Server
+push and CONNECT (and so WebSocket over HTTP/2) are not offered, as in kube-apiserver.
 
-Invariant: only the writing of what answers the client's own frames has the reader wait.
+Invariant: the reader only waits to write answers to the client's control frames.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from kubechronicle.http.wire.http2.workers import Workers
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
 CONTINUATIONS = 64
-"""Frames of one header block (CVE-2024-27316)."""
+"""Maximum frames of one header block (CVE-2024-27316)."""
 
 
 class Http2Protocol:
@@ -38,8 +37,8 @@ class Http2Protocol:
         self._streams = StreamTable(host, self._output)
         self._refusing = False
         self._closed = False
-        self._send_window = frames.DEFAULT_WINDOW  # what the client takes, of each stream
-        # A header block that is not complete: its stream, whether that ends with it, and its parts.
+        self._send_window = frames.DEFAULT_WINDOW  # the client's window for new streams
+        # An incomplete header block: its parts, its stream, and True if the stream ends with it.
         self._block: list[bytes] | None = None
         self._block_of = (0, False)
 
@@ -61,7 +60,7 @@ class Http2Protocol:
         return self._block is not None or not self._reader.begun
 
     def expects_more(self, data: bytes) -> bool:
-        """Likely more has come than this, which was read: others' requests, or one behind the thanks for an answer."""
+        """Tell whether more records have likely arrived: other requests, or one after a WINDOW_UPDATE."""
         return len(self._streams.running) > 1 or data[3:4] == b"\x08"
 
     def disconnected(self) -> None:
@@ -74,7 +73,7 @@ class Http2Protocol:
         self.disconnected()
 
     async def drain(self) -> None:
-        """GOAWAY (RFC 9113 §6.8): streams so far are answered, later ones refused, then the connection ends."""
+        """Send GOAWAY (RFC 9113 §6.8): answer the streams so far, reject later ones, then end the connection."""
         if not self._refusing and not self._closed:
             self._refusing = True
             self._output.add(frames.goaway_frame(self._streams.last, ErrorCode.NO_ERROR))
@@ -141,7 +140,7 @@ class Http2Protocol:
             self._headers(b"".join(block))
 
     def _headers(self, block: bytes) -> None:
-        """A whole block: of a request, or of what follows its body."""
+        """Process a whole block: of a request, or of the trailers of its body."""
         streams, (stream_id, ends) = self._streams, self._block_of
         if stream_id > streams.last:
             streams.last = stream_id
@@ -180,7 +179,7 @@ class Http2Protocol:
                 self._start(stream_id, head, ends)
                 return
             if streams.acknowledged and not self._refusing:
-                raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)  # it knows how many there may be
+                raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)  # the client knows the maximum
             refusal = ErrorCode.REFUSED_STREAM
         streams.spend()
         if refusal or not ends:
@@ -241,7 +240,7 @@ class Http2Protocol:
 
     @staticmethod
     def _wrong_with(exchange: Http2Exchange, size: int, length: int, ends: bool) -> ErrorCode | None:
-        """``size`` counts padding, ``length`` does not."""
+        """Return the error of a DATA frame. ``size``: its bytes with padding; ``length``: without."""
         if exchange.received_whole:
             return ErrorCode.STREAM_CLOSED
         exchange.receive_window -= size
@@ -317,7 +316,7 @@ class Http2Protocol:
         if int.from_bytes(payload[4:8], "big"):
             self._host.end()
         else:
-            self._streams.leave()  # with what it has asked for
+            self._streams.leave()  # after the current requests
 
     def _on_window_update(self, flags: int, stream_id: int, payload: bytes) -> None:
         if len(payload) != 4:
@@ -359,4 +358,4 @@ _HANDLERS = (
     Http2Protocol._on_window_update,
     Http2Protocol._on_continuation,
 )
-"""By the type of the frame."""
+"""The handlers, indexed by the type of the frame."""

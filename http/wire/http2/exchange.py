@@ -1,6 +1,6 @@
-"""One request of an HTTP/2 connection: its stream, and how its answer is framed (RFC 9113 §8.1).
+"""One request of an HTTP/2 connection: its stream, and the framing of its answer (RFC 9113 §8.1).
 
-Lives here: the stream's windows and what is sent on it. What is received, and every other stream, is http2.py's.
+Lives here: the stream's windows and sending. connection.py receives, and streams.py has the other streams.
 """
 
 from __future__ import annotations
@@ -17,31 +17,36 @@ from kubechronicle.http.wire.http2.frames import ErrorCode
 from kubechronicle.http.wire.http2.output import WRITE, Output
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
-GATHERED = 16 * 1024
-"""Of DATA that may wait for what others say."""
+DELAYED = 16 * 1024
+"""Bytes of DATA that may wait to be sent together with frames of other streams."""
 
 
 class Streams(Protocol):
-    """What an exchange needs of its connection's streams."""
+    """The streams of the connection, as an exchange sees them."""
 
     running: set[Http2Exchange]
 
     def half_closed(self, exchange: Http2Exchange) -> None:
-        """Our side has ended, or the client's."""
+        """Note that our side has ended, or the client's."""
 
     def reset(self, exchange: Http2Exchange, code: ErrorCode) -> None:
-        """Tell the client that its stream is over; does nothing if it is."""
+        """Reset the stream unless it is closed."""
 
     def consumed(self, exchange: Http2Exchange, size: int) -> None:
-        """The application took so many bytes."""
+        """Note that the application has read ``size`` bytes."""
 
     async def finished(self, exchange: Http2Exchange) -> None:
-        """Nothing more is sent."""
+        """Note that the exchange sends nothing more."""
 
 
 class Http2Exchange(HttpExchange):
-    """``window``: what the client takes; ``receive_window``: what it may send, and ``owed`` what it has not been told
-    that it may send again; ``left``: of the body it declared."""
+    """One stream.
+
+    ``window``: bytes that the client accepts.
+    ``receive_window``: bytes that the client may send.
+    ``owed``: bytes of the receive window not credited yet.
+    ``left``: bytes left of the declared body; None without a declaration.
+    """
 
     window: int
     receive_window: int
@@ -67,7 +72,7 @@ class Http2Exchange(HttpExchange):
     # --- its task ---
 
     async def work(self, scope: trio.CancelScope) -> None:
-        if self._gone:  # its client was faster: nobody asks any more
+        if self._gone:  # reset by the client before it began
             self._host.finish_exchange(self)
             await self._finish()
             del self.request
@@ -78,7 +83,7 @@ class Http2Exchange(HttpExchange):
         finally:
             self._scope = None
             if scope.cancel_called and not self._finished:
-                self._host.start_task(self._finish)  # cancelled before all of its answer was said
+                self._host.start_task(self._finish)  # cancelled before its answer was complete
 
     def limit(self, deadline: float) -> bool:
         self._limited_until = deadline
@@ -90,7 +95,7 @@ class Http2Exchange(HttpExchange):
 
     def reap(self, now: float) -> None:
         if now >= self._limited_until and self._scope is not None:
-            self._overdue = self.inline = True  # what goes on after its answer has begun goes on in another task
+            self._overdue = self.inline = True  # a streamed answer continues in another task
             self._limited_until = math.inf
             self._scope.cancel()
 
@@ -105,7 +110,7 @@ class Http2Exchange(HttpExchange):
         self.wake()
 
     def wake(self) -> None:
-        """There may be room to send."""
+        """Note that the window may have grown."""
         if self._room is not None:
             self._room.set()
 
@@ -116,7 +121,7 @@ class Http2Exchange(HttpExchange):
         return None if self.request.method == "HEAD" else self._push
 
     def _push(self, chunk: bytes) -> bool:
-        """In whole frames; False if the client or the connection has no room for it."""
+        """Send a chunk in whole frames; False if the window or the connection has no room for it."""
         output, size = self._output, len(chunk)
         if self.closed or self._gone or size > self.window or size > output.window or not output.ready:
             return False
@@ -140,8 +145,8 @@ class Http2Exchange(HttpExchange):
         return self._output.answer(self.stream_id, status, headers, end=end)
 
     async def _emit(self, parts: list[bytes], size: int) -> None:
-        """``size``: of the DATA in it."""
-        if size < GATHERED and len(self._streams.running) > 1 and self._output.ready:
+        """Send parts with ``size`` bytes of DATA; a few, if other streams are running, together with theirs."""
+        if size < DELAYED and len(self._streams.running) > 1 and self._output.ready:
             self._output.gather(parts, size)
         else:
             await self._output.send(parts)
@@ -161,23 +166,23 @@ class Http2Exchange(HttpExchange):
     async def _send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         parts = self._head(status, headers, end=False)
         if any(name == b"content-length" for name, _ in headers):
-            self._held = parts  # the body is at hand, and goes along
+            self._held = parts  # sent together with the first chunk of the body
         else:
             await self._emit(parts, 0)
 
     async def _send_chunk(self, chunk: bytes) -> None:
         if self.request.method != "HEAD":
-            await self._send_body(self._taken(), chunk, end=False)
+            await self._send_body(self._take_held(), chunk, end=False)
 
     async def _send_end(self) -> None:
         if self.closed:
             return
-        parts = self._taken()
+        parts = self._take_held()
         parts.append(frames.head(0, frames.DATA, frames.END_STREAM, self.stream_id))
         self._end()
         await self._emit(parts, 0)
 
-    def _taken(self) -> list[bytes]:
+    def _take_held(self) -> list[bytes]:
         held, self._held = self._held, None
         return held or []
 
@@ -186,7 +191,7 @@ class Http2Exchange(HttpExchange):
         self._streams.half_closed(self)
 
     async def _send_body(self, parts: list[bytes], data: bytes, *, end: bool) -> None:
-        """Frames as large as windows and the client's settings allow, up to WRITE bytes in one write."""
+        """Send frames as large as windows and the client's settings allow, up to WRITE bytes in one write."""
         output, size, at, gathered = self._output, len(data), 0, 0
         patience = math.inf
         while at < size:
@@ -214,7 +219,7 @@ class Http2Exchange(HttpExchange):
         await self._emit(parts, gathered)
 
     async def _wait_room(self, patience: float) -> None:
-        """Until the client may have made room. Raises ClientDisconnected when it has not in time."""
+        """Wait until the window may have grown. Raises ClientDisconnected after ``patience``."""
         waiting = self._output.waiting
         self._room = trio.Event()
         waiting.add(self)
@@ -232,6 +237,6 @@ class Http2Exchange(HttpExchange):
 
     async def _finish(self) -> None:
         self._finished = True
-        if self._buffered:  # nobody has looked at it: reset before it was begun, or its time was over
+        if self._buffered:  # unread: reset before it began, or ended by its deadline
             await self._discard_buffered()
         await self._streams.finished(self)

@@ -1,9 +1,9 @@
-"""Frames of HTTP/2 (RFC 9113 §4, §6): their layout, both ways, and what is wrong with a connection's bytes.
+"""Frames of HTTP/2 (RFC 9113 §4, §6): their layout in both directions, and the errors of a connection.
 
-Lives here: bytes to frames and frames to bytes. Not here: what a frame means (http2.py), what a header block says
-(http2_headers.py).
+Lives here: bytes to frames and frames to bytes. Not here: the meaning of a frame (connection.py), the content of a
+header block (headers.py).
 
-Invariant: no more of a frame is kept than one may be long, because its length is looked at before the rest has come.
+Invariant: at most one frame of the maximum size is buffered, because its length is checked before the rest arrives.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_SIZE: Final = 16_384
-"""The least a SETTINGS_MAX_FRAME_SIZE may be, and what this server takes."""
+"""The minimum of SETTINGS_MAX_FRAME_SIZE, and this server's value."""
 MAX_FRAME_SIZE: Final = (1 << 24) - 1
 DEFAULT_WINDOW: Final = 65_535
 MAX_WINDOW: Final = (1 << 31) - 1
@@ -59,7 +59,7 @@ class Setting(IntEnum):
 
 
 class ConnectionFailed(Exception):
-    """The client has done what ends a connection (RFC 9113 §5.4.1)."""
+    """The client has made a connection error (RFC 9113 §5.4.1)."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.name)
@@ -67,27 +67,27 @@ class ConnectionFailed(Exception):
 
 
 class FrameReader:
-    """Bytes of a connection in, frames out: (type, flags, stream, payload). Raises ConnectionFailed."""
+    """Turns the bytes of a connection into frames: (type, flags, stream, payload). Raises ConnectionFailed."""
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+        self._buffered: list[bytes] = []
         self._size = 0
         self._needed = len(PREFACE)
         self._begun = False
 
     @property
     def begun(self) -> bool:
-        """The preface has come."""
+        """True when the preface has arrived."""
         return self._begun
 
     def feed(self, data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-        if self._pieces:
-            self._pieces.append(data)
+        if self._buffered:
+            self._buffered.append(data)
             self._size += len(data)
             if self._size < self._needed:
                 return
-            data = b"".join(self._pieces)
-            self._pieces = []
+            data = b"".join(self._buffered)
+            self._buffered = []
         at, size = 0, len(data)
         if not self._begun:
             if data[: len(PREFACE)] != PREFACE[:size]:
@@ -112,7 +112,7 @@ class FrameReader:
             self._keep(data[at:], _HEAD_SIZE)
 
     def _keep(self, data: bytes, needed: int) -> None:
-        self._pieces, self._size, self._needed = [data], len(data), needed
+        self._buffered, self._size, self._needed = [data], len(data), needed
 
 
 def head(length: int, kind: int, flags: int, stream_id: int) -> bytes:
@@ -124,7 +124,7 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
 
 
 def header_frames(stream_id: int, block: bytes, size: int, *, end: bool) -> list[bytes]:
-    """One HEADERS, and CONTINUATION for what is longer than a frame may be. ``end``: of the stream."""
+    """Return a HEADERS frame, and CONTINUATION frames for a block longer than ``size``. ``end``: the stream ends."""
     flags = END_STREAM if end else 0
     if len(block) <= size:
         return [head(len(block), HEADERS, flags | END_HEADERS, stream_id), block]
@@ -147,7 +147,7 @@ def read_settings(payload: bytes) -> list[tuple[int, int]]:
 
 
 def number_frame(kind: int, stream_id: int, value: int) -> bytes:
-    """RST_STREAM with its code, WINDOW_UPDATE with its increment."""
+    """Return an RST_STREAM with its code, or a WINDOW_UPDATE with its increment."""
     return frame(kind, 0, stream_id, value.to_bytes(4, "big"))
 
 

@@ -1,9 +1,8 @@
-"""Header blocks of HTTP/2: HPACK (RFC 7541) both ways, and what makes a request of one (RFC 9113 §8.2, §8.3).
+"""Header blocks of HTTP/2: HPACK (RFC 7541) in both directions, and requests made of them (RFC 9113 §8.2, §8.3).
 
-Most requests of a connection have the same fields, so each field is looked at once: when it enters the table. A block
-of bytes seen before, while the table it refers to has not changed, means what it meant (decoding depends on nothing
-else), and is not read again. Answers' fields are literals that enter no table, not Huffman-coded: some 100 bytes more,
-and a twentieth of the time.
+Most requests of a connection have the same fields, so each field is checked once: when it enters the table. Decoding
+depends on the block and the table only. So while the table has not changed, a known block is not decoded again. Fields
+of answers are literals without table and Huffman code: some 100 bytes more, in a twentieth of the time.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from kubechronicle.http.wire.exchange import split_target
 from kubechronicle.http.wire.http2.frames import ConnectionFailed, ErrorCode
 
 TABLE_SIZE: Final = 4096
-"""Of what a client may have us remember (SETTINGS_HEADER_TABLE_SIZE, its default)."""
+"""Bytes of the client's table (the default of SETTINGS_HEADER_TABLE_SIZE)."""
 BLOCKS: Final = 16
 BLOCK_BYTES: Final = 1024
-"""Header blocks remembered of a connection, and the longest."""
+"""Number and maximum bytes of the header blocks that a connection remembers."""
 COMMON_BYTES: Final = 64
 MAX_COMMON: Final = 512
-"""Fields of answers whose encoding is remembered: those with short values, and how many."""
+"""Maximum bytes and number of the answers' fields whose encoding is remembered."""
 NO_TABLE: Final = b"\x20"
-"""Begins a connection's first header block from here: our table has no room, so no setting of the client's concerns
-it (RFC 7541 §4.2)."""
+"""The beginning of our first header block: it sets our table to size 0, which any setting of the client allows (RFC
+7541 §4.2)."""
 CONNECTION_FIELDS: Final = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
 """Fields that belong to one HTTP/1.1 connection and are malformed in HTTP/2 (RFC 9113 §8.2.2)."""
 PSEUDO_FIELDS: Final = frozenset({":method", ":scheme", ":authority", ":path"})
@@ -48,11 +47,11 @@ _TARGET: Final = re.compile(r"[!-~]+")
 REGULAR, PSEUDO, FRAMING, MALFORMED = range(4)
 
 Entry: TypeAlias = tuple[tuple[str, str], int, int]
-"""A field, its size as RFC 7541 §4.1 counts it, and which of the above it is."""
+"""A field, its size as in RFC 7541 §4.1, and its class (one of the constants above)."""
 
 
 class Head(NamedTuple):
-    """A request but for its body. ``headers`` are to be copied; ``length``: of the body, as declared."""
+    """A request without its body. ``headers``: to be copied before use. ``length``: the declared length of the body."""
 
     method: str
     scheme: str
@@ -63,7 +62,7 @@ class Head(NamedTuple):
 
 
 class HeadersTooLarge(Exception):
-    """The header list is longer than it may be; the table is as it should be nevertheless."""
+    """The header list is too long. The table is valid nevertheless."""
 
 
 class Malformed(Exception):
@@ -88,7 +87,7 @@ _STATIC_END: Final = len(_STATIC)
 
 
 class BlockDecoder:
-    """One for a connection. ``limit``: of a header list, as RFC 9113 §10.5.1 counts it."""
+    """One per connection. ``limit``: bytes of a header list, as in RFC 9113 §10.5.1."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -99,20 +98,20 @@ class BlockDecoder:
         self._changed = False
 
     def request(self, block: bytes) -> Head:
-        """Raises ConnectionFailed, HeadersTooLarge, Malformed."""
-        found = self._known.get(block)
-        if found is not None:
-            return found
+        """Decode a request. Raises ConnectionFailed, HeadersTooLarge, Malformed."""
+        known = self._known.get(block)
+        if known is not None:
+            return known
         request = request_head(self.fields(block))
         if not self._changed and len(block) <= BLOCK_BYTES and len(self._known) < BLOCKS:
             self._known[block] = request
         return request
 
     def fields(self, block: bytes) -> list[Entry]:
-        """Raises ConnectionFailed, HeadersTooLarge."""
+        """Decode fields. Raises ConnectionFailed, HeadersTooLarge."""
         self._changed = False
         try:
-            found, size = self._decode(block)
+            entries, size = self._decode(block)
         except (IndexError, HPACKDecodingError):
             raise ConnectionFailed(ErrorCode.COMPRESSION_ERROR) from None
         finally:
@@ -120,11 +119,11 @@ class BlockDecoder:
                 self._known.clear()
         if size > self._limit:
             raise HeadersTooLarge
-        return found
+        return entries
 
     def _decode(self, block: bytes) -> tuple[list[Entry], int]:
-        """The fields, as many as fit within the limit, and the size of all."""
-        found: list[Entry] = []
+        """Return the fields that fit within the limit, and the size of all."""
+        entries: list[Entry] = []
         limit, at, end, size = self._limit, 0, len(block), 0
         while at < end:
             byte = block[at]
@@ -147,8 +146,8 @@ class BlockDecoder:
                     self._insert(entry)
             size += entry[1]
             if size <= limit:
-                found.append(entry)
-        return found, size
+                entries.append(entry)
+        return entries, size
 
     def _at(self, index: int) -> Entry:
         if not index:
@@ -179,7 +178,7 @@ class BlockDecoder:
 
 
 def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
-    """RFC 7541 §5.1, and what follows it. Raises IndexError."""
+    """Return an integer (RFC 7541 §5.1) and the position after it. Raises IndexError."""
     value = block[at] & mask
     at += 1
     if value < mask:
@@ -194,7 +193,7 @@ def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
 
 
 def _string(block: bytes, at: int) -> tuple[str, int]:
-    """RFC 7541 §5.2, and what follows it. Raises IndexError, HPACKDecodingError."""
+    """Return a string (RFC 7541 §5.2) and the position after it. Raises IndexError, HPACKDecodingError."""
     coded = block[at] & 0x80
     length, start = _integer(block, at, 0x7F)
     end = start + length
@@ -207,7 +206,7 @@ def _string(block: bytes, at: int) -> tuple[str, int]:
 
 
 def request_head(fields: Iterable[Entry]) -> Head:
-    """Raises Malformed."""
+    """Return the head of a request. Raises Malformed."""
     pseudo: dict[str, str] = {}
     items: list[tuple[str, str]] = []
     framing: list[tuple[str, str]] = []
@@ -236,7 +235,7 @@ def request_head(fields: Iterable[Entry]) -> Head:
 def _framing(
     fields: list[tuple[str, str]], authority: str | None, items: list[tuple[str, str]]
 ) -> tuple[str, int | None]:
-    """Whom the request is for, and its body's length. What was told in parts is put together among the ``items``."""
+    """Return the host and the declared length. Add the length, and cookies joined to one field, to ``items``."""
     hosts: set[str] = set() if authority is None else {authority}
     lengths: list[str] = []
     cookies: list[str] = []
@@ -256,7 +255,7 @@ def _framing(
 
 
 def is_trailer(fields: Iterable[Entry]) -> bool:
-    """Whether these may follow a body: no pseudo-field, nothing malformed (RFC 9113 §8.1)."""
+    """Tell whether these fields may be trailers: no pseudo-field, none malformed (RFC 9113 §8.1)."""
     return all(kind in (REGULAR, FRAMING) for _, _, kind in fields)
 
 
@@ -271,7 +270,8 @@ _dropped: Final = frozenset(name.encode() for name in CONNECTION_FIELDS)
 
 
 def encode_answer(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The block of an answer's fields, in lower case and checked; those of an HTTP/1.1 connection are left out."""
+    """Return the block of an answer's fields, which are checked and in lower case. Fields of an HTTP/1.1 connection
+    are dropped."""
     parts = [_fields.get((b":status", b"%d" % status)) or _literal(b":status", b"%d" % status)]
     for field in headers:
         parts.append(_fields.get(field) or _encoded(field))
@@ -282,14 +282,14 @@ def _encoded(field: tuple[bytes, bytes]) -> bytes:
     name, value = field
     if name in _dropped:
         return b""
-    found = _literal(name, value)
+    encoded = _literal(name, value)
     if len(value) <= COMMON_BYTES and len(_fields) < MAX_COMMON and name not in _CHANGING:
-        _fields[field] = found
-    return found
+        _fields[field] = encoded
+    return encoded
 
 
 def _literal(name: bytes, value: bytes) -> bytes:
-    """RFC 7541 §6.2.2."""
+    """Return a literal field that enters no table (RFC 7541 §6.2.2)."""
     start = _names.get(name)
     if start is None:
         start = b"\0%b%b" % (bytes(encode_integer(len(name), 7)), name)

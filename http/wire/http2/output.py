@@ -1,10 +1,9 @@
-"""What one HTTP/2 connection sends: in order, gathered, within what the client takes.
+"""The output of one HTTP/2 connection: frames in order, joined, within the client's windows.
 
-Whatever is to be sent lies in a list until it is written, in one piece: at once when a request is alone, otherwise
-with what else is answered or told meanwhile. Which of them are sent first is not decided: priorities are deprecated
-(RFC 9113 §5.3).
+Frames wait in a list until they are written together: at once if a request is alone, otherwise with the frames of other
+streams. There is no priority among streams (deprecated, RFC 9113 §5.3).
 
-Invariant: between taking the list and the connection's write there is no checkpoint, so that frames leave in order.
+Invariant: there is no checkpoint between taking the list and the connection's write, so frames leave in order.
 """
 
 from __future__ import annotations
@@ -18,17 +17,21 @@ from kubechronicle.http.wire.http2.workers import Workers
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
 WRITE = 64 * 1024
-"""DATA gathered for one write: four frames, so that large answers are not one system call per 16 KiB frame."""
+"""Bytes of DATA in one write: four frames, so that a large answer needs fewer system calls."""
 
 
 class Waiting(Protocol):
     def wake(self) -> None:
-        """There may be room to send."""
+        """Note that a window may have grown."""
 
 
 class Output:
-    """``window``: what the client takes of all streams together; ``frame_size``: of one frame; ``waiting``: who needs
-    a window to open."""
+    """The frames to send.
+
+    ``window``: bytes that the client accepts on all streams together.
+    ``frame_size``: maximum bytes of a frame.
+    ``waiting``: the exchanges that wait for a window to grow.
+    """
 
     def __init__(self, host: ConnectionHost, date_field: DateField, workers: Workers) -> None:
         self._host = host
@@ -44,11 +47,11 @@ class Output:
         self._flushing = False
 
     def add(self, part: bytes) -> None:
-        """To go along with what is sent next."""
+        """Add a frame to the next write."""
         self._parts.append(part)
 
     def answer(self, stream_id: int, status: int, headers: list[tuple[bytes, bytes]], *, end: bool) -> list[bytes]:
-        """An answer's head, which must be the next that is sent of all that have one."""
+        """Return the head of an answer, which must be sent before any other header block."""
         block = encode_answer(status, headers + self._date_field.fields())
         if self._first_block:
             self._first_block = False
@@ -56,7 +59,7 @@ class Output:
         return frames.header_frames(stream_id, block, self.frame_size, end=end)
 
     def widen(self, increment: int) -> None:
-        """Raises ConnectionFailed."""
+        """Add to the client's window of all streams. Raises ConnectionFailed."""
         self.window += increment
         if not increment:
             raise frames.ConnectionFailed(frames.ErrorCode.PROTOCOL_ERROR)
@@ -67,40 +70,40 @@ class Output:
 
     @property
     def ready(self) -> bool:
-        """Whether ``gather`` may be called."""
+        """True if ``gather`` may be called."""
         return self._host.ready and not self.closed
 
     def gather(self, parts: list[bytes], size: int) -> None:
-        """Send it soon, with others: from any task, without waiting. ``size``: of the DATA in it."""
+        """Send parts with ``size`` bytes of DATA soon, together with others; from any task, without waiting."""
         self._parts += parts
         self._size += size
         if self._size >= WRITE:
-            self._host.push(self._taken())
+            self._host.push(self._take_all())
         elif not self._flushing:
             self._flushing = True
             self._workers.run(self)
 
     async def work(self, scope: object) -> None:
-        """Those who gather have had their turn."""
+        """Write the frames that other tasks have added meanwhile (workers.Job)."""
         self._flushing = False
         await self.flush()
 
     async def send(self, parts: list[bytes]) -> None:
         if not self.closed:
             self._parts += parts
-            await self._host.write(self._taken())
+            await self._host.write(self._take_all())
 
     async def flush(self) -> None:
         if self._parts and not self._flushing:
             await self.send([])
 
     async def close(self) -> None:
-        """Send what is left, and nothing after it."""
+        """Send the remaining frames, and nothing after them."""
         self._flushing = False
         await self.flush()
         self.closed = True
 
-    def _taken(self) -> bytes:
+    def _take_all(self) -> bytes:
         data = b"".join(self._parts)
         self._parts, self._size = [], 0
         return data

@@ -1,8 +1,7 @@
-"""The streams of one HTTP/2 connection: which are open, how others ended, how many there may be and what they may send
-(RFC 9113 §5).
+"""The streams of one HTTP/2 connection (RFC 9113 §5): the open ones, the last resets, their bounds and windows.
 
-Invariant: a stream is in ``open`` exactly while neither both sides have ended it nor one has reset it; its exchange is
-in ``running`` until nothing of it is left to do.
+Invariant: a stream is in ``open`` until both sides have ended it or one has reset it. Its exchange is in ``running``
+until all its work is done.
 """
 
 from __future__ import annotations
@@ -14,15 +13,19 @@ from kubechronicle.http.wire.http2.output import Output
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
 RUNAWAY = 2
-"""Times the allowed streams: requests still running, those reset by the client included, before it counts as abuse."""
+"""Multiple of the allowed streams: more running requests, including those reset by the client, are abuse."""
 USELESS = 10_000
-"""Frames that ask for nothing, between two looks of the reaper: more is abuse (CVE-2019-9512 and those after it). Of
-resets, which each had us begin something, RUNAWAY times the allowed streams (CVE-2023-44487)."""
+"""Frames without a request between two runs of the reaper; more are abuse (CVE-2019-9512 and its successors). Of
+resets, each of which cancels a request, RUNAWAY times the allowed streams (CVE-2023-44487)."""
 
 
 class StreamTable:
-    """``last``: the highest stream that the client has opened; ``window``: what it may send on all of them, and
-    ``stream_window`` on a new one."""
+    """The table of streams.
+
+    ``last``: the highest stream that the client has opened.
+    ``window``: bytes that the client may send on all streams.
+    ``stream_window``: bytes that it may send on a new stream.
+    """
 
     def __init__(self, host: ConnectionHost, output: Output) -> None:
         self._host = host
@@ -31,11 +34,11 @@ class StreamTable:
         self.running: set[Http2Exchange] = set()
         self.last = 0
         self._most = RUNAWAY * host.limits.streams
-        self._over: dict[int, bool] = {}  # streams that were reset, the last ones: by us?
+        self._resets_by_us: dict[int, bool] = {}  # the last streams that were reset
         self._useless = self._resets = 0
         self._leaving = False
         self._closed = False
-        # What the client may send; it does not know our settings before it has acknowledged them.
+        # The larger of the default and our setting, until the client has acknowledged our settings.
         self.window = max(host.limits.connection_buffer, frames.DEFAULT_WINDOW)
         self.stream_window = max(host.limits.body_buffer, frames.DEFAULT_WINDOW)
         self.acknowledged = False
@@ -44,7 +47,7 @@ class StreamTable:
     # --- what is received ---
 
     def acknowledge(self) -> None:
-        """The client knows the size of streams' windows, and has applied it to those it has opened."""
+        """Note that the client knows our window for streams and has applied it to its open ones."""
         if self.acknowledged:
             return
         self.acknowledged = True
@@ -54,7 +57,7 @@ class StreamTable:
             exchange.receive_window += change
 
     def consumed(self, exchange: Http2Exchange, size: int) -> None:
-        """The application took so many bytes, or nobody will."""
+        """Credit ``size`` bytes of a stream that were read or are discarded."""
         self.credit(size)
         if exchange.received_whole or exchange.closed:
             return
@@ -65,7 +68,7 @@ class StreamTable:
             self._output.add(frames.number_frame(frames.WINDOW_UPDATE, exchange.stream_id, owed))
 
     def credit(self, size: int) -> None:
-        """The client may send as much again, of all streams together; told in large pieces."""
+        """Let the client send ``size`` more bytes on all streams, by few WINDOW_UPDATE frames."""
         self._owed += size
         if self._owed and self._owed >= self._host.limits.connection_buffer // 4:
             owed, self._owed = self._owed, 0
@@ -75,13 +78,13 @@ class StreamTable:
     # --- bounds ---
 
     def spend(self) -> None:
-        """A frame that asked for nothing. Raises ConnectionFailed."""
+        """Count a frame without a request. Raises ConnectionFailed."""
         self._useless += 1
         if self._useless > USELESS:
             raise ConnectionFailed(ErrorCode.ENHANCE_YOUR_CALM)
 
     def check_running(self) -> None:
-        """Raises ConnectionFailed."""
+        """Check the number of running requests. Raises ConnectionFailed."""
         if len(self.running) >= self._most:
             raise ConnectionFailed(ErrorCode.ENHANCE_YOUR_CALM)
 
@@ -93,14 +96,14 @@ class StreamTable:
     # --- ends ---
 
     def fail(self, exchange: Http2Exchange, code: ErrorCode) -> None:
-        """The client has done what ends a stream (RFC 9113 §5.4.2)."""
+        """Reset a stream after an error of the client (RFC 9113 §5.4.2)."""
         self._host.count_protocol_error()
         self.spend()
         self.reset(exchange, code)
         exchange.disconnected()
 
     def reset(self, exchange: Http2Exchange, code: ErrorCode) -> None:
-        """Tell the client that its stream is over; does nothing if it is."""
+        """Reset a stream unless it is closed."""
         if not exchange.closed and exchange.stream_id in self.open:
             self._close(exchange)
             self.send_reset(exchange.stream_id, code)
@@ -110,7 +113,7 @@ class StreamTable:
         self._output.add(frames.number_frame(frames.RST_STREAM, stream_id, code))
 
     def was_reset(self, stream_id: int) -> None:
-        """By the client. Raises ConnectionFailed."""
+        """Process a reset by the client. Raises ConnectionFailed."""
         if stream_id == 0 or stream_id > self.last:
             raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
         self.spend()
@@ -121,15 +124,15 @@ class StreamTable:
                 raise ConnectionFailed(ErrorCode.ENHANCE_YOUR_CALM)
             self._close(exchange)
             exchange.disconnected()
-        elif stream_id not in self._over:
+        elif stream_id not in self._resets_by_us:
             return
         self._remember(stream_id, by_us=False)
 
     def stray(self, stream_id: int, code: ErrorCode) -> None:
-        """A frame of no open stream: sent before the client knew of our reset, or wrong. Raises ConnectionFailed."""
+        """Process a frame of a closed stream, sent before our reset arrived or wrong. Raises ConnectionFailed."""
         if stream_id == 0 or stream_id > self.last:
             raise ConnectionFailed(ErrorCode.PROTOCOL_ERROR)
-        by_us = self._over.get(stream_id)
+        by_us = self._resets_by_us.get(stream_id)
         if by_us is None:
             raise ConnectionFailed(code)
         self.spend()
@@ -137,12 +140,12 @@ class StreamTable:
             self._output.add(frames.number_frame(frames.RST_STREAM, stream_id, ErrorCode.STREAM_CLOSED))
 
     def half_closed(self, exchange: Http2Exchange) -> None:
-        """Our side has ended, or the client's."""
+        """Close the stream if both sides have ended."""
         if exchange.sent_end and exchange.received_whole:
             self.open.pop(exchange.stream_id, None)
 
     async def finished(self, exchange: Http2Exchange) -> None:
-        """Its exchange has nothing more to say."""
+        """Close the stream of an exchange that sends nothing more."""
         self.running.discard(exchange)
         if not self._closed:
             self.reset(exchange, ErrorCode.NO_ERROR if exchange.sent_end else ErrorCode.INTERNAL_ERROR)
@@ -154,15 +157,15 @@ class StreamTable:
         del self.open[exchange.stream_id]
 
     def _remember(self, stream_id: int, *, by_us: bool) -> None:
-        over = self._over
-        over[stream_id] = by_us
-        if len(over) > self._most:
-            del over[next(iter(over))]
+        resets = self._resets_by_us
+        resets[stream_id] = by_us
+        if len(resets) > self._most:
+            del resets[next(iter(resets))]
 
     # --- the connection's end ---
 
     def leave(self) -> None:
-        """End the connection when nothing is under way."""
+        """End the connection when no request is running."""
         self._leaving = True
         self.settle()
 
@@ -170,7 +173,7 @@ class StreamTable:
         self._closed = True
 
     def settle(self) -> None:
-        """Tell the connection whether something is under way."""
+        """Report to the connection: busy, idle, or at its end."""
         if self._closed:
             return
         if self.running:

@@ -1,7 +1,7 @@
-"""The tasks that run one HTTP/2 connection's requests while its reader goes on reading.
+"""The tasks that run the requests of one HTTP/2 connection while its reader reads.
 
-A task that has finished a request waits for the next instead of ending: to begin one takes a third of a new task's
-time, and one scope, kept from request to request, ends those whose time is over.
+A task that has finished a request waits for the next one: that takes a third of the time of a new task. Its cancel
+scope, used for all its requests, ends the requests whose deadline has passed.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import trio
 
 class Job(Protocol):
     async def work(self, scope: trio.CancelScope) -> None:
-        """The scope is what it runs in: it may be cancelled."""
+        """Do the work. ``scope``: the scope around it, which may be cancelled."""
 
 
 class Workers:
     def __init__(self, start_task: Callable[..., None]) -> None:
         self._start_task = start_task
         self._idle: list[_Worker] = []
-        self._least = 0  # idle at any time since the last look
+        self._least = 0  # minimum of idle workers since the last `shed`
         self._closed = False
 
     def run(self, job: Job) -> None:
-        """In a task, soon."""
+        """Run a job in a worker, soon."""
         if self._idle:
             worker = self._idle.pop()
             if len(self._idle) < self._least:
@@ -35,19 +35,19 @@ class Workers:
             self._start_task(_Worker(self._rest).run, job)
 
     def shed(self) -> None:
-        """End those that have had nothing to do since this was called last."""
+        """End the workers that were not needed since the last call."""
         for _ in range(min(self._least, len(self._idle))):
             self._idle.pop(0).wake(None)
         self._least = len(self._idle)
 
     def close(self) -> None:
-        """End those that wait, and the others after what they run."""
+        """End the idle workers now, and the others after their job."""
         self._closed = True
         while self._idle:
             self._idle.pop().wake(None)
 
     async def _rest(self, worker: _Worker) -> None:
-        """Until there is something to do, or to end."""
+        """Wait for a job, or for the end."""
         if self._closed:
             return
         self._idle.append(worker)
@@ -71,7 +71,7 @@ class _Worker:
 
     async def run(self, job: Job | None) -> None:
         self._task = trio.lowlevel.current_task()
-        with trio.CancelScope() as scope:  # once cancelled, it cannot be used for others
+        with trio.CancelScope() as scope:  # a cancelled scope ends the worker
             while job is not None:
                 self._job = None
                 await job.work(scope)

@@ -1,0 +1,1 @@
+"""WebSocket conversations, carried by Hypercorn."""

@@ -40,7 +40,7 @@ def at(revision: int, path: str = MAPS) -> str:
     return f"/history/at/{revision}{path}"
 
 
-@pytest.mark.parametrize("remembered", [True, False])
+@pytest.mark.parametrize("cached", [True, False])
 async def test_a_moment_before(cached: bool, autojump_clock: Any) -> None:
     store = MemoryStore()
     async with open_server(store) as server, open_server(store) as replica:

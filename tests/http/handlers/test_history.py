@@ -322,9 +322,9 @@ async def test_discovery_and_documents(story: Story) -> None:
 async def test_requests_count_as_what_they_are(story: Story) -> None:
     labels = {"verb": "LIST", "resource": "configmaps", "scope": "namespace", "code": "200", "version": "v1"}
     labels |= {"group": "", "subresource": "", "dry_run": ""}
-    before = await story.server.figure("apiserver_request_total", **labels) or 0
+    before = await story.server.metric("apiserver_request_total", **labels) or 0
     await story.server.get(story.at("c", MAPS))
-    assert await story.server.figure("apiserver_request_total", **labels) == before + 1
+    assert await story.server.metric("apiserver_request_total", **labels) == before + 1
 
 
 # -- watches ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from email.utils import format_datetime, parsedate_to_datetime
 import pytest
 import trio
 from in_process import InProcess, open_server
-from openapi_decoder import decoded
+from openapi_decoder import decode_document
 
 from kubechronicle.api.openapi import v2
 from kubechronicle.api.registry.registry import builtin_registry
@@ -99,7 +99,7 @@ async def test_types_of_v3(server: InProcess, accept: str, found: str) -> None:
     if not found:
         assert answer.body == b""
     elif found == PROTOBUF_V3:
-        assert decoded(answer.body, v3=True) == document
+        assert decode_document(answer.body, v3=True) == document
     else:
         assert answer.json() == document
 
@@ -124,7 +124,7 @@ async def test_types_of_v2(server: InProcess, accept: str, found: str) -> None:
     if not found:
         assert answer.body == b""
         return
-    document = answer.json() if found == "application/json" else decoded(answer.body, v3=False)
+    document = answer.json() if found == "application/json" else decode_document(answer.body, v3=False)
     assert document.keys() == {
         "swagger",
         "info",

@@ -18,7 +18,7 @@ from service_account_tokens import (
     SELF,
     bound_to,
     claims_of,
-    let_in,
+    is_authenticated,
     pod_of_robot,
     request_token,
     robot,
@@ -78,8 +78,8 @@ async def test_a_token_is_never_kept(autojump_clock: MockClock, caplog: pytest.L
         before = server.log.store.head().revision
         token = await token_of(server)
         assert server.log.store.head().revision == before
-        assert await let_in(server, token)
-        assert not await let_in(server, token + "x")
+        assert await is_authenticated(server, token)
+        assert not await is_authenticated(server, token + "x")
         await server.ask("POST", REVIEWS, {"spec": {"token": token, "audiences": ["x"]}})
     assert token.rpartition(".")[2] not in caplog.text
 
@@ -99,7 +99,7 @@ async def test_tokens_in_protobuf(autojump_clock: MockClock) -> None:
         assert answer.status == 201
         assert answer.header("content-type") == PROTOBUF
         start = answer.body.index(b"eyJ")
-        assert await let_in(server, answer.body[start:].split(b"\x12")[0].decode("ascii", "ignore"))
+        assert await is_authenticated(server, answer.body[start:].split(b"\x12")[0].decode("ascii", "ignore"))
 
 
 @pytest.mark.parametrize(
@@ -289,4 +289,4 @@ async def test_a_token_is_charged_to_no_quota(autojump_clock: MockClock) -> None
         status = {"status": {"hard": {"count/serviceaccounts": "1"}, "used": {"count/serviceaccounts": "1"}}}
         await server.patch("/api/v1/namespaces/default/resourcequotas/q/status", status)
         (await server.ask("POST", ACCOUNTS, {"metadata": {"name": "another"}})).refused(403)
-        assert await let_in(server, await token_of(server))
+        assert await is_authenticated(server, await token_of(server))

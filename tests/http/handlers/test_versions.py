@@ -9,7 +9,7 @@ import trio
 import trio.testing
 from in_process import PROTOBUF, InProcess, open_server
 
-from kubechronicle.api.builtin.conversions_legacy import PDB_LABEL
+from kubechronicle.api.builtin.policy.conversions import PDB_LABEL
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.ops.server.controllers import CONTROLLERS
@@ -80,7 +80,7 @@ async def test_a_version_of_the_past_is_off_until_it_is_asked_for(
             answer = await server.ask(method, target, body)
             assert answer.header_all("warning") == [f'299 - "{told}"'], (method, target, answer.body)
         figure = {"group": group_name, "version": version, "resource": plural, "subresource": ""}
-        assert await server.figure("apiserver_requested_deprecated_apis", **figure, removed_release=f"1.{removed}") == 1
+        assert await server.metric("apiserver_requested_deprecated_apis", **figure, removed_release=f"1.{removed}") == 1
         assert not (await server.ask("GET", path(present, plural))).header_all("warning")
         async with server.watch(path(past, plural) + "?watch=1&timeoutSeconds=1") as watching:
             assert ("warning", f'299 - "{told}"') in watching.response.headers

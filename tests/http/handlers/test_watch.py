@@ -373,9 +373,9 @@ async def test_cancelled_watches_leave_nothing_behind(autojump_clock: MockClock)
                     await watch.next()
         assert server.assembly.views["configmaps"].statistics().waiting_watchers == 0
         labels = {"group": "", "version": "v1", "kind": "ConfigMap"}
-        assert await server.figure("apiserver_registered_watchers", **labels) in (0, None)
+        assert await server.metric("apiserver_registered_watchers", **labels) in (0, None)
         labels = {"verb": "WATCH", "group": "", "version": "v1", "resource": "configmaps"}
-        assert await server.figure("apiserver_longrunning_requests", **labels) in (0, None)
+        assert await server.metric("apiserver_longrunning_requests", **labels) in (0, None)
 
 
 class Pushable(BufferedExchange):

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import trio
-from drawn_objects import drawing, objects
+from drawn_objects import example_settings, objects
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from in_process import MAPS, PROTOBUF, configmap, open_server
 from trio.testing import MockClock
 
 from kubechronicle.actors.reading.reads import Listing
-from kubechronicle.api import tables
 from kubechronicle.api.codecs import errors, protobuf
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.meta.encoding import encode_stored
@@ -23,6 +22,7 @@ from kubechronicle.api.pipeline import defaulting
 from kubechronicle.api.pipeline.pipeline import to_request_version
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema import types
+from kubechronicle.api.tables import table as tables
 from kubechronicle.eventlog.entries import Entry, seal
 from kubechronicle.eventlog.records import Key
 from kubechronicle.http import list_body
@@ -95,7 +95,7 @@ def anew(rt: ResourceType, form: Representation, entries: list[Entry], metadata:
 
 @pytest.mark.parametrize("rt", LISTED, ids=repr)
 @given(data=st.data())
-@drawing(2)
+@example_settings(2)
 def test_kept_is_the_same_as_anew_for_every_kind(rt: ResourceType, data: st.DataObject) -> None:
     kind = types.object_type(stored_type(rt).definition)
     drawn = [data.draw(objects(kind, budget=25)) for _ in range(2)]

@@ -127,7 +127,8 @@ async def test_what_was_begun_before_an_erasure_is_not_kept() -> None:
 async def test_compressed_lists_do_not_hold_what_was(autojump_clock: MockClock) -> None:
     gc.collect()
     async with open_server() as server:
-        (cache,) = [one for copy in server.assembly.views._copies if isinstance(one := copy.__self__, EncodingCache)]  # type: ignore[attr-defined]
+        owners = [callback.__self__ for callback in server.assembly.views._erasure_callbacks]  # type: ignore[attr-defined]
+        (cache,) = [owner for owner in owners if isinstance(owner, EncodingCache)]
         for number in range(20):
             await server.post(MAPS, configmap(f"m-{number}", text="x" * SIZE))
         for number in range(5):

@@ -227,13 +227,13 @@ async def test_a_slow_reader_among_fast_ones(wire: Any, alpn: str) -> None:
                         await client.send("GET", WATCH, headers=fields)
                         (fast if number else readers).start_soon(follow, number, client)
                     watchers = {"group": "", "version": "v1", "kind": "ConfigMap"}
-                    while await server.figure("apiserver_registered_watchers", **watchers) != 6:
+                    while await server.metric("apiserver_registered_watchers", **watchers) != 6:
                         await trio.lowlevel.checkpoint()
                     for name in expected:
                         await server.post(MAPS, configmap(name, x="y" * 20_000))
                 begin.set()
         assert all(names(body) == expected for body in received.values())
-        figure = await server.figure("apiserver_watch_events_total", group="", version="v1", resource="configmaps")
+        figure = await server.metric("apiserver_watch_events_total", group="", version="v1", resource="configmaps")
         assert figure == 6 * len(expected)
 
 
