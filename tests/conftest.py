@@ -1,7 +1,7 @@
-"""In which order the tests run, and what holds for all that Hypothesis draws.
+"""The order of the tests, and the settings of Hypothesis.
 
-Several processes share them (run.py): each begins at the front of its part, and one that is through takes from the end
-of another's. So what takes longest stands in front, and at the end there are many small tests to share.
+Several processes share the tests (run.py). Each starts at the front of its part. A process that is done takes tests
+from the end of another part. So the longest tests come first, and many short ones are left to share at the end.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes, or is drawn, says on a busy machine what else it does, and nothing of the test.
+# The time to draw or run an example depends on the load of the machine, so it has no limit.
 settings.register_profile("kubechronicle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kubechronicle")
 
-# Files whose tests take longest, each a minute or more, and first of all the one that mostly waits; then their folder,
-# which the rest follows.
+# The files with the longest tests, each a minute or more; the first mostly waits. The rest of their folder comes next,
+# then all other folders.
 LONGEST = ("test_access.py", "test_informers.py", "test_crash.py", "test_replicas.py")
 
 
@@ -26,4 +26,4 @@ def _rank(item: pytest.Item) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_rank)  # stable: within a file all stays as it was
+    items.sort(key=_rank)  # stable: the order within a file is kept

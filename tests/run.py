@@ -1,13 +1,12 @@
-"""All checks, as `make test` runs them: ruff, mypy --strict, pytest; one closing line with the totals.
+"""All checks, as `make test` runs them: ruff, mypy --strict and pytest, with the totals in the last line.
 
     python -m tests.run [--lint-only] [ARGUMENT OF PYTEST]…
 
-Without arguments the tests are run by several processes (pytest-xdist), mypy beside them, and afterwards those marked
-``alone``, whose figures mean nothing on a busy machine, in one process with nothing beside it. With arguments it is all
-one after the other in one process, so that -x, -s and --pdb do what they always do.
+Without arguments, several processes (pytest-xdist) run the tests, with mypy at the same time. Then one process runs the
+tests marked ``alone``, with nothing else: their measurements mean nothing on a busy machine. With arguments, one
+process runs everything in sequence, so that -x, -s and --pdb work as usual.
 
-ruff and mypy count as a test each. Exit code 1 if anything failed, and if anything was cut short, by a worker that died
-or an interrupt (Ctrl-C or SIGTERM).
+ruff and mypy count as a test each. The exit code is 1 after a failure, a dead worker or an interrupt (Ctrl-C, SIGTERM).
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ LINTS = (
     ("ruff format", [sys.executable, "-m", "ruff", "format", "--check", "--quiet", "."]),
     ("mypy", [sys.executable, "-m", "mypy", "--strict", "-p", "kubechronicle"]),
 )
-# Two even on one core, as many tests wait for servers; more than four would want Postgres and memory for each.
+# Two even on one core, as many tests wait for servers. At most four: each needs memory and a Postgres.
 WORKERS = max(2, min(4, os.cpu_count() or 1))
-# worksteal: each has its own part of the tests, in order, and takes from the other's end when it is through.
+# worksteal: each process runs its own part of the tests in order, then takes tests from the end of another part.
 TOGETHER = ["-m", "not alone", "-n", str(WORKERS), "--dist", "worksteal", "--durations", "20", "--durations-min", "3"]
 ALONE = ["-m", "alone"]
 
@@ -59,17 +58,17 @@ class Totals:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object | None) -> None:
-        """pytest-xdist starts another worker for one that died, and blames the test it was in, if it was in one."""
+        """Count a dead worker as a failure. pytest-xdist replaces it, and fails only the test it was running."""
         if error:
             self.outcomes[f"worker {node.gateway.id}"] = "failed"
 
     def count(self, outcome: str) -> int:
-        return sum(found == outcome for found in self.outcomes.values())
+        return sum(each == outcome for each in self.outcomes.values())
 
 
 @contextmanager
 def linting(totals: Totals) -> Iterator[None]:
-    """The linters beside what the block does; what they say comes afterwards, in one piece."""
+    """Run the linters during the block. Print their output afterwards."""
     running = {
         name: subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for name, command in LINTS
@@ -77,8 +76,8 @@ def linting(totals: Totals) -> Iterator[None]:
     try:
         yield
         for name, process in running.items():
-            said, _ = process.communicate()
-            print(f"== {name}\n{said}", end="", flush=True)
+            output, _ = process.communicate()
+            print(f"== {name}\n{output}", end="", flush=True)
             totals.outcomes[name] = "failed" if process.returncode else "passed"
     finally:
         for process in running.values():
@@ -86,16 +85,16 @@ def linting(totals: Totals) -> Iterator[None]:
             process.wait()
 
 
-def terminated(signum: int, frame: FrameType | None) -> NoReturn:
-    """A CI job's time limit: as Ctrl-C, which the workers get as well, so that they end the servers they started."""
-    with suppress(OSError):  # no such file: no Linux, where workers are told a little later
+def handle_sigterm(signum: int, frame: FrameType | None) -> NoReturn:
+    """Treat SIGTERM (the time limit of a CI job) as Ctrl-C, also in the workers, so that they stop their servers."""
+    with suppress(OSError):  # no such file: not Linux; workers are interrupted a little later
         for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
             os.kill(int(child), signal.SIGINT)
     raise KeyboardInterrupt
 
 
-def tested(totals: Totals, *arguments: str) -> bool:
-    """Run pytest; False if it did not come to its end, which counts as a failure."""
+def run_pytest(totals: Totals, *arguments: str) -> bool:
+    """Run pytest. Return False and count a failure if it did not run to the end."""
     print(f"== pytest {' '.join(arguments)}", flush=True)
     code = pytest.main(["--rootdir", str(ROOT), *arguments], plugins=[totals])
     ended = code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
@@ -105,21 +104,21 @@ def tested(totals: Totals, *arguments: str) -> bool:
 
 
 def main(argv: list[str]) -> int:
-    signal.signal(signal.SIGTERM, terminated)
+    signal.signal(signal.SIGTERM, handle_sigterm)
     totals = Totals()
     if argv:
         with linting(totals):
             pass
         if argv[0] != "--lint-only":
-            tested(totals, *argv)
+            run_pytest(totals, *argv)
     else:
         tests = ROOT / "tests"
         with linting(totals):
-            ended = tested(totals, *TOGETHER, str(tests))
+            ended = run_pytest(totals, *TOGETHER, str(tests))
         if ended:
-            # Only files that have some: to collect them all takes as long as a hundred tests.
+            # Only files with such tests: to collect all files takes as long as a hundred tests.
             files = [str(file) for file in sorted(tests.rglob("test_*.py")) if "mark.alone" in file.read_text()]
-            tested(totals, *ALONE, *files)
+            run_pytest(totals, *ALONE, *files)
     failed = totals.count("failed")
     print(f"{totals.count('passed')} passed, {failed} failed, {totals.count('skipped')} skipped")
     return 1 if failed else 0

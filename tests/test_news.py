@@ -1,4 +1,4 @@
-"""News fragments are named so that a release can sort them, and say something."""
+"""News fragments: each has a kind in its name, by which a release sorts them, and a text."""
 
 from __future__ import annotations
 

@@ -68,14 +68,14 @@ async def test_what_is_counted(autojump_clock: MockClock) -> None:
             await server.get(f"{MAPS}/a")
         await server.post(f"{MAPS}?dryRun=All", configmap("b"))
         labels = {"group": "", "version": "v1", "resource": "configmaps", "subresource": "", "dry_run": ""}
-        got = await server.figure("apiserver_request_total", verb="GET", scope="resource", code="200", **labels)
+        got = await server.metric("apiserver_request_total", verb="GET", scope="resource", code="200", **labels)
         assert got == 3
         labels["dry_run"] = "All"
-        dry = await server.figure("apiserver_request_total", verb="POST", scope="namespace", code="201", **labels)
+        dry = await server.metric("apiserver_request_total", verb="POST", scope="namespace", code="201", **labels)
         assert dry == 1
-        assert await server.figure("apiserver_resource_objects", resource="configmaps") == 1
-        assert await server.figure("kubechronicle_applied_revision") == 2
-        assert await server.figure("apiserver_current_inflight_requests", request_kind="readOnly") == 0
+        assert await server.metric("apiserver_resource_objects", resource="configmaps") == 1
+        assert await server.metric("kubechronicle_applied_revision") == 2
+        assert await server.metric("apiserver_current_inflight_requests", request_kind="readOnly") == 0
         await series(server)
 
 
@@ -84,7 +84,7 @@ async def test_refusals_of_the_database_are_counted_too(autojump_clock: MockCloc
         server.log.fail_next("head", Fault.UNAVAILABLE)
         (await server.ask("GET", f"{MAPS}/a")).refused(503)
         labels = {"group": "", "version": "v1", "resource": "configmaps", "subresource": "", "dry_run": ""}
-        assert await server.figure("apiserver_request_total", verb="GET", scope="resource", code="503", **labels) == 1
+        assert await server.metric("apiserver_request_total", verb="GET", scope="resource", code="503", **labels) == 1
 
 
 async def test_watches_are_counted_while_they_last_and_when_they_end(autojump_clock: MockClock) -> None:
@@ -93,13 +93,13 @@ async def test_watches_are_counted_while_they_last_and_when_they_end(autojump_cl
         watchers = {"group": "", "version": "v1", "kind": "Pod"}
         async with server.watch(f"{PODS}?watch=1&timeoutSeconds=5") as watch:
             await watch.event()
-            assert await server.figure("apiserver_registered_watchers", **watchers) == 1
+            assert await server.metric("apiserver_registered_watchers", **watchers) == 1
             assert await watch.rest() == []
-        assert await server.figure("apiserver_registered_watchers", **watchers) == 0
-        events = await server.figure("apiserver_watch_events_total", group="", version="v1", resource="pods")
+        assert await server.metric("apiserver_registered_watchers", **watchers) == 0
+        events = await server.metric("apiserver_watch_events_total", group="", version="v1", resource="pods")
         assert events == 1
         labels = {"group": "", "version": "v1", "resource": "pods", "subresource": "", "dry_run": ""}
-        total = await server.figure("apiserver_request_total", verb="WATCH", scope="namespace", code="200", **labels)
+        total = await server.metric("apiserver_request_total", verb="WATCH", scope="namespace", code="200", **labels)
         assert total == 1
 
 
@@ -123,11 +123,11 @@ async def test_what_is_kept_of_answers_is_told(size: int, autojump_clock: MockCl
             for _ in range(4)
         ]
         assert len({answer.body for answer in answers}) == 2
-        kept = await server.figure("kubechronicle_encoding_cache_bytes")
+        kept = await server.metric("kubechronicle_encoding_cache_bytes")
         assert kept is not None
         assert (0 < kept <= size) if size else not kept
         figures = [
-            await server.figure(f"kubechronicle_encoding_cache_{what}_total", kind=kind)
+            await server.metric(f"kubechronicle_encoding_cache_{what}_total", kind=kind)
             for kind in ("object", "list")
             for what in ("hits", "misses")
         ]

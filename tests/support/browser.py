@@ -1,10 +1,10 @@
-"""A real Chromium without a window, driven over the DevTools protocol: as much of it as tests of pages need.
+"""A real headless Chromium, driven over the DevTools protocol as far as tests of pages need.
 
     async with browser() as chromium:
         page = await chromium.page(url, width=1600, height=1000)
         await page.wait("document.querySelector('h1')")
 
-It is looked for on PATH (or named by $KUBECHRONICLE_BROWSER) and never fetched: `apt-get install chromium`.
+The browser must be on PATH or named by $KUBECHRONICLE_BROWSER. It is never downloaded: `apt-get install chromium`.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ PATIENCE = 60.0
 
 
 def executable() -> str:
-    """Skips the test without one."""
+    """Return the path of the browser. Skip the test if there is none."""
     named = os.environ.get("KUBECHRONICLE_BROWSER", "")
-    found = named or next((path for name in NAMES if (path := shutil.which(name))), "")
-    if not found:
+    path = named or next((path for name in NAMES if (path := shutil.which(name))), "")
+    if not path:
         pytest.skip("no browser: `apt-get install chromium`, or name one by KUBECHRONICLE_BROWSER (see docs/ui.md)")
-    return found
+    return path
 
 
 @dataclass
 class Browser:
-    """One DevTools connection; a page is a session of it."""
+    """One DevTools connection. Each page is a session of it."""
 
     socket: WebSocketConnection
     last: int = 0
@@ -68,7 +68,7 @@ class Browser:
             if "id" in message:
                 await self.waiting.pop(message["id"]).send(message)
             elif message.get("sessionId") in self.pages:
-                self.pages[message["sessionId"]].heard(message["method"], message["params"])
+                self.pages[message["sessionId"]].handle_event(message["method"], message["params"])
 
     async def call(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
         self.last += 1
@@ -97,23 +97,26 @@ class Browser:
 
 @dataclass
 class Page:
-    """``troubles``: what the browser complained of: errors of scripts, refusals of the policy, failed requests.
-    ``asked``: the URLs of all requests."""
+    """A page in the browser.
+
+    ``errors``: errors of scripts, violations of the content security policy, failed requests.
+    ``requested_urls``: the URLs of all requests.
+    """
 
     browser: Browser
     session: str
     target: str
-    troubles: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    requested_urls: list[str] = field(default_factory=list)
 
-    def heard(self, method: str, params: dict[str, Any]) -> None:
+    def handle_event(self, method: str, params: dict[str, Any]) -> None:
         if method == "Runtime.exceptionThrown":
             details = params["exceptionDetails"]
-            self.troubles.append(str(details.get("exception", {}).get("description") or details["text"]))
+            self.errors.append(str(details.get("exception", {}).get("description") or details["text"]))
         elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
-            self.troubles.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+            self.errors.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
         elif method == "Network.requestWillBeSent":
-            self.asked.append(params["request"]["url"])
+            self.requested_urls.append(params["request"]["url"])
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
         return await self.browser.call(method, self.session, **params)
@@ -127,7 +130,7 @@ class Page:
         )
 
     async def scheme(self, value: str) -> None:
-        """What the system prefers: dark or light."""
+        """Set the color scheme that the system prefers: dark or light."""
         await self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
 
     async def eval(self, script: str) -> Any:
@@ -136,7 +139,7 @@ class Page:
         return answer["result"].get("value")
 
     async def wait(self, script: str) -> Any:
-        """Until it is true in the page; the page itself looks whenever something in it changes."""
+        """Wait until the script is true in the page, and return its value. The page runs it after every change."""
         watching = f"""new Promise((resolve) => {{
             const look = () => {{ const found = ({script}); if (found) resolve(found); return Boolean(found); }};
             if (look()) return;
@@ -147,13 +150,13 @@ class Page:
         }})"""
         with trio.move_on_after(PATIENCE):
             return await self.eval(f"({watching}).then((found) => typeof found === 'object' ? true : found)")
-        raise AssertionError(f"never true: {script}\n{await self.text()}\n{self.troubles}")
+        raise AssertionError(f"never true: {script}\n{await self.text()}\n{self.errors}")
 
     async def text(self, selector: str = "body") -> str:
         return str(await self.eval(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
 
     async def press(self, *keys: str, shift: bool = False) -> None:
-        """Keys by name (Enter, ArrowLeft) or as what they type."""
+        """Press keys, each by name (Enter, ArrowLeft) or by the character it types."""
         for key in keys:
             typed = {"text": "\r" if key == "Enter" else key} if len(key) == 1 or key == "Enter" else {}
             common = {"key": key, "code": key if len(key) > 1 else "", "modifiers": 8 if shift else 0}
@@ -189,9 +192,9 @@ async def browser() -> AsyncIterator[Browser]:
         try:
             url = await _endpoint(process)
             async with open_websocket_url(url, max_message_size=64 * 2**20) as socket, trio.open_nursery() as nursery:
-                found = Browser(socket)
-                nursery.start_soon(found.read)
-                yield found
+                browser = Browser(socket)
+                nursery.start_soon(browser.read)
+                yield browser
                 nursery.cancel_scope.cancel()
         finally:
             process.kill()
@@ -200,13 +203,13 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 async def _endpoint(process: trio.Process) -> str:
-    """What it listens on, which it tells on stderr."""
-    said = b""
+    """Return the URL that the browser listens on, from its stderr."""
+    output = b""
     assert process.stderr is not None
     with trio.fail_after(60):
         async for chunk in process.stderr:
-            said += chunk
-            for line in said.decode(errors="replace").splitlines(keepends=True):
+            output += chunk
+            for line in output.decode(errors="replace").splitlines(keepends=True):
                 if line.startswith("DevTools listening on ") and line.endswith("\n"):
                     return line.removeprefix("DevTools listening on ").strip()
-    raise AssertionError(f"the browser ended: {said.decode(errors='replace')[-2000:]}")
+    raise AssertionError(f"the browser ended: {output.decode(errors='replace')[-2000:]}")

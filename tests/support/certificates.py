@@ -1,4 +1,4 @@
-"""Certificate authorities for tests, and certificates of every kind: good, expired, for something else, nonsense."""
+"""Certificate authorities for tests, and certificates of every kind: valid, expired, for another use, malformed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kubechronicle.http.authentication.authorities import Bundle
 
 DAY = datetime.timedelta(days=1)
 CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
-CN, O = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME  # noqa: E741 - as everybody calls it
+CN, O = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME  # noqa: E741 - its usual name
 Subject = tuple[x509.ObjectIdentifier, str]
 
 
@@ -26,7 +26,7 @@ def subject_of(user: str, *groups: str) -> list[Subject]:
 
 
 class CA:
-    """An authority; ``parent`` None: it signs itself."""
+    """A certificate authority. ``parent`` None: it signs itself."""
 
     def __init__(self, name: str, *, parent: CA | None = None, days: float = 1, **options: Any) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -48,7 +48,7 @@ class CA:
         length: int | None = None,
         extensions: Sequence[tuple[x509.ExtensionType, bool]] = (),
     ) -> x509.Certificate:
-        """``start`` and ``end`` in days from now; ``authority`` None: it does not say."""
+        """Sign a certificate. ``start``, ``end``: days from now. ``authority`` None: without basic constraints."""
         now = datetime.datetime.now(datetime.UTC)
         builder = (
             x509.CertificateBuilder()
@@ -70,22 +70,21 @@ class CA:
         return builder.sign(self.key, hashes.SHA256())
 
     def issue(self, *subject: Subject, **options: Any) -> bytes:
-        """DER of a certificate nobody needs the key of; options as of ``sign``."""
+        """Return a certificate (DER) for a test that needs no key of it. Options as of ``sign``."""
         return self.sign(subject, self.key, **options).public_bytes(Encoding.DER)
 
     def client(self, user: str, *groups: str, **options: Any) -> bytes:
-        """DER of a client certificate."""
+        """Return a client certificate (DER)."""
         return self.issue(*subject_of(user, *groups), **options)
 
     def bundle(self) -> Bundle:
-        """As of Authorities.current."""
+        """Return the authority as Authorities.current does."""
         return _BUNDLES.setdefault(self.pem, Bundle.of(self.pem))
 
     def files(
         self, folder: Path, name: str, *subject: Subject, chain: Sequence[CA] = (), **options: Any
     ) -> tuple[Path, Path]:
-        """A certificate, with the certificates of ``chain`` after it, and its key, as files for a TLS client or
-        server."""
+        """Write a certificate, followed by those of ``chain``, and its key to files for a TLS client or server."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self.sign(subject, key, **options).public_bytes(Encoding.PEM)
         files = folder / f"{name}.crt", folder / f"{name}.key"

@@ -1,11 +1,11 @@
-"""A whole server in one process, on a log in memory, without sockets: for tests of the store face and the handlers.
+"""A whole server in one process, on a log in memory, without sockets: for tests of the store and the handlers.
 
 ops/server/composition.py makes the parts and the tree. The listener is left out: requests go to the application.
 
     async with open_server() as server:
         answer = await server.get("/api/v1/namespaces/default")
 
-Every request comes from an administrator unless it names another token ("" for none).
+Every request is the administrator's unless it has another token ("" for none).
 """
 
 from __future__ import annotations
@@ -71,20 +71,20 @@ class Answer:
         return json.loads(self.body)
 
     def ok(self) -> Any:
-        """The object in a 2xx answer."""
+        """Return the object of a 2xx answer."""
         assert 200 <= self.status < 300, (self.status, self.body)
         return self.json()
 
     def refused(self, code: int) -> Any:
-        """The Status in an answer with this code."""
+        """Return the Status of an answer with this code."""
         assert self.status == code, (self.status, self.body)
-        found = self.json()
-        assert (found["kind"], found["status"], found["code"]) == ("Status", "Failure", code)
-        return found
+        status = self.json()
+        assert (status["kind"], status["status"], status["code"]) == ("Status", "Failure", code)
+        return status
 
 
 class Stream:
-    """A watch's answer, frame by frame."""
+    """The answer of a watch, frame by frame."""
 
     def __init__(self, response: Response) -> None:
         assert response.status == 200, (response.status, response.body)
@@ -94,7 +94,7 @@ class Stream:
         self._buffer = b""
 
     async def chunk(self) -> bytes | None:
-        """The next write that is not empty; None at the end."""
+        """Return the next chunk that is not empty; None at the end."""
         with trio.fail_after(PATIENCE):
             async for chunk in self.chunks:
                 if chunk:
@@ -102,7 +102,7 @@ class Stream:
         return None
 
     async def next(self) -> dict[str, Any] | None:
-        """The next JSON event; None at the end."""
+        """Return the next JSON event; None at the end."""
         while b"\n" not in self._buffer:
             chunk = await self.chunk()
             if chunk is None:
@@ -113,18 +113,18 @@ class Stream:
         return cast("dict[str, Any]", json.loads(line))
 
     async def event(self) -> tuple[str, str, int]:
-        """(type, name, revision) of the next event."""
+        """Return (type, name, revision) of the next event."""
         event = await self.next()
         assert event is not None, "the watch ended"
         metadata = event["object"].get("metadata", {})
         return event["type"], metadata.get("name", ""), int(metadata.get("resourceVersion") or 0)
 
     async def rest(self) -> list[dict[str, Any]]:
-        """All events up to the watch's end."""
-        found = []
+        """Return all events up to the end of the watch."""
+        events = []
         while (event := await self.next()) is not None:
-            found.append(event)
-        return found
+            events.append(event)
+        return events
 
 
 @dataclass(slots=True)
@@ -148,7 +148,7 @@ class InProcess:
         headers: Mapping[str, str] | None = None,
         certificate: bytes | None = None,
     ) -> Request:
-        """``body``: bytes as they are, anything else as JSON."""
+        """Return a request. ``body``: sent unchanged if bytes, else as JSON."""
         fields = {"authorization": f"Bearer {token}"} if token else {}
         data = b""
         if body is not None:
@@ -170,7 +170,7 @@ class InProcess:
         return await self.assembly.application.application(self.request(method, target, body, **request))
 
     async def get(self, target: str, **request: Any) -> Any:
-        """The object of a successful GET."""
+        """Return the object of a successful GET."""
         return (await self.ask("GET", target, **request)).ok()
 
     async def post(self, target: str, body: Any, **request: Any) -> Any:
@@ -188,7 +188,7 @@ class InProcess:
 
     @asynccontextmanager
     async def watch(self, target: str, **request: Any) -> AsyncIterator[Stream]:
-        """The target's watch, ended with the block."""
+        """Watch the target within the block."""
         stream = Stream(await self.respond("GET", target, **request))
         async with aclosing(stream.chunks):
             yield stream
@@ -196,12 +196,12 @@ class InProcess:
     async def names(self, target: str) -> list[str]:
         return [item["metadata"]["name"] for item in (await self.get(target))["items"]]
 
-    async def figure(self, name: str, /, **labels: str) -> float | None:
-        """A sample of /metrics."""
+    async def metric(self, name: str, /, **labels: str) -> float | None:
+        """Return a sample of /metrics."""
         return self.assembly.application.metrics.registry.get_sample_value(name, labels)
 
 
-# Namespaces are made by hand here, with no controller to give them a service account.
+# Tests create namespaces themselves, without the controller that creates service accounts in them.
 ADMISSION = plugins.DEFAULT - {"ServiceAccount"}
 
 
@@ -231,8 +231,12 @@ def plan(
     other: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Plan:
-    """``address``: by which others reach the server; without one it has no endpoints, so no lease to renew every ten
-    seconds, and a test knows every revision. ``other``: fields of the Plan by name, instead of what stands here."""
+    """Return a plan for a test server.
+
+    ``address``: under which others reach the server. Without one it has no endpoints, so it renews no Lease every ten
+    seconds, and a test knows every revision.
+    ``other``: fields of the Plan by name, instead of the values here.
+    """
     usual = Plan(
         listen=ServeConfig(tls_cert_file="", tls_private_key_file=""),
         advertised=Advertised(address=address or "127.0.0.1", port=6443),
@@ -252,7 +256,7 @@ def plan(
 
 
 def without_listener(assembly: Assembly, *, loops: bool) -> Supervisor:
-    """The assembly's tree but for http, and for the loops if they are not wanted."""
+    """Return the assembly's tree without http, and without the loops unless ``loops``."""
     left_out = {"http"} if loops else {"http", "loops"}
     children: list[ChildSpec] = [child for child in assembly.tree._children if child.name not in left_out]
     return Supervisor("server", children)
@@ -266,8 +270,11 @@ async def open_server(
     namespaces: tuple[str, ...] = ("default",),
     **options: Any,
 ) -> AsyncIterator[InProcess]:
-    """A running server on the log (or on a new MemoryLog on the store, as another replica). Without ``loops`` the
-    namespaces given are created instead of what bootstrap creates, so that a test knows every revision."""
+    """Run a server on the log, or on a new MemoryLog on the store, as another replica.
+
+    Without ``loops``, only ``namespaces`` are created instead of all bootstrap objects, so that a test knows every
+    revision.
+    """
     memory = MemoryLog(log) if log is None or isinstance(log, MemoryStore) else cast("MemoryLog", log)
     assembly = assemble(memory, plan(**options))
     tree = without_listener(assembly, loops=loops)
@@ -275,7 +282,7 @@ async def open_server(
         await nursery.start(lambda *, task_status: tree.run(task_status=task_status))
         server = InProcess(assembly, memory, tree, nursery)
         if not loops:
-            # Nobody is to wait for loops that are left out.
+            # The server must not wait for loops that do not run.
             own = assembly.own
             own.cluster_ips.ready = own.node_ports.ready = own.bootstrap.has_ranges = own.roles.done = True
             own.trust.ready = own.legacy_tokens.ready = True
@@ -294,7 +301,7 @@ def configmap(name: str, namespace: str = "default", *, labels: Mapping[str, str
 
 
 def pod(name: str, *, node: str = "", labels: Mapping[str, str] | None = None, **metadata: Any) -> Any:
-    """``node`` leaves the pod unscheduled when empty: then it ends at once when it is deleted."""
+    """Return a pod. Without ``node`` it is unscheduled, so its deletion is not graceful."""
     spec: dict[str, Any] = {"containers": [{"name": "main", "image": "busybox"}]}
     if node:
         spec["nodeName"] = node

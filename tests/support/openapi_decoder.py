@@ -193,13 +193,13 @@ def _classes(table: dict[str, str], package: str) -> Any:
             message.oneof_decl.add(name="oneof")
         for number, (field, kind) in enumerate(fields, start=1):
             repeated, kind = kind.startswith("*"), kind.lstrip("*")
-            made = message.field.add(name=field, number=number, label=3 if repeated else 1)
+            descriptor = message.field.add(name=field, number=number, label=3 if repeated else 1)
             if kind in _SCALARS:
-                made.type = _SCALARS[kind]
+                descriptor.type = _SCALARS[kind]
             else:
-                made.type, made.type_name = 11, f".{package}.{kind}"
+                descriptor.type, descriptor.type_name = 11, f".{package}.{kind}"
             if oneof:
-                made.oneof_index = 0
+                descriptor.oneof_index = 0
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.Document"))
@@ -209,7 +209,7 @@ DOCUMENT_V2: Final = _classes(V2, "openapi.v2")
 DOCUMENT_V3: Final = _classes(V3, "openapi.v3")
 
 
-def decoded(data: bytes, *, v3: bool) -> Any:
+def decode_document(data: bytes, *, v3: bool) -> Any:
     """Return the JSON document of a protobuf one. AssertionError for unknown fields."""
     message = (DOCUMENT_V3 if v3 else DOCUMENT_V2)()
     message.ParseFromString(data)
@@ -226,16 +226,16 @@ def _json(message: Any) -> Any:
         return yaml.safe_load(message.yaml)
     fields = message.ListFields()
     if name in _LISTS:
-        found = [_plain(one) for _, value in fields for one in value]
-        return found if name == "StringArray" else found[0]
-    made: dict[str, Any] = {}
+        items = [_plain(one) for _, value in fields for one in value]
+        return items if name == "StringArray" else items[0]
+    document: dict[str, Any] = {}
     for field, value in fields:
         if field.is_repeated and field.name in _PAIRS:
-            made |= {pair.name: _json(pair.value) for pair in value}
+            document |= {pair.name: _json(pair.value) for pair in value}
         else:
-            key = "$ref" if field.name == "_ref" else re.sub("_(.)", lambda found: found[1].upper(), field.name)
-            made[key] = [_plain(one) for one in value] if field.is_repeated else _plain(value)
-    return made
+            key = "$ref" if field.name == "_ref" else re.sub("_(.)", lambda match: match[1].upper(), field.name)
+            document[key] = [_plain(one) for one in value] if field.is_repeated else _plain(value)
+    return document
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""An OpenID provider for tests: real keys, real signatures, answers that can be made wrong or held back.
+"""An OpenID provider for tests: real keys, real signatures, answers that can be made wrong or blocked.
 
 provider = OpenIdProvider()                  an application: serve it with TLS
 provider.issuer = "https://localhost:1234"
@@ -30,7 +30,7 @@ CLIENT_ID = "my-client"
 
 @functools.cache
 def private_key(kind: str, number: int = 0) -> Any:
-    """A key of a kind (RSA, or an ES algorithm); the same for the same number, because RSA keys take long to make."""
+    """Return the key of a kind (RSA or an ES algorithm) and number, always the same: RSA keys are slow to generate."""
     if kind == "RSA":
         return rsa.generate_private_key(public_exponent=65537, key_size=2048)
     return ec.generate_private_key(CURVES[kind])
@@ -46,7 +46,7 @@ def _number(value: int, size: int = 0) -> str:
 
 @dataclass(frozen=True)
 class Key:
-    """A signing key. ``algorithm`` as in a token's header; ``number`` tells keys of a kind apart."""
+    """A signing key. ``algorithm``: as in a token's header. ``number``: distinguishes keys of a kind."""
 
     algorithm: str = "RS256"
     number: int = 0
@@ -61,19 +61,19 @@ class Key:
         return private_key("RSA" if self.algorithm[0] in "RP" else self.algorithm, self.number)
 
     def web_key(self, **changes: Any) -> dict[str, Any]:
-        """The public half; None removes a field."""
+        """Return the public key as a JSON Web Key with these changes; None removes a field."""
         numbers = self.private.public_key().public_numbers()
         if self.algorithm[0] in "RP":
-            found: dict[str, Any] = {"kty": "RSA", "n": _number(numbers.n), "e": _number(numbers.e)}
+            fields: dict[str, Any] = {"kty": "RSA", "n": _number(numbers.n), "e": _number(numbers.e)}
         else:
             size = (self.private.curve.key_size + 7) // 8
             curve = CURVE_NAMES[self.algorithm]
-            found = {"kty": "EC", "crv": curve, "x": _number(numbers.x, size), "y": _number(numbers.y, size)}
-        found = {**found, "kid": self.kid, "alg": self.algorithm, "use": "sig", **changes}
-        return {name: value for name, value in found.items() if value is not None}
+            fields = {"kty": "EC", "crv": curve, "x": _number(numbers.x, size), "y": _number(numbers.y, size)}
+        fields = {**fields, "kid": self.kid, "alg": self.algorithm, "use": "sig", **changes}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def sign(self, claims: Any, header: dict[str, Any] | None = None, *, signed: bytes | None = None) -> str:
-        """A token; ``header`` adds to its header, None removes. ``claims``: an object, or the bytes of anything."""
+        """Return a token. ``header``: changes of its header, None removes. ``claims``: an object, or any bytes."""
         fields = {"alg": self.algorithm, "kid": self.kid, "typ": "JWT", **(header or {})}
         head = json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
         body = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
@@ -81,54 +81,59 @@ class Key:
         return f"{text}.{b64(self.signature(signed or text.encode()))}"
 
     def signature(self, data: bytes) -> bytes:
-        hashed = HASHES[self.algorithm[2:]]
+        algorithm = HASHES[self.algorithm[2:]]
         if self.algorithm.startswith("RS"):
-            return bytes(self.private.sign(data, padding.PKCS1v15(), hashed))
+            return bytes(self.private.sign(data, padding.PKCS1v15(), algorithm))
         if self.algorithm.startswith("PS"):
-            pss = padding.PSS(padding.MGF1(hashed), padding.PSS.DIGEST_LENGTH)
-            return bytes(self.private.sign(data, pss, hashed))
-        r, s = decode_dss_signature(self.private.sign(data, ec.ECDSA(hashed)))
+            pss = padding.PSS(padding.MGF1(algorithm), padding.PSS.DIGEST_LENGTH)
+            return bytes(self.private.sign(data, pss, algorithm))
+        r, s = decode_dss_signature(self.private.sign(data, ec.ECDSA(algorithm)))
         size = (self.private.curve.key_size + 7) // 8
         return r.to_bytes(size, "big") + s.to_bytes(size, "big")
 
 
 @dataclass
 class OpenIdProvider:
-    """``keys``: what it publishes, the last signs; ``pages``: further answers by path; ``held``: paths whose answers
-    wait for an event. ``asked`` counts the requests by path."""
+    """The provider, an HTTP application.
+
+    ``keys``: the published keys. The last one signs.
+    ``pages``: further answers by path.
+    ``blocked``: events that the answers of these paths wait for.
+    ``requests``: the number of requests by path.
+    """
 
     issuer: str = "https://localhost"
     keys: list[Key] = field(default_factory=lambda: [Key()])
     discovery: dict[str, Any] = field(default_factory=dict)
     pages: dict[str, Callable[[Request], Response]] = field(default_factory=dict)
-    held: dict[str, trio.Event] = field(default_factory=dict)
+    blocked: dict[str, trio.Event] = field(default_factory=dict)
     status: int = 200
-    asked: dict[str, int] = field(default_factory=dict)
+    requests: dict[str, int] = field(default_factory=dict)
 
     def token(self, *, key: Key | None = None, header: dict[str, Any] | None = None, **claims: Any) -> str:
-        """A token with the claims every one has, and these; None removes a claim."""
+        """Return a token with the usual claims and these; None removes a claim."""
         return (key or self.keys[-1]).sign(self.claims(**claims), header)
 
     def claims(self, **claims: Any) -> dict[str, Any]:
         now = int(time.time())
-        found = {"iss": self.issuer, "aud": CLIENT_ID, "sub": "jane", "exp": now + 3600, "iat": now, **claims}
-        return {name: value for name, value in found.items() if value is not None}
+        fields = {"iss": self.issuer, "aud": CLIENT_ID, "sub": "jane", "exp": now + 3600, "iat": now, **claims}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def key_set(self) -> bytes:
         return json.dumps({"keys": [key.web_key() for key in self.keys]}).encode()
 
     async def __call__(self, request: Request) -> Response:
         path = request.path
-        self.asked[path] = self.asked.get(path, 0) + 1
-        if path in self.held:
-            await self.held[path].wait()
+        self.requests[path] = self.requests.get(path, 0) + 1
+        if path in self.blocked:
+            await self.blocked[path].wait()
         if path in self.pages:
             return self.pages[path](request)
         if self.status != 200:
             return Response(self.status, [], b"broken")
         if path.endswith("/.well-known/openid-configuration"):
-            found = {"issuer": self.issuer, "jwks_uri": f"{self._origin()}/keys", **self.discovery}
-            return _json(json.dumps(found).encode())
+            document = {"issuer": self.issuer, "jwks_uri": f"{self._origin()}/keys", **self.discovery}
+            return _json(json.dumps(document).encode())
         if path == "/keys":
             return _json(self.key_set())
         return Response(404, [], b"")

@@ -1,4 +1,4 @@
-"""A provider that is served, and a whole server in this process that believes it: for tests of JWT issuers."""
+"""An OpenID provider behind a listener, and a whole server in this process that trusts it: for tests of JWT issuers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 @dataclass
 class Served:
-    """A provider that can be asked: ``issuer`` is how configurations name it."""
+    """A provider that accepts connections. ``ca``: the authority of its certificate (PEM)."""
 
     provider: OpenIdProvider
     ca: str
 
     def config(self, **parts: Any) -> JWTAuthenticator:
-        """Configured plainly, but for these parts of it, or of its issuer."""
+        """Return a plain configuration with these fields of the authenticator or its issuer."""
         names = Issuer.__dataclass_fields__
         issuer = {name: parts.pop(name) for name in list(parts) if name in names}
         usual = {"url": self.provider.issuer, "audiences": (CLIENT_ID,), "certificate_authority": self.ca}
@@ -57,7 +57,7 @@ def jwt_plan(*configs: JWTAuthenticator, **options: Any) -> JwtPlan:
 
 @dataclass
 class Server:
-    """A whole server, and who it says one is."""
+    """A whole server, queried for the user of a token."""
 
     inner: InProcess
     jwt: JwtAuthenticators
@@ -68,12 +68,12 @@ class Server:
             return await self.inner.ask("POST", REVIEW, {}, token=token)
 
     async def user(self, token: str) -> dict[str, Any]:
-        """The userInfo of whoever shows this token."""
-        found = (await self.ask(token)).ok()
-        return dict(found["status"]["userInfo"])
+        """Return the userInfo of the token's user."""
+        review = (await self.ask(token)).ok()
+        return dict(review["status"]["userInfo"])
 
     async def refused(self, token: str) -> None:
-        """It is 401, and nothing more is told."""
+        """Assert that the token is rejected with 401 and no details."""
         answer = (await self.ask(token)).refused(401)
         assert (answer["message"], answer["reason"]) == ("Unauthorized", "Unauthorized")
         assert "details" not in answer
@@ -82,8 +82,8 @@ class Server:
         with trio.fail_after(PATIENCE):
             await self.jwt.wait_ready()
 
-    async def figure(self, name: str, **labels: str) -> float | None:
-        return await self.inner.figure(f"apiserver_authentication_{name}", **labels)
+    async def metric(self, name: str, **labels: str) -> float | None:
+        return await self.inner.metric(f"apiserver_authentication_{name}", **labels)
 
 
 StartProvider = Callable[..., Awaitable[Served]]

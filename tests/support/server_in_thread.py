@@ -1,5 +1,7 @@
-"""The server of in_process.py in a thread of its own, for tests of programs that wait: Running asks it from others, and
-InThread is a transport of theirs (ops/client/transport.py)."""
+"""The server of in_process.py in a thread of its own, for tests of programs that block.
+
+``Running`` sends requests to it from other threads. ``InThread`` is a transport for clients (ops/client/transport.py).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ PATIENCE = 60.0
 
 @dataclass
 class Running:
-    """The server from other threads."""
+    """A running server, for other threads."""
 
     server: InProcess
     token: trio.lowlevel.TrioToken
@@ -30,11 +32,11 @@ class Running:
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return trio.from_thread.run(function, *arguments, trio_token=self.token)
-        except (trio.Cancelled, trio.RunFinishedError):  # of a task made for this thread
+        except (trio.Cancelled, trio.RunFinishedError):  # the server ended during the call
             raise OperatorError("the server has ended") from None
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """As the administrator."""
+        """Send a request as the administrator and return the JSON of the answer."""
         kind = "merge-patch+json" if method == "PATCH" else "json"
         reply = InThread(self, ADMIN).send(
             method,
@@ -60,7 +62,7 @@ class InThread:
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         application = self._running.server.assembly.application.application
         response = self._running.run(application, self._request(method, path, headers, body))
-        answer = response.body if isinstance(response.body, bytes) else self._running.run(joined, response.body)
+        answer = response.body if isinstance(response.body, bytes) else self._running.run(read_chunks, response.body)
         return Reply(response.status, dict(response.headers), answer)
 
     def lines(self, path: str, headers: Mapping[str, str]) -> Iterator[bytes] | Reply:
@@ -78,30 +80,30 @@ class InThread:
                 yield from whole
 
 
-async def joined(chunks: AsyncIterable[bytes]) -> bytes:
-    """Of a long list, which comes in pieces."""
+async def read_chunks(chunks: AsyncIterable[bytes]) -> bytes:
+    """Return the body of a long list, which is sent in chunks."""
     return b"".join([chunk async for chunk in chunks])
 
 
 @contextlib.contextmanager
 def server_in_thread(**options: Any) -> Iterator[Running]:
-    """It runs for the time of the block."""
-    ready, found = threading.Event(), []
+    """Run a server within the block."""
+    ready, servers = threading.Event(), []
     stop = trio.CancelScope()
 
     async def serve() -> None:
         with stop:
             async with open_server(authorization=AUTHORIZATION, loops=True, **options) as server:
-                # What the loops make once (roles, who is trusted, …) is made, so that tests know the next revision.
-                while (await server.ask("GET", "/readyz")).status != 200:  # noqa: ASYNC110  nobody announces it
+                # Wait for the objects of the bootstrap loops, so that tests know the next revision.
+                while (await server.ask("GET", "/readyz")).status != 200:  # noqa: ASYNC110  there is no event for it
                     await trio.sleep(0.01)
-                found.append(Running(server, trio.lowlevel.current_trio_token()))
+                servers.append(Running(server, trio.lowlevel.current_trio_token()))
                 ready.set()
                 await trio.sleep_forever()
 
     thread = threading.Thread(target=trio.run, args=(serve,), daemon=True)
     thread.start()
     assert ready.wait(PATIENCE)
-    yield found[0]
-    found[0].token.run_sync_soon(stop.cancel)
+    yield servers[0]
+    servers[0].token.run_sync_soon(stop.cancel)
     thread.join(PATIENCE)

@@ -1,4 +1,4 @@
-"""Service account tokens for tests: the account ``robot`` of the namespace default, and tokens of it."""
+"""Service account tokens for tests: the account ``robot`` of the namespace default, and its tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def request_token(
 
 
 async def robot(server: InProcess, name: str = "robot") -> str:
-    """Make a service account; its uid."""
+    """Create a service account. Return its uid."""
     made = await server.post(ACCOUNTS, {"metadata": {"name": name}})
     return str(made["metadata"]["uid"])
 
@@ -42,13 +42,13 @@ def claims_of(token: str) -> dict[str, Any]:
 
 
 def signed(changes: dict[str, Any], like: str, key: jws.SigningKey = SERVICE_ACCOUNT_KEY) -> str:
-    """A token as another one with some claims changed (None: left out), signed with the key."""
+    """Return a copy of the token ``like`` with changed claims (None: removed), signed with the key."""
     claims = {**claims_of(like), **changes}
     return key.sign({name: value for name, value in claims.items() if value is not None})
 
 
-async def let_in(server: InProcess, token: str) -> bool:
-    """Whether the token's owner gets in; who does not learns nothing."""
+async def is_authenticated(server: InProcess, token: str) -> bool:
+    """Return True if the token is accepted. Assert that a rejection has no details."""
     answer = await server.ask("GET", "/api/v1/nodes", token=token)
     if answer.status != 401:
         assert answer.refused(403)["message"].startswith(f'nodes is forbidden: User "{NAME}"')

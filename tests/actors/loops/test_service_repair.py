@@ -316,8 +316,8 @@ async def test_all_services_are_checked_every_few_minutes(autojump_clock: MockCl
         assert "30007" in held(server)
         await trio.sleep(1.5 * INTERVAL)
         assert "30007" not in held(server)
-        figure = await server.figure("apiserver_nodeport_repair_port_errors_total", type="leak")
-        assert figure == 1
+        leaks = await server.metric("apiserver_nodeport_repair_port_errors_total", type="leak")
+        assert leaks == 1
 
 
 async def test_a_pass_that_fails_is_counted_and_repeated(autojump_clock: MockClock) -> None:

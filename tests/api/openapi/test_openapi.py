@@ -11,7 +11,7 @@ from typing import Any
 
 import kubernetes.client
 import pytest
-from openapi_decoder import decoded
+from openapi_decoder import decode_document
 from openapi_spec_validator import OpenAPIV2SpecValidator, OpenAPIV30SpecValidator
 
 from kubechronicle.api.codecs.errors import EncodeError
@@ -632,12 +632,12 @@ def test_a_validator_accepts_v3(path: str) -> None:
 
 
 def test_protobuf_of_v2() -> None:
-    assert decoded(messages.V2.encode(whole()), v3=False) == whole()
+    assert decode_document(messages.V2.encode(whole()), v3=False) == whole()
 
 
 @pytest.mark.parametrize("path", ["api/v1", "apis/apps/v1", "apis/apiextensions.k8s.io/v1", "apis/apps", "version"])
 def test_protobuf_of_v3(path: str) -> None:
-    assert decoded(messages.V3.encode(document(path)), v3=True) == document(path)
+    assert decode_document(messages.V3.encode(document(path)), v3=True) == document(path)
 
 
 def test_protobuf_of_scalars_and_choices() -> None:
@@ -650,9 +650,9 @@ def test_protobuf_of_scalars_and_choices() -> None:
         "f": {"nullable": True, "x-kubernetes-validations": [{"rule": "self > 1\n", "message": "café: - 1"}]},
     }
     found = {"openapi": "3.0.0", "components": {"schemas": {"x": {"properties": properties}}}, "paths": {}}
-    assert decoded(messages.V3.encode(found), v3=True) == found
+    assert decode_document(messages.V3.encode(found), v3=True) == found
     negative = {"swagger": "2.0", "definitions": {"x": {"minItems": -1, "additionalProperties": False}}}
-    assert decoded(messages.V2.encode(negative), v3=False) == negative
+    assert decode_document(messages.V2.encode(negative), v3=False) == negative
 
 
 @pytest.mark.parametrize(

@@ -124,10 +124,10 @@ async def hash_of(page: Page) -> str:
 
 def alone(page: Page) -> None:
     """Nothing went wrong, and nobody else was asked."""
-    assert not page.troubles
-    own = page.asked[0].split("#")[0]
+    assert not page.errors
+    own = page.requested_urls[0].split("#")[0]
     base = own.removesuffix("ui/")
-    assert all(url.startswith(base) for url in page.asked), page.asked
+    assert all(url.startswith(base) for url in page.requested_urls), page.requested_urls
 
 
 async def test_the_timeline_and_its_keys(served: Served) -> None:
