@@ -83,7 +83,7 @@ def estimate(tree: ast.Node, sizes: Sizes, calls: CallEstimate) -> Span:
 
 
 def no_sizes(path: Path) -> int | None:
-    """Sizes of unlimited data."""
+    """Return None: the sizes of unlimited data."""
     return None
 
 
