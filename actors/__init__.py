@@ -1,1 +1,1 @@
-"""The actors: who decides writes, in what order things start and stop, and the store face everyone writes through."""
+"""Actors: reads and writes of objects, the actors that decide writes, the supervision tree, and the control loops."""

@@ -1,7 +1,7 @@
-"""Crashes of every child of the tree while clients write: what was acknowledged is kept, what was refused did not
-happen, revisions have no gap, and the tree stands again or goes down as a whole.
+"""Crashes of every child of the tree while clients write: acknowledged writes are kept, rejected writes did not happen,
+revisions have no gap, and the tree restarts or the server stops.
 
-Each child runs under a saboteur that raises in it when the test says so. The clock jumps; the log is in memory.
+A saboteur runs each child and raises in it when the test demands it. The clock jumps; the log is in memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Injected(Exception):
 
 
 class Saboteur:
-    """Runs a child, and lets it die of an Injected error when told to."""
+    """Runs a child, and makes it crash with an Injected error on ``strike``."""
 
     def __init__(self, run: Any) -> None:
         self._run = run
@@ -78,16 +78,16 @@ async def open_sabotaged(log: MemoryLog) -> AsyncIterator[Sabotaged]:
 
 
 @dataclass
-class Told:
-    """What a writer was told: the revision of each write acknowledged, by its text, and what was refused or unknown."""
+class Results:
+    """The results of a writer: revisions of acknowledged writes by text, and the texts of rejected and unknown ones."""
 
     acknowledged: dict[str, int] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
 
 
-async def write(server: InProcess, writer: int, told: Told, stop: Callable[[], bool]) -> None:
-    """Create an object, then write a new text into it again and again until told to stop; deletes it now and then."""
+async def write(server: InProcess, writer: int, results: Results, stop: Callable[[], bool]) -> None:
+    """Create an object and write new texts into it until ``stop``. Delete it now and then."""
     name, round_ = f"w{writer}", 0
     while not stop():
         round_ += 1
@@ -101,21 +101,21 @@ async def write(server: InProcess, writer: int, told: Told, stop: Callable[[], b
         if answer.status == 404:
             answer = await server.ask("POST", f"{MAPS}?timeout=20s", body)
         if answer.status in (200, 201):
-            told.acknowledged[text] = int(answer.json()["metadata"]["resourceVersion"])
+            results.acknowledged[text] = int(answer.json()["metadata"]["resourceVersion"])
         elif answer.status == 504:
-            told.unknown.add(text)
+            results.unknown.add(text)
         else:
             assert answer.status in (404, 409, 429, 503), answer
-            told.refused.add(text)
+            results.refused.add(text)
         await trio.sleep(0.07 * (writer + 1))
 
 
 def is_ours(key: Key) -> bool:
-    """A ConfigMap of the test's, and not one the server makes for itself."""
+    """Return True for a ConfigMap of the test, False for one of the server."""
     return (key.resource, key.namespace) == ("configmaps", "default")
 
 
-def check(log: MemoryLog, told: list[Told]) -> None:
+def check(log: MemoryLog, writers_results: list[Results]) -> None:
     rows = list(log.store.rows(after=0))
     assert [row.revision for row in rows] == list(range(1, len(rows) + 1))
     texts: dict[str, list[int]] = {}
@@ -123,23 +123,23 @@ def check(log: MemoryLog, told: list[Told]) -> None:
         if is_ours(row.key) and row.operation is not Operation.DELETE:
             texts.setdefault(json.loads(row.body)["data"]["text"], []).append(row.revision)
     assert all(len(revisions) == 1 for revisions in texts.values()), "a write happened twice"
-    for each in told:
+    for each in writers_results:
         for text, revision in each.acknowledged.items():
             assert texts.get(text) == [revision], f"{text} was acknowledged as {revision}"
         assert not each.refused & texts.keys(), "a refused write happened"
-    assert sum(len(each.acknowledged) for each in told) > 20, "nobody could write"
+    assert sum(len(each.acknowledged) for each in writers_results) > 20, "too few writes succeeded"
 
 
 @pytest.mark.parametrize("victim", CHILDREN)
 @pytest.mark.parametrize("moment", ["", "append", "append.committed", "read", "head.read"])
-async def test_a_child_dies_while_clients_write(autojump_clock: MockClock, victim: str, moment: str) -> None:
+async def test_a_child_crashes_while_clients_write(autojump_clock: MockClock, victim: str, moment: str) -> None:
     log = MemoryLog()
-    told = [Told() for _ in range(4)]
+    writers_results = [Results() for _ in range(4)]
     stopped = False
     async with open_sabotaged(log) as sabotaged:
         server = sabotaged.server
         async with trio.open_nursery() as writers:
-            for number, each in enumerate(told):
+            for number, each in enumerate(writers_results):
                 writers.start_soon(write, server, number, each, lambda: stopped)
             for _ in range(3):
                 await trio.sleep(0.05)
@@ -159,8 +159,8 @@ async def test_a_child_dies_while_clients_write(autojump_clock: MockClock, victi
         runs = {name: child.runs for name, child in sabotaged.children.items()}
         index = CHILDREN.index(victim)
         assert runs == {name: 4 if CHILDREN.index(name) >= index else 1 for name in CHILDREN}
-        check(log, told)
-        # the views show what the log holds
+        check(log, writers_results)
+        # The views equal the log.
         listed = await server.get(MAPS)
         live = {key.name: row.revision for row in log.store.live() if is_ours(key := row.key)}
         shown = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in listed["items"]}
@@ -168,13 +168,13 @@ async def test_a_child_dies_while_clients_write(autojump_clock: MockClock, victi
         assert (await server.ask("GET", "/readyz")).status == 200
 
 
-async def test_several_die_at_once(autojump_clock: MockClock) -> None:
+async def test_several_children_crash_at_once(autojump_clock: MockClock) -> None:
     log = MemoryLog()
-    told = [Told() for _ in range(3)]
+    writers_results = [Results() for _ in range(3)]
     stopped = False
     async with open_sabotaged(log) as sabotaged:
         async with trio.open_nursery() as writers:
-            for number, each in enumerate(told):
+            for number, each in enumerate(writers_results):
                 writers.start_soon(write, sabotaged.server, number, each, lambda: stopped)
             await trio.sleep(0.05)
             for victims in (("tail", "http"), ("http", "tail"), ("appender", "resource actors", "loops")):
@@ -182,24 +182,24 @@ async def test_several_die_at_once(autojump_clock: MockClock) -> None:
                     sabotaged.children[victim].strike()
                 await trio.sleep(5)
             stopped = True
-        check(log, told)
+        check(log, writers_results)
         assert sabotaged.tree.restarts_total <= 7
 
 
 @pytest.mark.parametrize("victim", CHILDREN)
-async def test_who_keeps_dying_takes_the_server_down(autojump_clock: MockClock, victim: str) -> None:
+async def test_a_child_that_keeps_crashing_stops_the_server(autojump_clock: MockClock, victim: str) -> None:
     with pytest.raises(BaseExceptionGroup) as raised:  # noqa: PT012
         async with open_sabotaged(MemoryLog()) as sabotaged:
             for _ in range(50):
                 sabotaged.children[victim].strike()
                 await trio.sleep(3)
             raise AssertionError("it was restarted for ever")
-    found = raised.value.subgroup(SupervisorGaveUp)
-    assert found is not None
-    assert f"{victim} was restarted 9 times" in str(leaf(found))
+    group = raised.value.subgroup(SupervisorGaveUp)
+    assert group is not None
+    assert f"{victim} was restarted 9 times" in str(leaf(group))
 
 
-async def test_dying_now_and_then_is_forgiven(autojump_clock: MockClock) -> None:
+async def test_occasional_crashes_do_not_stop_the_server(autojump_clock: MockClock) -> None:
     async with open_sabotaged(MemoryLog()) as sabotaged:
         for _ in range(30):
             sabotaged.children["tail"].strike()
@@ -217,10 +217,10 @@ def leaf(error: BaseException) -> BaseException:
 # -- a resource actor -------------------------------------------------------------------------------------------------
 
 
-async def test_an_actor_that_crashes_on_a_decision_starts_anew(
+async def test_an_actor_that_crashes_in_a_decision_is_restarted(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The write in hand is decided by the next incarnation; the client notices nothing."""
+    """The next incarnation decides the pending write; the client notices nothing."""
     real, crashes = resource_actor.decide, 3
 
     def decide(state: Any, expected: int) -> Any:
@@ -238,7 +238,7 @@ async def test_an_actor_that_crashes_on_a_decision_starts_anew(
         assert server.tree.restarts_total == 0
 
 
-async def test_an_actor_that_keeps_crashing_goes_up_to_the_tree(
+async def test_an_actor_that_keeps_crashing_stops_the_server(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def decide(state: Any, expected: int) -> Any:
@@ -257,7 +257,9 @@ async def test_an_actor_that_keeps_crashing_goes_up_to_the_tree(
     assert raised.value.subgroup(SupervisorGaveUp) is not None
 
 
-async def test_other_actors_go_on_while_one_crashes(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_actors_continue_while_one_crashes(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with open_server() as server:
         pods = "/api/v1/namespaces"
         await server.post(MAPS, configmap("warm"))

@@ -1,4 +1,4 @@
-"""Rules that must ask somebody outside: decided again once there is an answer, on every way a write can take."""
+"""Rules that need external answers are evaluated again once they have them, in every kind of write."""
 
 from __future__ import annotations
 
@@ -28,67 +28,67 @@ APPLY = {"content-type": "application/apply-patch+yaml"}
 
 
 class Question(NeedsExternalAnswer):
-    def __init__(self, key: object, asked: list[object]) -> None:
+    def __init__(self, key: object, questions: list[object]) -> None:
         super().__init__()
-        self.key, self.asked = key, asked
+        self.key, self.questions = key, questions
 
     async def resolve(self) -> None:
         await trio.lowlevel.checkpoint()
-        self.asked.append(self.key)
+        self.questions.append(self.key)
         remember_answer(self.key, f"answer to {self.key}")
 
 
-def rule(asked: list[object], *keys: object) -> list[object]:
-    """A decision that needs all these answers, one after another."""
-    found = []
+def rule(questions: list[object], *keys: object) -> list[object]:
+    """Return a decision that needs all these answers, one after another."""
+    answers = []
     for key in keys:
         answer = recall_answer(key)
         if answer is None:
-            raise Question(key, asked)
-        found.append(answer)
-    return found
+            raise Question(key, questions)
+        answers.append(answer)
+    return answers
 
 
-async def test_a_decision_asks_for_each_answer_once() -> None:
-    asked: list[object] = []
-    assert await decide_with_answers(partial(rule, asked, "a", "b", "a")) == [
+async def test_a_decision_requests_each_answer_once() -> None:
+    questions: list[object] = []
+    assert await decide_with_answers(partial(rule, questions, "a", "b", "a")) == [
         "answer to a",
         "answer to b",
         "answer to a",
     ]
-    assert asked == ["a", "b"]
+    assert questions == ["a", "b"]
     assert recall_answer("a") is None  # for that decision alone
-    assert await decide_with_answers(partial(rule, asked, "a")) == ["answer to a"]
-    assert asked == ["a", "b", "a"]
+    assert await decide_with_answers(partial(rule, questions, "a")) == ["answer to a"]
+    assert questions == ["a", "b", "a"]
 
 
 async def test_decisions_at_the_same_time_share_no_answers() -> None:
-    asked: list[object] = []
+    questions: list[object] = []
     async with trio.open_nursery() as nursery:
         for _ in range(3):
-            nursery.start_soon(decide_with_answers, partial(rule, asked, "a"))
-    assert asked == ["a"] * 3
+            nursery.start_soon(decide_with_answers, partial(rule, questions, "a"))
+    assert questions == ["a"] * 3
 
 
-async def test_what_is_decided_within_an_attempt_shares_its_answers() -> None:
-    asked: list[object] = []
+async def test_a_decision_within_an_attempt_shares_its_answers() -> None:
+    questions: list[object] = []
 
     async def attempt() -> list[object]:
-        return rule(asked, "a") + await decide_with_answers(partial(rule, asked, "a", "b"))
+        return rule(questions, "a") + await decide_with_answers(partial(rule, questions, "a", "b"))
 
     assert await retry_with_answers(attempt, deadline=trio.current_time() + 10) == [
         "answer to a",
         "answer to a",
         "answer to b",
     ]
-    assert asked == ["a", "b"]
+    assert questions == ["a", "b"]
 
 
-async def test_a_decision_that_never_stops_asking_ends() -> None:
-    asked: list[object] = []
+async def test_a_decision_with_endless_questions_ends() -> None:
+    questions: list[object] = []
 
     def forgetful() -> None:
-        raise Question(len(asked), asked)
+        raise Question(len(questions), questions)
 
     async def attempt() -> None:
         forgetful()
@@ -97,14 +97,14 @@ async def test_a_decision_that_never_stops_asking_ends() -> None:
         partial(decide_with_answers, forgetful),
         partial(retry_with_answers, attempt, deadline=float("inf")),
     ):
-        asked.clear()
+        questions.clear()
         with pytest.raises(StatusError) as caught:
             await endless()
         assert caught.value.code == 500
-        assert len(asked) == MAX_QUESTIONS
+        assert len(questions) == MAX_QUESTIONS
 
 
-async def test_nobody_waits_past_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_answer_is_not_awaited_past_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
     class Silent(NeedsExternalAnswer):
         async def resolve(self) -> None:
             await trio.sleep_forever()
@@ -122,15 +122,15 @@ async def test_nobody_waits_past_the_deadline(autojump_clock: trio.testing.MockC
 # -- writes -----------------------------------------------------------------------------------------------------------
 
 
-class Asking(AdmissionPlugin):
-    """Needs an answer for every write of a ConfigMap, when it may change it and again when it looks at it."""
+class NeedsAnswers(AdmissionPlugin):
+    """Needs an answer for every write of a ConfigMap, in ``admit`` and again in ``validate``."""
 
     name = "Asking"
     resources = frozenset({"configmaps"})
     operations = frozenset({"CREATE", "UPDATE", DELETE})
 
     def __init__(self) -> None:
-        self.asked: list[object] = []
+        self.questions: list[object] = []
         self.applied: set[int] = set()
         self.server: InProcess | None = None
 
@@ -151,39 +151,39 @@ class Asking(AdmissionPlugin):
         if recall_answer(key) is None:
             assert self.server is not None
             self.applied.add(self.server.assembly.views.applied)
-            raise Free(key, self.asked, self.server)
+            raise Free(key, self.questions, self.server)
 
 
 class Free(Question):
-    def __init__(self, key: object, asked: list[object], server: InProcess) -> None:
-        super().__init__(key, asked)
+    def __init__(self, key: object, questions: list[object], server: InProcess) -> None:
+        super().__init__(key, questions)
         self.server = server
 
     async def resolve(self) -> None:
-        assert not len(self.server.store.writes._key_locks)  # whoever asks holds nobody up
+        assert not len(self.server.store.writes._key_locks)  # a waiting write holds no lock
         await super().resolve()
 
 
-def asking(server: InProcess) -> Asking:
-    plugin = Asking()
+def add_plugin(server: InProcess) -> NeedsAnswers:
+    plugin = NeedsAnswers()
     plugin.server = server
     chain = server.store.writes._admission
     chain._plugins = (*chain._plugins, plugin)
     return plugin
 
 
-async def test_every_way_of_writing_waits_for_answers() -> None:
+async def test_every_kind_of_write_waits_for_answers() -> None:
     async with open_server() as server:
-        plugin = asking(server)
+        plugin = add_plugin(server)
         applied = f"{MAPS}/applied?fieldManager=me"
 
         async def check(method: str, target: str, body: Any, *steps: tuple[str, str], **request: Any) -> Any:
-            """One write: what it asks, and that nothing is committed before it has all answers."""
-            plugin.asked.clear()
+            """Check the questions of one write, and that it commits nothing before it has all answers."""
+            plugin.questions.clear()
             plugin.applied.clear()
             before = server.assembly.views.applied
             answer = (await server.ask(method, target, body, **request)).ok()
-            assert [key[:2] for key in plugin.asked] == list(steps)  # type: ignore[index]
+            assert [key[:2] for key in plugin.questions] == list(steps)  # type: ignore[index]
             assert plugin.applied == {before}
             assert server.assembly.views.applied == before + 1
             return answer
@@ -204,7 +204,7 @@ async def test_loops_and_collections_wait_for_answers() -> None:
     async with open_server() as server:
         for name in "abc":
             await server.post(MAPS, configmap(name))
-        plugin = asking(server)
+        plugin = add_plugin(server)
         rt = server.store.registry.lookup("", "v1", "configmaps")
         assert rt is not None
         caller = Caller(who=Who(user="system:loop"), deadline=trio.current_time() + 30)
@@ -212,17 +212,17 @@ async def test_loops_and_collections_wait_for_answers() -> None:
         written = await server.store.writes.edit(caller, target, lambda obj: {**obj, "data": {"edited": "yes"}})
         assert written.entry is not None
         assert written.entry.object()["data"] == {"edited": "yes", "admitted": "yes"}
-        assert plugin.asked == [("admit", "UPDATE", "a"), ("validate", "UPDATE", "a")]
-        plugin.asked.clear()
+        assert plugin.questions == [("admit", "UPDATE", "a"), ("validate", "UPDATE", "a")]
+        plugin.questions.clear()
         await server.delete(MAPS)
-        assert plugin.asked == [("admit", DELETE, name) for name in "abc"]
+        assert plugin.questions == [("admit", DELETE, name) for name in "abc"]
         assert await server.names(MAPS) == []
 
 
-async def test_what_changes_while_somebody_is_asked_is_seen() -> None:
+async def test_changes_during_a_question_are_seen() -> None:
     async with open_server() as server:
         await server.post(MAPS, configmap("a", x="1"))
-        plugin = asking(server)
+        plugin = add_plugin(server)
         others = [True]
 
         class Meddling(Free):
@@ -233,12 +233,12 @@ async def test_what_changes_while_somebody_is_asked_is_seen() -> None:
                     await server.patch(f"{MAPS}/a", {"data": {"other": "too"}})
 
         plugin._need = lambda step, attributes: _meddle(plugin, Meddling, step, attributes)  # type: ignore[method-assign]
-        found = await server.patch(f"{MAPS}/a", {"data": {"x": "2"}})
-        assert found["data"] == {"x": "2", "other": "too", "admitted": "yes"}
+        patched = await server.patch(f"{MAPS}/a", {"data": {"x": "2"}})
+        assert patched["data"] == {"x": "2", "other": "too", "admitted": "yes"}
 
 
-def _meddle(plugin: Asking, question: type[Free], step: str, attributes: Attributes) -> None:
+def _meddle(plugin: NeedsAnswers, question: type[Free], step: str, attributes: Attributes) -> None:
     key = (step, attributes.operation, attributes.name)
     if recall_answer(key) is None:
         assert plugin.server is not None
-        raise question(key, plugin.asked, plugin.server)
+        raise question(key, plugin.questions, plugin.server)

@@ -1,4 +1,4 @@
-"""The resource actor: its pure decision, and what becomes of commits when it, or what it leans on, fails."""
+"""The resource actor: its pure decision, and its commits when the actor or the appender fails."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def transaction(name: str, expected: int = 0) -> Transaction:
 
 
 class Appender:
-    """Takes submissions; the test settles them."""
+    """Collects submitted transactions, which the test finishes."""
 
     def __init__(self) -> None:
         self.revisions: dict[str, int] = {}
@@ -79,7 +79,7 @@ def actor_of(appender: Appender) -> ResourceActor:
     return ResourceActor("configmaps", current_revision=appender.current, submit=appender.submit)
 
 
-async def test_different_keys_are_in_flight_together_and_one_key_waits_its_turn() -> None:
+async def test_commits_of_different_keys_are_in_flight_together_those_of_one_key_wait() -> None:
     appender = Appender()
     actor = actor_of(appender)
     async with trio.open_nursery() as nursery:
@@ -93,14 +93,14 @@ async def test_different_keys_are_in_flight_together_and_one_key_waits_its_turn(
         appender.commit_next()
         assert await first.wait() == ()
         assert await other.wait() == ()
-        refused = await second.wait()
-        assert isinstance(refused, Rejected)
-        assert refused.actual == 1
+        rejected = await second.wait()
+        assert isinstance(rejected, Rejected)
+        assert rejected.actual == 1
         assert actor.statistics().in_flight == 0
         nursery.cancel_scope.cancel()
 
 
-async def test_a_waiting_commit_whose_expectation_holds_then_goes_on() -> None:
+async def test_a_waiting_commit_is_appended_if_its_expectation_holds_then() -> None:
     appender = Appender()
     actor = actor_of(appender)
     async with trio.open_nursery() as nursery:
@@ -117,7 +117,7 @@ async def test_a_waiting_commit_whose_expectation_holds_then_goes_on() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_an_abandoned_commit_is_not_begun() -> None:
+async def test_an_abandoned_commit_is_not_submitted() -> None:
     appender = Appender()
     actor = actor_of(appender)
     commit = actor.begin(transaction("a"), deadline=1e9)
@@ -130,7 +130,7 @@ async def test_an_abandoned_commit_is_not_begun() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_who_waits_is_told_at_the_deadline_unless_interrupted_by_then(
+async def test_a_caller_gets_an_answer_at_the_deadline_unless_cancelled_before(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     appender = Appender()
@@ -153,11 +153,11 @@ async def test_who_waits_is_told_at_the_deadline_unless_interrupted_by_then(
         appender.commit_next()
         assert await sent.wait() == ()
         await trio.testing.wait_all_tasks_blocked()
-        assert appender.pending == []  # nobody waits any more for those behind it
+        assert appender.pending == []  # the commits behind it were abandoned
         nursery.cancel_scope.cancel()
 
 
-async def test_the_appenders_bound_is_told_to_the_caller() -> None:
+async def test_the_caller_gets_the_error_of_a_full_appender() -> None:
     appender = Appender()
     appender.full = True
     actor = actor_of(appender)
@@ -174,7 +174,7 @@ async def test_the_appenders_bound_is_told_to_the_caller() -> None:
 
 
 async def test_a_crash_between_decide_and_append_loses_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    """Who is in hand learns that nothing happened; who is in flight gets the outcome; who waits is handled."""
+    """A commit being decided fails, one in flight gets its outcome, one in the mailbox is handled."""
     appender = Appender()
     crash_on = {"b"}
 
@@ -201,7 +201,7 @@ async def test_a_crash_between_decide_and_append_loses_nothing(autojump_clock: t
         nursery.cancel_scope.cancel()
 
 
-async def test_who_waits_behind_a_key_is_told_of_a_crash_when_its_turn_comes(
+async def test_a_commit_waiting_for_a_key_fails_if_the_actor_crashes(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     appender = Appender()

@@ -13,22 +13,22 @@ from kubechronicle.actors.supervisor import ChildSpec, Supervisor
 
 
 class Stage:
-    """Children that tell when they start and stop, and die when told."""
+    """Children that record their starts and stops, and crash on demand."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
-        self.deaths: dict[str, trio.Event] = {}
+        self.events: list[str] = []
+        self.crashes: dict[str, trio.Event] = {}
 
     def child(self, name: str, *, stop: Callable[[], Awaitable[None]] | None = None) -> ChildSpec:
         async def run(*, task_status: trio.TaskStatus[Any]) -> None:
-            self.told.append(f"+{name}")
-            self.deaths[name] = trio.Event()
+            self.events.append(f"+{name}")
+            self.crashes[name] = trio.Event()
             task_status.started()
             try:
-                await self.deaths[name].wait()
-                raise RuntimeError(f"{name} dies")
+                await self.crashes[name].wait()
+                raise RuntimeError(f"{name} crashes")
             finally:
-                self.told.append(f"-{name}")
+                self.events.append(f"-{name}")
 
         return ChildSpec(name=name, run=run, stop=stop)
 
@@ -38,53 +38,53 @@ async def test_starts_in_order_and_stops_in_reverse(autojump_clock: trio.testing
     supervisor = Supervisor("t", [stage.child("a"), stage.child("b"), stage.child("c")])
     async with trio.open_nursery() as nursery:
         await nursery.start(supervisor.run)
-        assert stage.told == ["+a", "+b", "+c"]
+        assert stage.events == ["+a", "+b", "+c"]
         supervisor.request_stop()
-    assert stage.told[3:] == ["-c", "-b", "-a"]
+    assert stage.events[3:] == ["-c", "-b", "-a"]
 
 
-async def test_a_death_restarts_it_and_what_came_after(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_crash_restarts_the_child_and_those_after_it(autojump_clock: trio.testing.MockClock) -> None:
     stage = Stage()
     supervisor = Supervisor("t", [stage.child("a"), stage.child("b"), stage.child("c")])
     async with trio.open_nursery() as nursery:
         await nursery.start(supervisor.run)
-        stage.told.clear()
-        stage.deaths["b"].set()
+        stage.events.clear()
+        stage.crashes["b"].set()
         await trio.sleep(5)
-        assert stage.told == ["-b", "-c", "+b", "+c"]
+        assert stage.events == ["-b", "-c", "+b", "+c"]
         assert supervisor.restarts_total == 1
         supervisor.request_stop()
 
 
-async def test_too_many_deaths_escalate(autojump_clock: trio.testing.MockClock) -> None:
+async def test_too_many_crashes_escalate(autojump_clock: trio.testing.MockClock) -> None:
     stage = Stage()
     supervisor = Supervisor("t", [stage.child("a"), stage.child("b")], intensity=2, period=60)
 
     async def killer() -> None:
         for _ in range(3):
-            stage.deaths["b"].set()
+            stage.crashes["b"].set()
             await trio.sleep(3)
 
     with pytest.RaisesGroup(SupervisorGaveUp, flatten_subgroups=True):
         async with trio.open_nursery() as nursery:
             await nursery.start(supervisor.run)
             nursery.start_soon(killer)
-    assert stage.told[-1] == "-a"
+    assert stage.events[-1] == "-a"
 
 
-async def test_old_deaths_are_forgiven(autojump_clock: trio.testing.MockClock) -> None:
+async def test_old_crashes_do_not_count(autojump_clock: trio.testing.MockClock) -> None:
     stage = Stage()
     supervisor = Supervisor("t", [stage.child("a")], intensity=1, period=10)
     async with trio.open_nursery() as nursery:
         await nursery.start(supervisor.run)
         for _ in range(4):
-            stage.deaths["a"].set()
+            stage.crashes["a"].set()
             await trio.sleep(20)
         assert supervisor.restarts_total == 4
         supervisor.request_stop()
 
 
-async def test_a_child_that_returns_has_failed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_child_that_returns_has_crashed(autojump_clock: trio.testing.MockClock) -> None:
     runs = 0
 
     async def run(*, task_status: trio.TaskStatus[Any]) -> None:
@@ -102,7 +102,7 @@ async def test_a_child_that_returns_has_failed(autojump_clock: trio.testing.Mock
         supervisor.request_stop()
 
 
-async def test_a_child_that_dies_while_starting_is_tried_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_child_that_crashes_while_starting_is_restarted(autojump_clock: trio.testing.MockClock) -> None:
     runs = 0
 
     async def run(*, task_status: trio.TaskStatus[Any]) -> None:
@@ -119,7 +119,7 @@ async def test_a_child_that_dies_while_starting_is_tried_again(autojump_clock: t
         await nursery.start(supervisor.run)
         await trio.sleep(5)
         assert runs == 3
-        assert stage.told == ["+b"]
+        assert stage.events == ["+b"]
         supervisor.request_stop()
 
 
@@ -127,19 +127,19 @@ async def test_stop_hooks_run_before_the_child_is_cancelled(autojump_clock: trio
     stage = Stage()
 
     async def goodbye() -> None:
-        stage.told.append("goodbye")
+        stage.events.append("goodbye")
 
     supervisor = Supervisor("t", [stage.child("a", stop=goodbye)])
     async with trio.open_nursery() as nursery:
         await nursery.start(supervisor.run)
         supervisor.request_stop()
-    assert stage.told == ["+a", "goodbye", "-a"]
+    assert stage.events == ["+a", "goodbye", "-a"]
 
 
-async def test_cancelling_stops_everything(autojump_clock: trio.testing.MockClock) -> None:
+async def test_cancellation_stops_all_children(autojump_clock: trio.testing.MockClock) -> None:
     stage = Stage()
     supervisor = Supervisor("t", [stage.child("a"), stage.child("b")])
     async with trio.open_nursery() as nursery:
         await nursery.start(supervisor.run)
         nursery.cancel_scope.cancel()
-    assert sorted(stage.told) == ["+a", "+b", "-a", "-b"]
+    assert sorted(stage.events) == ["+a", "+b", "-a", "-b"]

@@ -1,4 +1,4 @@
-"""For tests of Services: a server with ranges to give addresses from, and how Services are spoken of."""
+"""For tests of Services: a server with address ranges, bodies, and assertions about allocations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MERGE = {"content-type": "application/merge-patch+json"}
 async def open_services(
     *ranges: str, store: RevisionLog | MemoryStore | None = None, node_ports: range = PORTS, **options: Any
 ) -> AsyncIterator[InProcess]:
-    """A server without loops, with the ServiceCIDR its settings describe."""
+    """Open a server without loops, with the ServiceCIDR of its settings."""
     services = ServiceNetwork(ranges=ranges or SINGLE, node_ports=node_ports)
     async with open_server(store, services=services, **options) as server:
         if server.store.reads.peek("servicecidrs.networking.k8s.io", "", "kubernetes") is None:
@@ -43,41 +43,41 @@ def cidr(name: str, *ranges: str) -> Any:
 
 def service(name: str = "web", *, ports: Any = ({"port": 80},), labels: Any = None, **spec: Any) -> Any:
     metadata = {"name": name, **({"labels": labels} if labels else {})}
-    given = {"spec": {**spec, **({"ports": list(ports)} if ports else {})}}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, **given}
+    content = {"spec": {**spec, **({"ports": list(ports)} if ports else {})}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, **content}
 
 
 def address(name: str, *, resource: str = "services", owner: str = "web", labels: Any = None) -> Any:
-    """An IPAddress as a user may make it."""
+    """Return an IPAddress as a user may create it."""
     reference = {"resource": resource, "namespace": "default", "name": owner}
     return {"metadata": {"name": name, "labels": labels or {}}, "spec": {"parentRef": reference}}
 
 
 def held(server: InProcess) -> dict[str, str]:
-    """Who has which address or node port: "10.96.0.1" or "30080" -> the Service's name."""
+    """Return the allocations: "10.96.0.1" or "30080" → the Service's name."""
     entries = server.store.reads.entries
     ips = {one.key.name: one.object()["spec"]["parentRef"]["name"] for one in entries(IP_ADDRESSES, "")}
     return ips | {one.key.name: one.object()["spec"]["service"]["name"] for one in entries(NODE_PORTS, "")}
 
 
 def has(answer: Any) -> set[str]:
-    """What a Service has, as ``held`` has it."""
+    """Return the addresses and node ports of a Service, in the form of ``held``."""
     spec = answer["spec"]
     numbers = [port.get("nodePort") for port in spec.get("ports") or ()] + [spec.get("healthCheckNodePort")]
     addresses = [one for one in spec.get("clusterIPs") or () if one != "None"]
     return {*addresses, *(str(number) for number in numbers if number)}
 
 
-def causes(refusal: Any) -> list[tuple[str, str]]:
-    return [(cause["field"], cause["message"]) for cause in refusal["details"]["causes"]]
+def causes(error: Any) -> list[tuple[str, str]]:
+    return [(cause["field"], cause["message"]) for cause in error["details"]["causes"]]
 
 
 def holds(server: InProcess, *answers: Any) -> None:
-    """What the answers have is what is given out, no more and no less."""
-    expected = {what: answer["metadata"]["name"] for answer in answers for what in has(answer)}
+    """Assert that exactly the values of these Services are allocated."""
+    expected = {value: answer["metadata"]["name"] for answer in answers for value in has(answer)}
     assert held(server) == expected
 
 
 async def refused(server: InProcess, method: str, target: str, body: Any, **request: Any) -> list[tuple[str, str]]:
-    """The causes of a 422."""
+    """Send a request that fails with 422, and return its causes."""
     return causes((await server.ask(method, target, body, **request)).refused(422))

@@ -1,4 +1,4 @@
-"""For tests of webhooks: a server outside that answers reviews, over real TLS (tests/http/conftest.py's wire)."""
+"""For tests of webhooks: an external server that answers reviews, over real TLS (tests/http/conftest.py)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ def allowing(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 class Webhook:
-    """Answers each review with the status that ``answer`` makes of its spec, or with a Response as it is. ``specs`` and
-    ``reviews`` are what it was asked."""
+    """Answers each review with the status, or the Response, that ``answer`` returns for its spec.
+
+    ``reviews``, ``specs``: the reviews received, and their specs.
+    """
 
     def __init__(self, answer: Answer = allowing) -> None:
         self.answer = answer
@@ -35,15 +37,15 @@ class Webhook:
     async def __call__(self, request: Request) -> Response:
         review = json.loads(await request.body(1 << 20))
         self.reviews.append(review)
-        found = self.answer(review["spec"])
-        if isinstance(found, Response):
-            return Response(found.status, list(found.headers), found.body)
-        answered = {"apiVersion": review["apiVersion"], "kind": review["kind"], "status": found}
+        answer = self.answer(review["spec"])
+        if isinstance(answer, Response):
+            return Response(answer.status, list(answer.headers), answer.body)
+        answered = {"apiVersion": review["apiVersion"], "kind": review["kind"], "status": answer}
         return Response(200, [("content-type", "application/json")], json.dumps(answered).encode())
 
 
 def kubeconfig(folder: Path, port: int, ca: Path, name: str = "webhook") -> Path:
-    """The file that tells a server of the webhook at this port."""
+    """Write a kubeconfig file for the webhook at this port."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -1,4 +1,4 @@
-"""Certificate requests through the whole server: whose they are, and whom they may not be for."""
+"""Certificate requests through the whole server: their requester, approval, signing and forbidden subjects."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ def request_for(name: str, group: str, signer: str) -> Any:
     built = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(parts))
     signed = built.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
     text = base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
-    spec = {"request": text, "signerName": signer, "usages": ["client auth"], "username": "somebody else"}
+    spec = {"request": text, "signerName": signer, "usages": ["client auth"], "username": "another user"}
     return {"metadata": {"name": name}, "spec": spec}
 
 
-async def test_a_request_says_who_has_made_it(autojump_clock: MockClock) -> None:
+async def test_a_request_names_its_requester(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         made = await server.post(REQUESTS, request_for("a", "devs", "example.com/signs"))
-        assert made["spec"]["username"] not in ("", "somebody else")
+        assert made["spec"]["username"] not in ("", "another user")
         assert "system:authenticated" in made["spec"]["groups"]
 
 
-async def test_nobody_becomes_a_master_by_a_certificate(autojump_clock: MockClock) -> None:
+async def test_a_certificate_for_system_masters_is_rejected(autojump_clock: MockClock) -> None:
     client = "kubernetes.io/kube-apiserver-client"
     async with open_server() as server:
         refusal = await server.ask("POST", REQUESTS, request_for("a", "system:masters", client))
-        told = refusal.refused(403)["message"]
-        assert told.endswith(f"use of {client} signer with system:masters group is not allowed")
+        message = refusal.refused(403)["message"]
+        assert message.endswith(f"use of {client} signer with system:masters group is not allowed")
         await server.post(REQUESTS, request_for("b", "devs", client))
         await server.post(REQUESTS, request_for("c", "system:masters", "example.com/signs"))
 
 
-async def test_who_may_approve_and_sign(autojump_clock: MockClock) -> None:
+async def test_approval_and_signing_require_permissions(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await server.post(REQUESTS, request_for("r", "dev", "example.com/s"))
         rules = [
@@ -64,8 +64,8 @@ async def test_who_may_approve_and_sign(autojump_clock: MockClock) -> None:
         )
         ann = {**MERGE, "impersonate-user": "ann"}
         approved = {"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r"}]}}
-        found = (await server.ask("PATCH", f"{REQUESTS}/r/approval", approved, headers=ann)).refused(403)
-        assert found["message"].endswith('user not permitted to approve requests with signerName "example.com/s"')
+        error = (await server.ask("PATCH", f"{REQUESTS}/r/approval", approved, headers=ann)).refused(403)
+        assert error["message"].endswith('user not permitted to approve requests with signerName "example.com/s"')
         rules.append(
             {
                 "apiGroups": ["certificates.k8s.io"],
@@ -81,5 +81,5 @@ async def test_who_may_approve_and_sign(autojump_clock: MockClock) -> None:
                 "conditions": [*approved["status"]["conditions"], {"type": "Failed", "status": "True", "reason": "r"}]
             }
         }
-        found = (await server.ask("PATCH", f"{REQUESTS}/r/status", failed, headers=ann)).refused(403)
-        assert found["message"].endswith('user not permitted to sign requests with signerName "example.com/s"')
+        error = (await server.ask("PATCH", f"{REQUESTS}/r/status", failed, headers=ann)).refused(403)
+        assert error["message"].endswith('user not permitted to sign requests with signerName "example.com/s"')

@@ -1,4 +1,4 @@
-"""Admission: namespaces that must be there, namespaces that must stay, and what a pod's priority class makes of it."""
+"""The admission chain, NamespaceLifecycle and Priority."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 def type_of(plural: str) -> ResourceType:
-    found = builtin_registry().lookup("", "v1", plural)
-    assert found is not None
-    return found
+    rt = builtin_registry().lookup("", "v1", plural)
+    assert rt is not None
+    return rt
 
 
 # -- the chain --------------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ class Plugin:
             raise status.forbidden("pods", "p", self.name)
 
 
-def test_plugins_are_asked_in_order_until_one_refuses() -> None:
+def test_plugins_run_in_order_until_one_rejects() -> None:
     called: list[str] = []
     plugins = [Plugin("a", called), Plugin("b", called, refuses=True), Plugin("c", called)]
     chain = AdmissionChain(plugins, State(peek=lambda *_: None, entries=lambda *_: ()))
@@ -54,28 +54,28 @@ def test_plugins_are_asked_in_order_until_one_refuses() -> None:
 # -- NamespaceLifecycle -----------------------------------------------------------------------------------------------
 
 
-async def test_no_namespace_no_object(autojump_clock: MockClock) -> None:
+async def test_an_object_needs_its_namespace(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         target = "/api/v1/namespaces/nowhere/configmaps"
         for query in ("", "?dryRun=All"):
-            found = (await server.ask("POST", target + query, configmap("a", "nowhere"))).refused(404)
-            assert found["message"] == 'namespaces "nowhere" not found'
-            assert found["details"] == {"name": "nowhere", "kind": "namespaces"}
+            error = (await server.ask("POST", target + query, configmap("a", "nowhere"))).refused(404)
+            assert error["message"] == 'namespaces "nowhere" not found'
+            assert error["details"] == {"name": "nowhere", "kind": "namespaces"}
         lease = "/apis/coordination.k8s.io/v1/namespaces/nowhere/leases/l"
         (await server.ask("PUT", lease, {"metadata": {"name": "l"}, "spec": {}})).refused(404)
         await server.post("/api/v1/nodes", {"metadata": {"name": "n"}})  # needs none
 
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
-async def test_immortal_namespaces(autojump_clock: MockClock, name: str) -> None:
+async def test_system_namespaces_cannot_be_deleted(autojump_clock: MockClock, name: str) -> None:
     async with open_server(loops=True) as server:
         for query in ("", "?dryRun=All", "?gracePeriodSeconds=0"):
-            found = (await server.ask("DELETE", f"/api/v1/namespaces/{name}{query}")).refused(403)
-            assert found["message"] == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+            error = (await server.ask("DELETE", f"/api/v1/namespaces/{name}{query}")).refused(403)
+            assert error["message"] == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
         assert (await server.get(f"/api/v1/namespaces/{name}"))["status"]["phase"] == "Active"
 
 
-async def test_a_missing_namespace_does_not_keep_objects_from_being_deleted(autojump_clock: MockClock) -> None:
+async def test_objects_can_be_deleted_without_their_namespace(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         (await server.ask("DELETE", "/api/v1/namespaces/nowhere/configmaps/a")).refused(404)
         await server.delete("/api/v1/namespaces/nowhere/configmaps")
@@ -101,7 +101,7 @@ async def test_a_pods_class_gives_its_priority(autojump_clock: MockClock) -> Non
         assert "priorityClassName" not in plain["spec"]
 
 
-async def test_the_clusters_default_class(autojump_clock: MockClock) -> None:
+async def test_the_default_class_applies_to_pods_without_one(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await server.post(CLASSES, priority_class("usual", 10, globalDefault=True))
         await server.post(CLASSES, priority_class("unused", 99))
@@ -109,16 +109,16 @@ async def test_the_clusters_default_class(autojump_clock: MockClock) -> None:
         assert (made["spec"]["priorityClassName"], made["spec"]["priority"]) == ("usual", 10)
 
 
-async def test_a_class_that_is_not_there_and_a_priority_of_ones_own(autojump_clock: MockClock) -> None:
+async def test_a_missing_class_and_a_priority_set_by_the_client_are_rejected(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         body = pod("a")
         body["spec"]["priorityClassName"] = "missing"
-        found = (await server.ask("POST", PODS, body)).refused(403)
-        assert found["message"] == 'pods "a" is forbidden: no PriorityClass with name missing was found'
+        error = (await server.ask("POST", PODS, body)).refused(403)
+        assert error["message"] == 'pods "a" is forbidden: no PriorityClass with name missing was found'
         body = pod("a")
         body["spec"]["priority"] = 7
-        found = (await server.ask("POST", PODS, body)).refused(403)
-        assert "the integer value of priority (7) must not be provided in pod spec" in found["message"]
+        error = (await server.ask("POST", PODS, body)).refused(403)
+        assert "the integer value of priority (7) must not be provided in pod spec" in error["message"]
         body["spec"]["priority"] = 0
         assert (await server.post(PODS, body))["spec"]["priority"] == 0
 
@@ -133,7 +133,7 @@ async def test_a_put_without_the_priority_keeps_it(autojump_clock: MockClock) ->
 
 
 async def test_a_class_made_on_another_replica_counts(autojump_clock: MockClock) -> None:
-    """A refusal for want of a class is told only after a consistent read."""
+    """A missing class rejects a pod only after a consistent read."""
     store = MemoryStore()
     async with open_server(store) as one, open_server(store) as two:
         await two.get(PODS)

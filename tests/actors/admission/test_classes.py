@@ -1,4 +1,4 @@
-"""Admission of what names a class: claims, ingresses, priorities; protection of volumes in use; plugins left out."""
+"""Admission of objects with classes (claims, ingresses, priorities), protection of volumes, disabled plugins."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_the_default_ingress_class(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("expandable", [False, True])
-async def test_growing_a_claim(autojump_clock: MockClock, expandable: bool) -> None:
+async def test_a_claim_grows_if_bound_and_its_class_allows_it(autojump_clock: MockClock, expandable: bool) -> None:
     async with open_server() as server:
         await server.post(CLASSES, storage_class("c", allowVolumeExpansion=expandable))
         made = await server.post(CLAIMS, claim("a", storageClassName="c", volumeName="v"))
@@ -63,23 +63,23 @@ async def test_growing_a_claim(autojump_clock: MockClock, expandable: bool) -> N
             assert "only dynamically provisioned pvc can be resized" in answer.refused(403)["message"]
 
 
-async def test_one_default_priority_class(autojump_clock: MockClock) -> None:
+async def test_a_second_default_priority_class_is_rejected(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         target = "/apis/scheduling.k8s.io/v1/priorityclasses"
         made = await server.post(target, {"metadata": {"name": "a"}, "value": 1, "globalDefault": True})
         again = {"metadata": {"name": "b"}, "value": 1, "globalDefault": True}
-        found = (await server.ask("POST", target, again)).refused(403)
-        assert "PriorityClass a is already marked as default. Only one default can exist" in found["message"]
+        error = (await server.ask("POST", target, again)).refused(403)
+        assert "PriorityClass a is already marked as default. Only one default can exist" in error["message"]
         made["description"] = "still the one"
         await server.put(f"{target}/a", made)
 
 
-async def test_a_plugin_that_is_left_out_has_no_say(autojump_clock: MockClock) -> None:
+async def test_a_disabled_plugin_does_not_run(autojump_clock: MockClock) -> None:
     async with open_server(admission=frozenset({"NamespaceLifecycle"})) as server:
         assert "tolerations" not in (await server.post(PODS, pod("a")))["spec"]
 
 
-async def test_external_ips_where_they_are_denied(autojump_clock: MockClock) -> None:
+async def test_external_ips_are_denied_if_the_plugin_is_enabled(autojump_clock: MockClock) -> None:
     async with open_server(admission=frozenset(plugins.NAMES) - {"ServiceAccount"}) as server:
         body = {"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "externalIPs": ["1.2.3.4"]}}
         target = "/api/v1/namespaces/default/services"

@@ -1,4 +1,4 @@
-"""Admin access to devices is for namespaces that are marked for it."""
+"""Admin access to devices requires a label on the namespace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def claim(name: str, *, admin: bool) -> Any:
     return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
 
 
-async def test_admin_access_needs_a_marked_namespace(autojump_clock: MockClock) -> None:
+async def test_admin_access_requires_a_labelled_namespace(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await server.post(CLAIMS, claim("a", admin=False))
         template = {"metadata": {"name": "t"}, "spec": {"spec": claim("t", admin=True)["spec"]}}

@@ -1,4 +1,4 @@
-"""NodeRestriction, as kubelets meet it."""
+"""NodeRestriction, through the requests of kubelets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def mirror(node: str, uid: str, **fields: Any) -> dict[str, Any]:
     return made
 
 
-async def test_mirror_pods_of_its_own(autojump_clock: MockClock) -> None:
+async def test_a_kubelet_creates_mirror_pods_of_its_node_only(autojump_clock: MockClock) -> None:
     async with cluster() as server:
         uid = (await server.get(f"{NODES}/n1"))["metadata"]["uid"]
         plain = await as_node(server, "POST", PODS, pod("p", node="n1"))
@@ -66,48 +66,48 @@ async def test_mirror_pods_of_its_own(autojump_clock: MockClock) -> None:
         (await as_node(server, "DELETE", f"{PODS}/mirror?gracePeriodSeconds=0")).ok()
 
 
-async def test_pods_bound_to_it_only(autojump_clock: MockClock) -> None:
+async def test_a_kubelet_changes_pods_of_its_node_only(autojump_clock: MockClock) -> None:
     async with cluster() as server:
         await server.post(PODS, pod("mine", node="n1"))
         await server.post(PODS, pod("theirs", node="n2"))
         running = {"status": {"phase": "Running"}}
         (await as_node(server, "PATCH", f"{PODS}/mine/status", running)).ok()
-        found = (await as_node(server, "PATCH", f"{PODS}/theirs/status", running)).refused(403)
-        assert "can only update pod status for pods with spec.nodeName set to itself" in found["message"]
+        error = (await as_node(server, "PATCH", f"{PODS}/theirs/status", running)).refused(403)
+        assert "can only update pod status for pods with spec.nodeName set to itself" in error["message"]
         labelled = {"metadata": {"labels": {"a": "b"}}}
-        found = (await as_node(server, "PATCH", f"{PODS}/mine/status", labelled)).refused(403)
-        assert "cannot update labels through pod status" in found["message"]
-        found = (await as_node(server, "DELETE", f"{PODS}/theirs")).refused(403)
-        assert "can only delete pods with spec.nodeName set to itself" in found["message"]
+        error = (await as_node(server, "PATCH", f"{PODS}/mine/status", labelled)).refused(403)
+        assert "cannot update labels through pod status" in error["message"]
+        error = (await as_node(server, "DELETE", f"{PODS}/theirs")).refused(403)
+        assert "can only delete pods with spec.nodeName set to itself" in error["message"]
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "theirs"}}
-        found = (await as_node(server, "POST", f"{PODS}/theirs/eviction", eviction)).refused(403)
-        assert "can only evict pods with spec.nodeName set to itself" in found["message"]
+        error = (await as_node(server, "POST", f"{PODS}/theirs/eviction", eviction)).refused(403)
+        assert "can only evict pods with spec.nodeName set to itself" in error["message"]
         eviction["metadata"] = {"name": "mine"}
         (await as_node(server, "POST", f"{PODS}/mine/eviction", eviction)).ok()
 
 
-async def test_its_node_without_taints_and_others_labels(autojump_clock: MockClock) -> None:
+async def test_a_kubelet_changes_neither_taints_nor_foreign_labels(autojump_clock: MockClock) -> None:
     async with cluster() as server:
-        found = (await as_node(server, "PATCH", f"{NODES}/n2/status", {"status": {"phase": "Running"}})).refused(403)
-        assert found["message"] == 'nodes "n2" is forbidden: node "n1" is not allowed to modify node "n2"'
-        found = (await as_node(server, "PATCH", f"{NODES}/n1", {"spec": {"taints": []}})).refused(403)
-        assert found["message"] == 'nodes "n1" is forbidden: node "n1" is not allowed to modify taints'
+        error = (await as_node(server, "PATCH", f"{NODES}/n2/status", {"status": {"phase": "Running"}})).refused(403)
+        assert error["message"] == 'nodes "n2" is forbidden: node "n1" is not allowed to modify node "n2"'
+        error = (await as_node(server, "PATCH", f"{NODES}/n1", {"spec": {"taints": []}})).refused(403)
+        assert error["message"] == 'nodes "n1" is forbidden: node "n1" is not allowed to modify taints'
         labels = {"metadata": {"labels": {"node-role.kubernetes.io/master": ""}}}
-        found = (await as_node(server, "PATCH", f"{NODES}/n1", labels)).refused(403)
-        assert found["message"].endswith("is not allowed to modify labels: node-role.kubernetes.io/master")
+        error = (await as_node(server, "PATCH", f"{NODES}/n1", labels)).refused(403)
+        assert error["message"].endswith("is not allowed to modify labels: node-role.kubernetes.io/master")
         labels = {"metadata": {"labels": {"kubernetes.io/hostname": "n1", "mine": "yes"}}}
         (await as_node(server, "PATCH", f"{NODES}/n1", labels)).ok()
         (await as_node(server, "DELETE", f"{NODES}/n1")).refused(403)  # by the authorizer
 
 
-async def test_its_node_without_owners(autojump_clock: MockClock) -> None:
-    """Of which the garbage collector would find none, and delete it."""
+async def test_a_kubelet_sets_no_owner_of_its_node(autojump_clock: MockClock) -> None:
+    """The garbage collector would delete a Node whose owner is missing."""
     async with cluster() as server:
         owner = {"apiVersion": "v1", "kind": "Node", "name": "n2", "uid": "not-there"}
         owned = {"metadata": {"ownerReferences": [owner]}}
         for target in (f"{NODES}/n1", f"{NODES}/n1/status"):
-            found = (await as_node(server, "PATCH", target, owned)).refused(403)
-            assert found["message"] == 'nodes "n1" is forbidden: node "n1" is not allowed to modify ownerReferences'
+            error = (await as_node(server, "PATCH", target, owned)).refused(403)
+            assert error["message"] == 'nodes "n1" is forbidden: node "n1" is not allowed to modify ownerReferences'
         (await as_node(server, "PATCH", f"{NODES}/n1", {"metadata": {"annotations": {"a": "b"}}})).ok()
 
 
@@ -115,7 +115,7 @@ def token_volume(name: str, **token: str) -> Any:
     return {"name": name, "projected": {"sources": [{"serviceAccountToken": {"path": "token", **token}}]}}
 
 
-async def test_tokens_for_whom_its_pods_have_volumes(autojump_clock: MockClock) -> None:
+async def test_a_kubelet_requests_tokens_for_the_audiences_of_its_pods(autojump_clock: MockClock) -> None:
     storage, accounts = "/apis/storage.k8s.io/v1", "/api/v1/namespaces/default/serviceaccounts"
     async with cluster() as server:
         for driver, audience in (("inline.example", "one"), ("bound.example", "two"), ("other.example", "four")):
@@ -140,17 +140,17 @@ async def test_tokens_for_whom_its_pods_have_volumes(autojump_clock: MockClock) 
         uid = (await server.post(PODS, body))["metadata"]["uid"]
         bound = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid}
 
-        async def asked(*audiences: str) -> Answer:
+        async def request_token(*audiences: str) -> Answer:
             spec = {"audiences": list(audiences), "boundObjectRef": bound}
             return await as_node(server, "POST", f"{accounts}/a/token", {"spec": spec})
 
         for audience in ("vault", "one", "two"):
-            assert (await asked(audience)).ok()["spec"]["audiences"] == [audience]
-        refused = 'audience "%s" not found in pod spec volume, system:node:n1 is not authorized to request tokens for'
+            assert (await request_token(audience)).ok()["spec"]["audiences"] == [audience]
+        rejection = 'audience "%s" not found in pod spec volume, system:node:n1 is not authorized to request tokens for'
         for audience in ("four", "https://kubernetes.default.svc.cluster.local", "bank"):
-            assert refused % audience in (await asked(audience)).refused(403)["message"]
-        assert refused % "" in (await asked()).refused(403)["message"]
-        assert "0 or 1 audiences" in (await asked("vault", "one")).refused(403)["message"]
+            assert rejection % audience in (await request_token(audience)).refused(403)["message"]
+        assert rejection % "" in (await request_token()).refused(403)["message"]
+        assert "0 or 1 audiences" in (await request_token("vault", "one")).refused(403)["message"]
         right = {"verbs": ["request-serviceaccounts-token-audience"], "apiGroups": [""], "resources": ["bank"]}
         rbac, group = "/apis/rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
         await server.post(f"{rbac}/clusterroles", {"metadata": {"name": "bank"}, "rules": [right]})
@@ -159,10 +159,10 @@ async def test_tokens_for_whom_its_pods_have_volumes(autojump_clock: MockClock) 
         await server.post(
             f"{rbac}/clusterrolebindings", {"metadata": {"name": "bank"}, "roleRef": reference, "subjects": subjects}
         )
-        (await asked("bank")).ok()
+        (await request_token("bank")).ok()
 
 
-async def test_certificates_in_its_own_name(autojump_clock: MockClock) -> None:
+async def test_a_kubelet_requests_certificates_in_its_own_name(autojump_clock: MockClock) -> None:
     requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     key = ec.generate_private_key(ec.SECP256R1())
 
@@ -181,12 +181,12 @@ async def test_certificates_in_its_own_name(autojump_clock: MockClock) -> None:
     client = "kubernetes.io/kube-apiserver-client-kubelet"
     async with cluster() as server:
         (await as_node(server, "POST", requests, wanted("mine", "system:node:n1", client))).ok()
-        found = (await as_node(server, "POST", requests, wanted("its", "system:node:n2", client))).refused(403)
-        assert found["message"].endswith("can only create a node CSR with CN=system:node:n1")
+        error = (await as_node(server, "POST", requests, wanted("its", "system:node:n2", client))).refused(403)
+        assert error["message"].endswith("can only create a node CSR with CN=system:node:n1")
         (await as_node(server, "POST", requests, wanted("else", "system:node:n2", "example.com/signs"))).ok()
 
 
-async def test_its_lease_and_csi_node(autojump_clock: MockClock) -> None:
+async def test_a_kubelet_writes_its_own_lease_and_csi_node(autojump_clock: MockClock) -> None:
     async with cluster() as server:
         leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
         (await as_node(server, "POST", leases, {"metadata": {"name": "n1"}})).ok()
@@ -209,5 +209,5 @@ async def test_its_lease_and_csi_node(autojump_clock: MockClock) -> None:
         ({"x.k8s.io/y": "1"}, {"x.k8s.io/y": "2"}, ["x.k8s.io/y"]),
     ],
 )
-def test_labels_no_kubelet_may_set(new: Any, old: Any, rejected: list[str]) -> None:
+def test_labels_a_kubelet_must_not_set(new: Any, old: Any, rejected: list[str]) -> None:
     assert rejected_labels(new, old) == rejected

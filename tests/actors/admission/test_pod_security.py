@@ -1,4 +1,4 @@
-"""PodSecurity: what each level forbids in which version, labels, warnings."""
+"""PodSecurity: the checks of each level and version, labels, warnings."""
 
 from __future__ import annotations
 
@@ -73,24 +73,24 @@ def container(**fields: Any) -> Any:
         ),
     ],
 )
-def test_what_the_baseline_forbids(spec: Any, reason: str, detail: str) -> None:
+def test_the_baseline_level_rejects(spec: Any, reason: str, detail: str) -> None:
     assert standards.evaluate("baseline", 36, {}, spec) == [(reason, detail)]
     assert standards.evaluate("privileged", 36, {}, spec) == []
 
 
-def test_what_is_safe_is_allowed() -> None:
+def test_safe_pods_are_allowed() -> None:
     assert reasons("restricted", SAFE) == []
     assert reasons("baseline", container()) == []
 
 
-def test_restricted_pods() -> None:
+def test_the_restricted_level_rejects() -> None:
     assert reasons("restricted", container()) == [
         "allowPrivilegeEscalation != false",
         "unrestricted capabilities",
         "runAsNonRoot != true",
         "seccompProfile",
     ]
-    # What a restricted check says counts for the baseline's too.
+    # A restricted check replaces its baseline check.
     spec = {**SAFE, "volumes": [{"name": "h", "hostPath": {}}, {"name": "n", "nfs": {}}]}
     detail = 'volumes "h", "n" use restricted volume types "hostPath", "nfs"'
     assert standards.evaluate("restricted", 36, {}, spec) == [("restricted volume types", detail)]
@@ -98,7 +98,7 @@ def test_restricted_pods() -> None:
     assert reasons("restricted", root) == ["runAsUser=0"]
 
 
-def test_versions() -> None:
+def test_a_version_selects_its_checks() -> None:
     probe = container(livenessProbe={"tcpSocket": {"host": "h"}})
     assert reasons("baseline", probe, minor=33) == []
     assert reasons("baseline", probe, minor=34) == reasons("baseline", probe, minor=99) == ["probe or lifecycle host"]
@@ -115,14 +115,14 @@ def test_versions() -> None:
     assert "seccompProfile" in reasons("restricted", windows, minor=24)
 
 
-def test_labels() -> None:
+def test_labels_select_standards() -> None:
     policy, causes = policy_of({PREFIX + "enforce": "baseline", PREFIX + "enforce-version": "v1.30"})
     assert (str(policy.enforce), str(policy.warn), causes) == ("baseline:v1.30", "baseline:v1.30", [])
     policy, causes = policy_of({PREFIX + "enforce": "lenient", PREFIX + "warn-version": "1.20"})
     assert (str(policy.enforce), str(policy.warn), len(causes)) == ("restricted:latest", "privileged:latest", 2)
 
 
-async def test_a_namespace_says_what_is_refused_and_what_warned_of(autojump_clock: MockClock) -> None:
+async def test_labels_of_a_namespace_reject_and_warn(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await server.post(PODS, pod("old"))
         found = await server.get(DEFAULT)
@@ -133,7 +133,7 @@ async def test_a_namespace_says_what_is_refused_and_what_warned_of(autojump_cloc
         body = pod("a")
         why = (await server.ask("POST", PODS, body)).refused(403)["message"]
         assert why.startswith('pods "a" is forbidden: violates PodSecurity "restricted:latest": allowPrivilege')
-        # An update that changes no image is nobody's business.
+        # An update that changes no image is not checked.
         held = await server.get(f"{PODS}/old")
         held["metadata"]["labels"] = {"x": "1"}
         held = await server.put(f"{PODS}/old", held)
@@ -147,7 +147,7 @@ async def test_a_namespace_says_what_is_refused_and_what_warned_of(autojump_cloc
         assert "would violate PodSecurity" in str(answer.headers)
 
 
-async def test_labels_nobody_knows_are_refused(autojump_clock: MockClock) -> None:
+async def test_unknown_labels_are_rejected(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         body = {"metadata": {"name": "n", "labels": {PREFIX + "enforce": "lenient"}}}
         found = (await server.ask("POST", "/api/v1/namespaces", body)).refused(422)

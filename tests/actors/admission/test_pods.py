@@ -51,7 +51,7 @@ async def test_a_pod_runs_as_the_default_account_with_its_token(autojump_clock: 
 @pytest.mark.parametrize(
     ("of_account", "of_pod", "mounted"), [(False, None, False), (False, True, True), (None, False, False)]
 )
-async def test_who_wants_no_token(autojump_clock: MockClock, of_account: Any, of_pod: Any, mounted: bool) -> None:
+async def test_a_token_can_be_declined(autojump_clock: MockClock, of_account: Any, of_pod: Any, mounted: bool) -> None:
     async with open_server(**ALL) as server:
         fields = {} if of_account is None else {"automountServiceAccountToken": of_account}
         await server.post(ACCOUNTS, account("default", **fields))
@@ -61,7 +61,7 @@ async def test_who_wants_no_token(autojump_clock: MockClock, of_account: Any, of
         assert ("volumes" in (await server.post(PODS, body))["spec"]) is mounted
 
 
-async def test_an_account_that_is_not_there(autojump_clock: MockClock) -> None:
+async def test_a_missing_account_is_rejected(autojump_clock: MockClock) -> None:
     async with open_server(**ALL) as server:
         for name in ("ghost", "default"):
             body = pod("a")
@@ -71,7 +71,7 @@ async def test_an_account_that_is_not_there(autojump_clock: MockClock) -> None:
             assert why == f'pods "a" is forbidden: {looked_up}'
 
 
-async def test_an_account_with_its_own_secrets_only(autojump_clock: MockClock) -> None:
+async def test_an_account_may_restrict_pods_to_its_secrets(autojump_clock: MockClock) -> None:
     async with open_server(**ALL) as server:
         mine = {"kubernetes.io/enforce-mountable-secrets": "true"}
         await server.post(ACCOUNTS, account("default", annotations=mine, secrets=[{"name": "mine"}]))
@@ -83,7 +83,7 @@ async def test_an_account_with_its_own_secrets_only(autojump_clock: MockClock) -
         await server.post(PODS, body)
 
 
-async def test_mirror_pods_refer_to_nothing(autojump_clock: MockClock) -> None:
+async def test_mirror_pods_must_not_refer_to_api_objects(autojump_clock: MockClock) -> None:
     async with open_server(**ALL) as server:
         body = pod("a", node="n", annotations={"kubernetes.io/config.mirror": "x"})
         body["spec"]["volumes"] = [{"name": "s", "secret": {"secretName": "x"}}]
@@ -93,7 +93,7 @@ async def test_mirror_pods_refer_to_nothing(autojump_clock: MockClock) -> None:
         assert "serviceAccountName" not in (await server.post(PODS, body))["spec"]
 
 
-async def test_the_loop_gives_every_namespace_its_account(autojump_clock: MockClock) -> None:
+async def test_a_control_loop_creates_the_default_account(autojump_clock: MockClock) -> None:
     async with open_server(MemoryStore(), loops=True, controllers=frozenset({"serviceaccount"}), **ALL) as server:
         await server.post("/api/v1/namespaces", {"metadata": {"name": "new"}})
         # At once: admission waits for the account rather than refuse.
@@ -108,7 +108,7 @@ async def test_the_loop_gives_every_namespace_its_account(autojump_clock: MockCl
 # -- tolerations, runtime classes, topology ---------------------------------------------------------------------------
 
 
-async def test_tolerations_by_default(autojump_clock: MockClock) -> None:
+async def test_default_tolerations(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         keys = [one["key"] for one in (await server.post(PODS, pod("a")))["spec"]["tolerations"]]
         assert keys == ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
@@ -117,15 +117,15 @@ async def test_tolerations_by_default(autojump_clock: MockClock) -> None:
         assert (await server.post(PODS, body))["spec"]["tolerations"] == [{"operator": "Exists"}]
 
 
-async def test_a_new_node_takes_no_pods_yet(autojump_clock: MockClock) -> None:
+async def test_a_new_node_is_tainted(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
         assert (await server.post("/api/v1/nodes", {"metadata": {"name": "n"}}))["spec"]["taints"] == [taint]
-        told = {"metadata": {"name": "m"}, "spec": {"taints": [taint]}}
-        assert (await server.post("/api/v1/nodes", told))["spec"]["taints"] == [taint]
+        node = {"metadata": {"name": "m"}, "spec": {"taints": [taint]}}
+        assert (await server.post("/api/v1/nodes", node))["spec"]["taints"] == [taint]
 
 
-async def test_a_runtime_class_adds_what_it_needs(autojump_clock: MockClock) -> None:
+async def test_a_runtime_class_adds_overhead_selector_and_tolerations(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         scheduling = {"nodeSelector": {"rt": "yes"}, "tolerations": [{"key": "rt", "operator": "Exists"}]}
         overhead = {"podFixed": {"cpu": "250m"}}
@@ -149,7 +149,7 @@ async def test_a_runtime_class_adds_what_it_needs(autojump_clock: MockClock) -> 
         assert "without corresponding" in (await server.ask("POST", PODS, plain)).refused(403)["message"]
 
 
-def test_tolerations_that_others_cover_go() -> None:
+def test_covered_tolerations_are_dropped() -> None:
     narrow = {"key": "a", "operator": "Equal", "value": "1", "effect": "NoSchedule"}
     wide = {"key": "a", "operator": "Exists"}
     assert merge_tolerations([narrow], [wide]) == [wide]
@@ -160,7 +160,7 @@ def test_tolerations_that_others_cover_go() -> None:
     assert merge_tolerations([narrow], [{**narrow, "value": "2"}]) == [narrow, {**narrow, "value": "2"}]
 
 
-async def test_a_pod_carries_its_nodes_zone(autojump_clock: MockClock) -> None:
+async def test_a_pod_gets_the_zone_label_of_its_node(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         zone = {"topology.kubernetes.io/zone": "z1"}
         await server.post("/api/v1/nodes", {"metadata": {"name": "n", "labels": {**zone, "other": "x"}}})
@@ -177,7 +177,7 @@ def limits(**limit: Any) -> Any:
     return {"metadata": {"name": "l"}, "spec": {"limits": [limit]}}
 
 
-async def test_limits_by_default_and_what_is_said_of_them(autojump_clock: MockClock) -> None:
+async def test_default_limits_and_their_annotation(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await server.post(
             LIMITS, limits(type="Container", default={"cpu": "500m"}, defaultRequest={"cpu": "100m", "memory": "1Mi"})
@@ -185,9 +185,9 @@ async def test_limits_by_default_and_what_is_said_of_them(autojump_clock: MockCl
         made = await server.post(PODS, pod("a"))
         resources = made["spec"]["containers"][0]["resources"]
         assert resources == {"limits": {"cpu": "500m"}, "requests": {"cpu": "100m", "memory": "1Mi"}}
-        told = made["metadata"]["annotations"]["kubernetes.io/limit-ranger"]
+        annotation = made["metadata"]["annotations"]["kubernetes.io/limit-ranger"]
         parts = "cpu, memory request for container main; cpu limit for container main"
-        assert told == f"LimitRanger plugin set: {parts}"
+        assert annotation == f"LimitRanger plugin set: {parts}"
         assert made["status"]["qosClass"] == "Burstable"
 
 
@@ -210,25 +210,25 @@ async def test_limits_by_default_and_what_is_said_of_them(autojump_clock: MockCl
         ),
     ],
 )
-async def test_pods_out_of_bounds(autojump_clock: MockClock, limit: Any, resources: Any, why: str) -> None:
+async def test_pods_out_of_bounds_are_rejected(autojump_clock: MockClock, limit: Any, resources: Any, why: str) -> None:
     async with open_server() as server:
         await server.post(LIMITS, limits(type="Pod", **limit))
         body = pod("a")
         body["spec"]["containers"][0]["resources"] = resources
-        found = (await server.ask("POST", PODS, body)).refused(403)
-        assert found["message"] == f'pods "a" is forbidden: {why}'
+        error = (await server.ask("POST", PODS, body)).refused(403)
+        assert error["message"] == f'pods "a" is forbidden: {why}'
 
 
-async def test_claims_out_of_bounds(autojump_clock: MockClock) -> None:
+async def test_claims_out_of_bounds_are_rejected(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await server.post(LIMITS, limits(type="PersistentVolumeClaim", max={"storage": "2Gi"}, min={"storage": "1Gi"}))
         for size, why in (("3Gi", "maximum"), ("512Mi", "minimum")):
             spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-            found = (await server.ask("POST", CLAIMS, {"metadata": {"name": "v"}, "spec": spec})).refused(403)
-            assert f"{why} storage usage per PersistentVolumeClaim is" in found["message"]
+            error = (await server.ask("POST", CLAIMS, {"metadata": {"name": "v"}, "spec": spec})).refused(403)
+            assert f"{why} storage usage per PersistentVolumeClaim is" in error["message"]
 
 
-def test_what_a_pod_needs_as_a_whole() -> None:
+def test_pod_total() -> None:
     def container(cpu: str, **fields: Any) -> Any:
         return {"resources": {"requests": {"cpu": cpu}}, **fields}
 

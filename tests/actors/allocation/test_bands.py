@@ -1,4 +1,4 @@
-"""Which numbers are handed out: the sizes of bands, the choice among the free ones, what a range holds."""
+"""Bands of a range: their sizes, and the choice of free numbers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_lower_band_of_ports(ports: range, lower: int) -> None:
     assert (pool.lower, pool.size) == (lower, len(ports))
 
 
-def test_a_range_keeps_its_own_address_and_the_broadcasts() -> None:
+def test_a_range_excludes_network_and_broadcast_addresses() -> None:
     four, six = addresses("10.0.0.0/24"), addresses("fd00::/120")
     assert (four.pool.first, four.pool.last) == (int(four.network[1]), int(four.network[254]))
     assert (six.pool.first, six.pool.last) == (int(six.network[1]), int(six.network[255]))
@@ -67,7 +67,7 @@ def test_names_are_canonical(number: int) -> None:
     assert addresses("fd00::/64").name_of(0xFD00 << 112 | number) == str(ipaddress.IPv6Address(0xFD00 << 112 | number))
 
 
-def test_the_upper_band_goes_first_and_by_chance() -> None:
+def test_numbers_are_chosen_from_the_upper_band_at_random() -> None:
     range_, taken, random = addresses("10.0.0.0/24"), set[str](), Random(1)
     order = []
     while (name := range_.choose(taken.__contains__, random)) is not None:
@@ -86,20 +86,20 @@ def test_every_free_number_is_about_as_likely() -> None:
     assert all(800 < count < 1200 for count in drawn.values())
 
 
-def test_the_last_free_number_of_many_is_found() -> None:
+def test_the_last_free_number_of_many_is_chosen() -> None:
     pool, random = Pool(1, 60000, 256), Random(3)
     assert pool.choose(lambda number: number != 40000, random) == 40000
     assert pool.choose(lambda number: number != 200, random) == 200
     assert pool.choose(lambda number: True, random) is None
 
 
-def test_a_vast_range_is_not_walked_through() -> None:
+def test_a_huge_range_is_not_searched() -> None:
     name = addresses("fd00::/64").choose(lambda name: False, Random(4))
     assert name is not None
     assert ipaddress.ip_address(name) in addresses("fd00::/64")
 
 
-def test_an_empty_range_has_nothing() -> None:
+def test_an_empty_range_has_no_number() -> None:
     assert addresses("10.0.0.0/32").choose(lambda name: False, Random(5)) is None
     assert addresses("10.0.0.0/31").choose(lambda name: False, Random(5)) is None
     assert lower_band(0, step=16, most=256) == 0

@@ -1,4 +1,4 @@
-"""Node ports of Services: chosen or asked for, shared by protocols, kept by name, and the one for health checks."""
+"""Node ports of Services: chosen or requested, shared by protocols, kept by name, and the one for health checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def test_node_ports_are_chosen_from_the_upper_band(autojump_clock: MockClo
         holds(server, made)
 
 
-async def test_node_ports_that_are_asked_for(autojump_clock: MockClock) -> None:
+async def test_requested_node_ports(autojump_clock: MockClock) -> None:
     async with open_services(node_ports=range(31000, 31010)) as server:
         made = await server.post(SERVICES, service("a", type="NodePort", ports=[{"port": 1, "nodePort": 31005}]))
         for number, why in (
@@ -52,7 +52,7 @@ async def test_one_number_for_two_protocols(autojump_clock: MockClock) -> None:
         assert answer["message"] == "duplicate nodePort: {TCP 30600}"
 
 
-async def test_a_number_that_was_never_given_is_no_claim(autojump_clock: MockClock) -> None:
+async def test_a_number_of_another_type_was_never_allocated(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         ports = [{"port": 1, "nodePort": 30001}]
         await server.post(SERVICES, service("first", type="ExternalName", externalName="x.org", ports=ports))
@@ -66,7 +66,7 @@ async def test_a_number_that_was_never_given_is_no_claim(autojump_clock: MockClo
         holds(server, owner)
 
 
-async def test_a_full_range_of_ports(autojump_clock: MockClock) -> None:
+async def test_a_full_range_of_ports_is_an_error(autojump_clock: MockClock) -> None:
     async with open_services(node_ports=range(31000, 31002)) as server:
         await server.post(SERVICES, service("a", type="NodePort"))
         await server.post(SERVICES, service("b", type="NodePort"))
@@ -97,7 +97,7 @@ async def test_ports_are_kept_by_name(autojump_clock: MockClock) -> None:
         holds(server, exchanged)
 
 
-async def test_balancers_may_do_without_node_ports(autojump_clock: MockClock) -> None:
+async def test_a_load_balancer_may_decline_node_ports(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         ports = [{"name": "a", "port": 1}, {"name": "b", "port": 2, "nodePort": 30002}]
         made = await server.post(
@@ -110,7 +110,7 @@ async def test_balancers_may_do_without_node_ports(autojump_clock: MockClock) ->
         holds(server, more)
 
 
-async def test_the_port_for_health_checks(autojump_clock: MockClock) -> None:
+async def test_the_health_check_port(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         local = {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
         made = await server.post(SERVICES, service(**local))

@@ -1,4 +1,4 @@
-"""What Services are given: families, addresses and node ports, on creation and on every kind of change."""
+"""Allocation for Services: families, addresses and node ports, at creation and at every kind of change."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_new_service_gets_an_address_of_the_upper_band(autojump_clock: M
         assert "f:parentRef" in entry["fieldsV1"]["f:spec"]
 
 
-async def test_the_service_and_what_it_is_given_commit_together(autojump_clock: MockClock) -> None:
+async def test_a_service_and_its_allocations_are_one_transaction(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         made = await server.post(SERVICES, service(type="NodePort"))
         revision = int(made["metadata"]["resourceVersion"])
@@ -54,7 +54,7 @@ async def test_the_service_and_what_it_is_given_commit_together(autojump_clock: 
         assert server.log.store.revision == revision + 2
 
 
-async def test_a_generated_name_is_what_the_address_refers_to(autojump_clock: MockClock) -> None:
+async def test_an_address_refers_to_the_generated_name(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         body = service()
         body["metadata"] = {"generateName": "web-"}
@@ -63,7 +63,7 @@ async def test_a_generated_name_is_what_the_address_refers_to(autojump_clock: Mo
         holds(server, made)
 
 
-async def test_headless_and_external_services_get_none(autojump_clock: MockClock) -> None:
+async def test_headless_and_external_services_get_no_address(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         headless = await server.post(SERVICES, service("a", clusterIP="None", selector={"a": "b"}))
         assert headless["spec"]["clusterIPs"] == ["None"]
@@ -78,7 +78,7 @@ async def test_headless_and_external_services_get_none(autojump_clock: MockClock
         assert held(server) == {}
 
 
-async def test_addresses_that_are_asked_for(autojump_clock: MockClock) -> None:
+async def test_requested_addresses(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         made = await server.post(SERVICES, service("a", clusterIP="10.96.0.5"))
         holds(server, made)
@@ -99,7 +99,7 @@ async def test_addresses_that_are_asked_for(autojump_clock: MockClock) -> None:
         holds(server, made)
 
 
-async def test_an_address_somebody_made_by_hand_is_taken(autojump_clock: MockClock) -> None:
+async def test_an_address_created_by_a_user_is_taken(autojump_clock: MockClock) -> None:
     async with open_services("10.96.0.0/29") as server:
         for number in (1, 2, 3, 4, 5):
             await server.post(ADDRESSES, address(f"10.96.0.{number}", resource="gateways", owner="edge"))
@@ -113,7 +113,7 @@ async def test_an_address_somebody_made_by_hand_is_taken(autojump_clock: MockClo
         assert (await server.post(SERVICES, service("more")))["spec"]["clusterIP"] == "10.96.0.2"
 
 
-async def test_a_dry_run_takes_nothing(autojump_clock: MockClock) -> None:
+async def test_a_dry_run_allocates_nothing(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         made = await server.post(f"{SERVICES}?dryRun=All", service(type="NodePort", ports=[{"port": 1, "name": "a"}]))
         assert (made["spec"]["clusterIP"], made["spec"]["ports"][0]["nodePort"]) == ("10.96.0.0", 32769)
@@ -166,7 +166,7 @@ async def test_families_of_a_dual_stack_cluster(autojump_clock: MockClock) -> No
         holds(server, *made)
 
 
-async def test_the_first_range_gives_the_default_family(autojump_clock: MockClock) -> None:
+async def test_the_first_range_determines_the_default_family(autojump_clock: MockClock) -> None:
     async with open_services(*reversed(DUAL)) as server:
         assert (await server.post(SERVICES, service()))["spec"]["ipFamilies"] == ["IPv6"]
 
@@ -197,7 +197,7 @@ EXPECTED_SIX = 'Invalid value: "10.96.0.1": expected an IPv6 value as indicated 
         ({"clusterIP": "10.96.0.1", "ipFamilies": ["IPv6"]}, [("spec.clusterIPs[0]", EXPECTED_SIX)]),
     ],
 )
-async def test_families_a_cluster_has_not(
+async def test_families_the_cluster_lacks_are_rejected(
     spec: Any, expected: list[tuple[str, str]], autojump_clock: MockClock
 ) -> None:
     async with open_services() as server:
@@ -205,7 +205,7 @@ async def test_families_a_cluster_has_not(
         assert held(server) == {}
 
 
-async def test_a_second_family_comes_and_goes(autojump_clock: MockClock) -> None:
+async def test_a_second_family_is_added_and_removed(autojump_clock: MockClock) -> None:
     async with open_services(*DUAL) as server:
         made = await server.post(SERVICES, service())
         first = made["spec"]["clusterIP"]
@@ -221,12 +221,12 @@ async def test_a_second_family_comes_and_goes(autojump_clock: MockClock) -> None
         single = await server.patch(WEB, {"spec": {"ipFamilyPolicy": "SingleStack"}})
         assert (single["spec"]["clusterIPs"], single["spec"]["ipFamilies"]) == ([first], ["IPv4"])
         holds(server, single)
-        asked = {"ipFamilyPolicy": "RequireDualStack", "clusterIPs": [first, "fd00:96::7"]}
-        assert (await server.patch(WEB, {"spec": asked}))["spec"]["clusterIPs"] == [first, "fd00:96::7"]
+        spec = {"ipFamilyPolicy": "RequireDualStack", "clusterIPs": [first, "fd00:96::7"]}
+        assert (await server.patch(WEB, {"spec": spec}))["spec"]["clusterIPs"] == [first, "fd00:96::7"]
         assert held(server) == {first: "web", "fd00:96::7": "web"}
 
 
-async def test_a_service_that_prefers_two_keeps_what_it_has_in_another_cluster(autojump_clock: MockClock) -> None:
+async def test_prefer_dual_stack_keeps_its_families_in_a_changed_cluster(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         made = await server.post(SERVICES, service(ipFamilyPolicy="PreferDualStack"))
         assert made["spec"]["ipFamilies"] == ["IPv4"]
@@ -238,7 +238,7 @@ async def test_a_service_that_prefers_two_keeps_what_it_has_in_another_cluster(a
 # -- changes of type --------------------------------------------------------------------------------------------------
 
 
-async def test_types_give_and_take(autojump_clock: MockClock) -> None:
+async def test_changes_of_type_allocate_and_release(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         made = await server.post(SERVICES, service())
         node = await server.patch(WEB, {"spec": {"type": "NodePort"}})
@@ -263,7 +263,7 @@ async def test_types_give_and_take(autojump_clock: MockClock) -> None:
         assert held(server) == {}
 
 
-async def test_an_update_that_says_nothing_of_the_address_keeps_it(autojump_clock: MockClock) -> None:
+async def test_an_update_without_an_address_keeps_it(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         made = await server.post(SERVICES, service())
         first = made["spec"]["clusterIP"]
@@ -277,7 +277,7 @@ async def test_an_update_that_says_nothing_of_the_address_keeps_it(autojump_cloc
         assert held(server) == {first: "web"}
 
 
-async def test_a_put_makes_a_service_and_an_apply_keeps_it(autojump_clock: MockClock) -> None:
+async def test_a_put_creates_a_service_and_an_apply_keeps_its_allocations(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         made = await server.put(WEB, service(type="NodePort"))
         holds(server, made)
@@ -289,7 +289,7 @@ async def test_a_put_makes_a_service_and_an_apply_keeps_it(autojump_clock: MockC
         holds(server, made, fresh.ok())
 
 
-async def test_a_stale_update_is_a_conflict_and_claims_nothing(autojump_clock: MockClock) -> None:
+async def test_a_stale_update_is_a_conflict_and_allocates_nothing(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         stale = await server.post(SERVICES, service())
         current = await server.patch(WEB, {"metadata": {"labels": {"a": "b"}}})
@@ -298,10 +298,10 @@ async def test_a_stale_update_is_a_conflict_and_claims_nothing(autojump_clock: M
         holds(server, current)
 
 
-# -- the end ----------------------------------------------------------------------------------------------------------
+# -- deletion ---------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_deleted_gives_back(autojump_clock: MockClock) -> None:
+async def test_a_deletion_releases_allocations(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         for name in ("a", "b", "c"):
             await server.post(SERVICES, service(name, type="NodePort", labels={"of": "many"}))
@@ -315,7 +315,7 @@ async def test_what_is_deleted_gives_back(autojump_clock: MockClock) -> None:
         assert held(server) == {}
 
 
-async def test_the_endpoints_go_with_their_service(autojump_clock: MockClock) -> None:
+async def test_endpoints_are_deleted_with_their_service(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         target = "/api/v1/namespaces/default/endpoints"
         await server.post(SERVICES, service())
@@ -327,7 +327,7 @@ async def test_the_endpoints_go_with_their_service(autojump_clock: MockClock) ->
         assert await server.names(target) == ["other"]
 
 
-async def test_only_ones_own_is_given_back(autojump_clock: MockClock) -> None:
+async def test_allocations_of_others_are_not_released(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         made = await server.post(SERVICES, service())
         ip = made["spec"]["clusterIP"]
@@ -340,7 +340,7 @@ async def test_only_ones_own_is_given_back(autojump_clock: MockClock) -> None:
 # -- ranges -----------------------------------------------------------------------------------------------------------
 
 
-async def test_more_ranges_give_more_addresses_and_ending_ones_none(autojump_clock: MockClock) -> None:
+async def test_added_ranges_are_used_and_ending_ones_are_not(autojump_clock: MockClock) -> None:
     async with open_services("10.96.0.0/29") as server:
         for number in range(6):
             await server.post(SERVICES, service(f"s{number}"))
@@ -358,7 +358,7 @@ async def test_more_ranges_give_more_addresses_and_ending_ones_none(autojump_clo
         assert (await server.post(SERVICES, service("next", clusterIP="10.97.0.9")))["spec"]["clusterIP"] == "10.97.0.9"
 
 
-async def test_a_range_that_is_not_ready_gives_none(autojump_clock: MockClock) -> None:
+async def test_a_range_that_is_not_ready_is_not_used(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         not_ready = {"type": "Ready", "status": "False", "reason": "Broken", "message": "", "lastTransitionTime": None}
         not_ready["lastTransitionTime"] = "2026-01-01T00:00:00Z"
@@ -369,33 +369,33 @@ async def test_a_range_that_is_not_ready_gives_none(autojump_clock: MockClock) -
         assert answer["message"].endswith("allocator not ready")
 
 
-# -- what must not show -----------------------------------------------------------------------------------------------
+# -- visibility -------------------------------------------------------------------------------------------------------
 
 
-async def test_node_ports_are_nowhere_served(autojump_clock: MockClock) -> None:
+async def test_node_ports_are_not_served(autojump_clock: MockClock) -> None:
     async with open_services() as server:
         await server.post(SERVICES, service(type="NodePort"))
         assert "kubechronicle" not in {group["name"] for group in (await server.get("/apis"))["groups"]}
         assert all(rt.resource != "nodeports.kubechronicle" for rt in server.store.registry.stored())
-        assert await server.figure("apiserver_resource_objects", resource="services") == 1
-        assert await server.figure("apiserver_resource_objects", resource="nodeports.kubechronicle") is None
+        assert await server.metric("apiserver_resource_objects", resource="services") == 1
+        assert await server.metric("apiserver_resource_objects", resource="nodeports.kubechronicle") is None
 
 
-async def test_figures(autojump_clock: MockClock) -> None:
+async def test_metrics(autojump_clock: MockClock) -> None:
     async with open_services("10.96.0.0/29", node_ports=range(31000, 31010)) as server:
         made = await server.post(SERVICES, service(type="NodePort"))
         await server.ask("POST", SERVICES, service("b", clusterIP=made["spec"]["clusterIP"]))
         ips, ports = "kube_apiserver_clusterip_allocator", "kube_apiserver_nodeport_allocator"
         net = "10.96.0.0/29"
-        assert await server.figure(f"{ips}_allocated_ips", cidr=net) == 1
-        assert await server.figure(f"{ips}_available_ips", cidr=net) == 5
-        assert await server.figure(f"{ips}_allocation_total", cidr=net, scope="dynamic") == 1
-        assert await server.figure(f"{ips}_allocation_errors_total", cidr=net, scope="static") >= 1  # type: ignore[operator]
-        assert await server.figure(f"{ips}_allocation_duration_seconds_count", cidr=net) == 1
-        assert await server.figure(f"{ports}_allocated_ports") == 1
-        assert await server.figure(f"{ports}_available_ports") == 9
-        assert await server.figure(f"{ports}_allocation_total", scope="dynamic") == 1
+        assert await server.metric(f"{ips}_allocated_ips", cidr=net) == 1
+        assert await server.metric(f"{ips}_available_ips", cidr=net) == 5
+        assert await server.metric(f"{ips}_allocation_total", cidr=net, scope="dynamic") == 1
+        assert await server.metric(f"{ips}_allocation_errors_total", cidr=net, scope="static") >= 1  # type: ignore[operator]
+        assert await server.metric(f"{ips}_allocation_duration_seconds_count", cidr=net) == 1
+        assert await server.metric(f"{ports}_allocated_ports") == 1
+        assert await server.metric(f"{ports}_available_ports") == 9
+        assert await server.metric(f"{ports}_allocation_total", scope="dynamic") == 1
         assert (await server.ask("GET", "/metrics")).status == 200
         await server.post(CIDRS, cidr("more", "10.96.0.0/28"))
-        assert await server.figure(f"{ips}_allocated_ips", cidr="10.96.0.0/28") == 1
-        assert await server.figure(f"{ips}_available_ips", cidr="10.96.0.0/28") == 13
+        assert await server.metric(f"{ips}_allocated_ips", cidr="10.96.0.0/28") == 1
+        assert await server.metric(f"{ips}_available_ips", cidr="10.96.0.0/28") == 13

@@ -1,4 +1,4 @@
-"""Nothing is given out twice: two servers on one log, many Services at once, and a log that fails."""
+"""No address or port is allocated twice: two servers on one log, concurrent Services, a failing log."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def two_on_postgres(url: str) -> AsyncIterator[Replicas]:
 
 
 async def make_all(replicas: Replicas, bodies: list[dict[str, object]]) -> list[Answer]:
-    """Each body on a server of its own turn, all at once."""
+    """Post all bodies at once, alternating between the servers."""
     answers: list[Answer] = []
 
     async def make(server: InProcess, body: dict[str, object]) -> None:
@@ -71,16 +71,16 @@ async def make_all(replicas: Replicas, bodies: list[dict[str, object]]) -> list[
 
 
 async def given_once(server: InProcess) -> None:
-    """What all Services have is what is given out, each to one."""
+    """Assert that the allocations are those of all Services, each of one Service."""
     items = (await server.get(SERVICES))["items"]
-    given = Counter(what for item in items for what in has(item))
-    assert all(count == 1 for count in given.values())
-    assert held(server) == {what: item["metadata"]["name"] for item in items for what in has(item)}
+    allocated = Counter(value for item in items for value in has(item))
+    assert all(count == 1 for count in allocated.values())
+    assert held(server) == {value: item["metadata"]["name"] for item in items for value in has(item)}
 
 
 async def race_for_one(replicas: Replicas, *, name: str, address: str, port: int) -> None:
-    asked = {"type": "NodePort", "clusterIP": address, "ports": [{"port": 80, "nodePort": port}]}
-    answers = await make_all(replicas, [service(f"{name}-{number}", **asked) for number in range(6)])
+    spec = {"type": "NodePort", "clusterIP": address, "ports": [{"port": 80, "nodePort": port}]}
+    answers = await make_all(replicas, [service(f"{name}-{number}", **spec) for number in range(6)])
     assert sorted(answer.status for answer in answers) == [201, *[422] * 5]
     for answer in answers:
         if answer.status == 422:
@@ -101,33 +101,33 @@ async def race_for_all(replicas: Replicas, *, services: int, addresses: int) -> 
         await given_once(server)
 
 
-async def test_one_address_and_port_for_one_of_many(autojump_clock: MockClock) -> None:
+async def test_one_of_many_services_gets_a_requested_address_and_port(autojump_clock: MockClock) -> None:
     async with two(node_ports=range(30000, 32768)) as replicas:
         for number in range(1, 6):
             await race_for_one(replicas, name=f"s{number}", address=f"10.96.0.{number}", port=30000 + number)
 
 
-async def test_the_port_alone_is_fought_for(autojump_clock: MockClock) -> None:
+async def test_one_of_many_services_gets_a_requested_port(autojump_clock: MockClock) -> None:
     async with two() as replicas:
-        asked = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 31007}]}
-        answers = await make_all(replicas, [service(f"s{number}", **asked) for number in range(8)])
+        spec = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 31007}]}
+        answers = await make_all(replicas, [service(f"s{number}", **spec) for number in range(8)])
         assert sorted(answer.status for answer in answers) == [201, *[422] * 7]
         await given_once(replicas[1])
 
 
-async def test_a_range_is_given_out_to_the_last_address(autojump_clock: MockClock) -> None:
+async def test_every_address_of_a_range_is_allocated(autojump_clock: MockClock) -> None:
     async with two(SMALL) as replicas:
         await race_for_all(replicas, services=50, addresses=30)
 
 
-async def test_ports_are_given_out_to_the_last(autojump_clock: MockClock) -> None:
+async def test_every_port_is_allocated(autojump_clock: MockClock) -> None:
     async with two("10.96.0.0/24") as replicas:
         answers = await make_all(replicas, [service(f"s{number}", type="NodePort") for number in range(30)])
         assert Counter(answer.status for answer in answers) == {201: 20, 500: 10}
         await given_once(replicas[0])
 
 
-async def test_what_is_given_back_can_be_had_at_once(autojump_clock: MockClock) -> None:
+async def test_released_values_can_be_allocated_at_once(autojump_clock: MockClock) -> None:
     async with two("10.96.0.0/29") as replicas:
         for number in range(6):
             await replicas[0].post(SERVICES, service(f"old{number}"))
@@ -143,7 +143,7 @@ async def test_what_is_given_back_can_be_had_at_once(autojump_clock: MockClock) 
         assert len(held(replicas[0])) == 6
 
 
-async def test_a_second_family_is_given_once(autojump_clock: MockClock) -> None:
+async def test_a_second_family_is_allocated_once(autojump_clock: MockClock) -> None:
     async with two("10.96.0.0/24", "fd00:96::/125") as replicas:
         for number in range(10):
             await replicas[0].post(SERVICES, service(f"s{number}"))
@@ -162,14 +162,14 @@ async def test_a_second_family_is_given_once(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("fault", list(Fault))
-async def test_a_log_that_fails_leaves_nothing_half_given(fault: Fault, autojump_clock: MockClock) -> None:
+async def test_a_failing_log_leaves_no_partial_allocation(fault: Fault, autojump_clock: MockClock) -> None:
     async with open_services(SMALL, node_ports=FEW) as server:
         for number in range(8):
             server.log.fail_next("append", *[fault] * (number % 2))
             await server.ask("POST", SERVICES, service(f"s{number}", type="NodePort"))
             server.log.fail_next("append", *[fault] * (number % 3 == 0))
             await server.ask("DELETE", f"{SERVICES}/s{number - 1}")
-            await trio.sleep(30)  # what was under way is settled
+            await trio.sleep(30)  # pending commits are finished by then
             await given_once(server)
 
 
@@ -184,7 +184,7 @@ POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")
 
 
 async def anything(server: InProcess, random: Random) -> None:
-    """One request of any kind about one of a few Services; most are granted, some refused."""
+    """Send a random request for one of a few Services. Most succeed, some are rejected."""
     target = f"{SERVICES}/s{random.randrange(4)}"
     name = target.rpartition("/")[2]
     ports = [{"name": f"p{port}", "port": port} for port in range(1, random.randrange(2, 4))]
@@ -206,7 +206,7 @@ async def anything(server: InProcess, random: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whatever_is_asked_for_nothing_is_lost_or_given_twice(seed: int, autojump_clock: MockClock) -> None:
+async def test_random_requests_lose_and_duplicate_no_allocation(seed: int, autojump_clock: MockClock) -> None:
     random = Random(seed)
     async with two("10.96.0.0/29", "fd00:96::/125", node_ports=range(31000, 31012)) as replicas:
         for _ in range(60):

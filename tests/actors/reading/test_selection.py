@@ -1,4 +1,4 @@
-"""Which entries a selection chooses, and pages of them: the same as by looking at each with the matcher."""
+"""Selections and pages of entries equal those made by applying the matcher to each entry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIELDS = ("", "spec.nodeName=one", "spec.nodeName=", "spec.nodeName!=one", "meta
 
 @pytest.mark.parametrize("labels", LABELS)
 @pytest.mark.parametrize("fields", FIELDS)
-def test_chosen_are_those_that_match(labels: str, fields: str) -> None:
+def test_a_selection_has_the_matching_entries(labels: str, fields: str) -> None:
     assert PODS is not None
     selection = Selection(
         labels=parse_label_selector(labels) if labels else None,
@@ -52,21 +52,21 @@ def test_chosen_are_those_that_match(labels: str, fields: str) -> None:
 
 @pytest.mark.parametrize("namespace", ["", "m", "n", "n-1", "o"])
 @pytest.mark.parametrize("after", [None, ("m", "p-20"), ("n", "p-39"), ("n-1", "p-39"), ("n", "p-200")])
-def test_what_follows_a_key_in_a_namespace(namespace: str, after: tuple[str, str] | None) -> None:
+def test_within_a_namespace_after_a_key(namespace: str, after: tuple[str, str] | None) -> None:
     if after is not None and namespace not in ("", after[0]):
         return
     expected = [
         each for each in ENTRIES if namespace in ("", each.key.namespace) and (after is None or each.key[1:] > after)
     ]
-    found = within(ENTRIES, namespace, after)
-    assert list(found) == expected
-    assert len(found) == len(expected)
-    assert list(found[2:5]) == expected[2:5]
-    assert found[-1:] == tuple(expected[-1:])
+    span = within(ENTRIES, namespace, after)
+    assert list(span) == expected
+    assert len(span) == len(expected)
+    assert list(span[2:5]) == expected[2:5]
+    assert span[-1:] == tuple(expected[-1:])
     if expected:
-        assert (found[0], found[-1]) == (expected[0], expected[-1])
+        assert (span[0], span[-1]) == (expected[0], expected[-1])
 
 
-def test_the_whole_is_not_copied() -> None:
+def test_all_entries_are_not_copied() -> None:
     assert page_of(Selection(), within(ENTRIES, "", None), 5, 0).entries is ENTRIES
     assert page_of(Selection(), within(ENTRIES, "m", None), 5, 0).entries == ENTRIES[:30]

@@ -1,4 +1,4 @@
-"""Changes that commit beside a write: whole or not at all, whoever else is charging the same thing."""
+"""Companion changes are committed with their write or not at all, also under concurrent charges."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Replicas = tuple[InProcess, InProcess]
 
 
 class Meter(AdmissionPlugin):
-    """Counts the secrets made in a config map, and refuses what is too many."""
+    """Counts created secrets in a ConfigMap, and rejects those above a limit."""
 
     name = "Meter"
     resources = frozenset({"secrets"})
@@ -69,7 +69,7 @@ def secret(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("locking", [True, False])
-async def test_two_replicas_never_overdraw(
+async def test_two_replicas_never_exceed_the_limit(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, locking: bool
 ) -> None:
     async with metered(monkeypatch, locking=locking) as (one, two):
@@ -87,7 +87,7 @@ async def test_two_replicas_never_overdraw(
         assert len((await two.get(SECRETS))["items"]) == LIMIT
 
 
-async def test_both_changes_have_neighbouring_revisions_and_one_author(
+async def test_both_changes_have_adjacent_revisions_and_one_author(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with metered(monkeypatch) as (one, _):
@@ -113,18 +113,18 @@ async def test_a_name_that_is_taken_charges_nothing(autojump_clock: MockClock, m
         assert (await one.get(f"{MAPS}/meter"))["data"] == {"used": "1"}
 
 
-def test_neither_there_nor_to_be_made() -> None:
+def test_a_deletion_needs_an_old_object() -> None:
     with pytest.raises(ValueError, match="neither"):
         companion_changes.CompanionChange(key=METER, old=None, object=None).change()
 
 
-async def test_lanes_end_with_their_last_user(autojump_clock: MockClock) -> None:
-    found = key_locks.KeyLocks()
+async def test_locks_are_removed_with_their_last_user(autojump_clock: MockClock) -> None:
+    locks = key_locks.KeyLocks()
     other = Key("configmaps", "default", "a")
     order: list[str] = []
 
     async def hold(name: str, *keys: Key) -> None:
-        async with found.hold(keys, deadline=trio.current_time() + 1):
+        async with locks.hold(keys, deadline=trio.current_time() + 1):
             order.append(name)
             await trio.lowlevel.checkpoint()
             order.append(name)
@@ -134,21 +134,21 @@ async def test_lanes_end_with_their_last_user(autojump_clock: MockClock) -> None
         nursery.start_soon(hold, "b", other, METER)
         nursery.start_soon(hold, "c", METER)
     assert order[0::2] == order[1::2]
-    assert len(found) == 0
+    assert len(locks) == 0
 
 
-async def test_a_lane_is_waited_for_until_the_deadline(autojump_clock: MockClock) -> None:
-    found = key_locks.KeyLocks()
+async def test_a_lock_is_awaited_until_the_deadline(autojump_clock: MockClock) -> None:
+    locks = key_locks.KeyLocks()
     async with trio.open_nursery() as nursery:
 
         async def sit() -> None:
-            async with found.hold([METER], deadline=trio.current_time() + 1):
+            async with locks.hold([METER], deadline=trio.current_time() + 1):
                 await trio.sleep_forever()
 
         nursery.start_soon(sit)
         await wait_all_tasks_blocked()
         with pytest.raises(LogUnavailable):
-            async with found.hold([METER], deadline=trio.current_time() + 1):
-                raise AssertionError("held by somebody else")
+            async with locks.hold([METER], deadline=trio.current_time() + 1):
+                raise AssertionError("another task holds the lock")
         nursery.cancel_scope.cancel()
-    assert len(found) == 0
+    assert len(locks) == 0

@@ -1,8 +1,8 @@
-"""The store face against a model that is a dict: two replicas, lost connections, restarts, pages, past lists, watches.
+"""The store against a dict as its model: two replicas, lost connections, restarts, pages, past lists, watches.
 
-Hypothesis writes programs of operations; after each one the answer must be the model's, and at the end every watcher
-must have been told exactly what leads from where it began to what there is. Memory holds few events, so that pages,
-past lists and watches go on from the log.
+Hypothesis generates programs of operations. After each operation the answer must be the model's. At the end the events
+of every watcher must lead from its start to the current state. The views keep few events, so that pages, past lists and
+watches continue from the log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kubechronicle.eventlog.views import window
 NAMES, LABELS = "abcde", "xy"
 SELECTOR = "labelSelector=app%3Dx"
 State = dict[str, tuple[str, str, int]]
-"""By name: the text, the label and the revision."""
+"""Name → (text, label, revision)."""
 
 replica = st.integers(0, 1)
 name = st.sampled_from(NAMES)
@@ -38,7 +38,7 @@ PUT = st.tuples(st.just("put"), replica, name, label, fault)
 PAGE = st.tuples(st.just("page"), replica, st.integers(1, 3))
 OPERATIONS = st.one_of(
     PUT,
-    PUT,  # more likely than others: it takes several objects for the rest to mean anything
+    PUT,  # more frequent than others, because the rest needs several objects
     PUT,
     PAGE,
     PAGE,
@@ -74,7 +74,7 @@ class Run:
     texts: Iterator[int] = field(default_factory=itertools.count)
 
     async def open(self, index: int) -> None:
-        """Start the replica, in place of the one there was."""
+        """Start the replica in place of the old one."""
         if index in self.stops:
             stop, stopped = self.stops[index]
             stop.set()
@@ -93,7 +93,7 @@ class Run:
         self.history[self.store.revision] = dict(self.state)
 
     def expected(self, revision: int, *, selected: bool = False) -> State:
-        """The state at a revision: that of the newest change up to it."""
+        """Return the state at a revision."""
         at = max(known for known in self.history if known <= revision)
         return {key: value for key, value in self.history[at].items() if not selected or value[1] == "x"}
 
@@ -155,7 +155,7 @@ async def delete(run: Run, index: int, key: str, fault: Fault | None) -> None:
 
 
 async def stale(run: Run, index: int, key: str) -> None:
-    """A write with an old revision is refused, a creation of what exists too."""
+    """Writes with an old revision and creations of existing objects are rejected."""
     server = run.servers[index]
     body = configmap(key, labels={"app": "x"}, text="never")
     if key in run.state:
@@ -172,7 +172,7 @@ async def clear(run: Run, index: int, selected: bool) -> None:
 
 
 async def page(run: Run, index: int, limit: int) -> None:
-    """Begin a list in pages, or go on with the one begun, on whichever replica."""
+    """Start or continue a list in pages, on any replica."""
     server = run.servers[index]
     token = f"&continue={run.pages[1]}" if run.pages else ""
     answer = await server.get(f"{MAPS}?limit={limit}{token}")
@@ -205,17 +205,17 @@ async def watch(run: Run, index: int, part: float, selected: bool) -> None:
 
 
 async def restart(run: Run, index: int) -> None:
-    """Another process in its place, which remembers nothing. Watches of the old one are through by then."""
+    """Replace a replica by a new process without memory. Watches of the old one have finished by then."""
     if not run.watchers:
         await run.open(index)
 
 
 async def follow(run: Run, watcher: Watcher) -> None:
-    """What the watcher has been told leads to what there is."""
+    """Assert that the watcher's events lead to the current state."""
     with trio.move_on_after(5):
         while True:
             kind, key, revision = await watcher.stream.event()
-            assert revision > watcher.revision, "out of order or told twice"
+            assert revision > watcher.revision, "out of order or duplicate"
             watcher.revision = revision
             assert kind == {False: "ADDED", True: kind}[key in watcher.state]
             assert kind in ("ADDED", "MODIFIED", "DELETED")

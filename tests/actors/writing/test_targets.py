@@ -1,4 +1,4 @@
-"""What a write is asked for: names and uids of what is new, and copies for those who need one."""
+"""Uids and name suffixes of new objects, and copies of decoded ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubechronicle.api.meta.metadata import NAME_ALPHABET
 from kubechronicle.api.strategy.write_context import WriteContext
 
 
-def test_uids_are_random_uuids_as_they_are_written() -> None:
+def test_uids_are_random_canonical_uuids() -> None:
     made = [new_uid() for _ in range(200)]
     assert len(set(made)) == 200
     for text in made:
@@ -20,7 +20,7 @@ def test_uids_are_random_uuids_as_they_are_written() -> None:
         assert (str(uid), uid.version, uid.variant) == (text, 4, "specified in RFC 4122")
 
 
-def test_a_suffix_is_made_for_a_name_that_is_to_be_made() -> None:
+def test_a_suffix_is_drawn_for_generate_name_only() -> None:
     context = WriteContext(now="2026-01-01T00:00:00Z")
     assert with_name_suffix(context, {"metadata": {"name": "a"}}) is context
     suffix = with_name_suffix(context, {"metadata": {"generateName": "a-"}}).name_suffix
@@ -28,7 +28,7 @@ def test_a_suffix_is_made_for_a_name_that_is_to_be_made() -> None:
     assert set(suffix) <= set(NAME_ALPHABET)
 
 
-def test_whoever_changes_what_is_given_repeatedly_changes_it_for_nobody_else() -> None:
+def test_repeatedly_returns_independent_copies() -> None:
     value = {"metadata": {"name": "a"}, "items": [1, 2.5, None, "é", {"b": []}]}
     before = orjson.dumps(value)
     give = repeatedly(value)

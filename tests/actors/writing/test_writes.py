@@ -1,4 +1,4 @@
-"""Writes through the store face: what replicas make of one another's changes, of lost connections and of deadlines.
+"""Writes on two replicas: concurrent changes, lost connections, deadlines.
 
 Two replicas share one MemoryStore. Holding a replica's ``read`` keeps its views where they are: a replica that lags.
 """
@@ -36,13 +36,13 @@ async def replicas() -> AsyncIterator[Replicas]:
 
 @contextmanager
 def lagging(server: InProcess) -> Iterator[Gate]:
-    """What others commit does not reach this replica's views until the gate is released."""
+    """Keep commits of others from this replica's views until the gate is released."""
     with server.log.hold("read") as gate:
         yield gate
 
 
 async def behind(gate: Gate, act: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Let the act go as far as it gets on the lagging view, then let the view catch up."""
+    """Run ``act`` on the lagging view until it blocks, then let the view catch up."""
     answers: list[Answer] = []
 
     async def run() -> None:
@@ -56,9 +56,9 @@ async def behind(gate: Gate, act: Callable[[], Awaitable[Answer]]) -> Answer:
 
 
 def type_of(server: InProcess, plural: str, group: str = "") -> ResourceType:
-    found = server.store.registry.lookup(group, "v1", plural)
-    assert found is not None
-    return found
+    rt = server.store.registry.lookup(group, "v1", plural)
+    assert rt is not None
+    return rt
 
 
 # -- a view that lags --------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ async def test_an_old_revision_is_a_conflict_on_every_replica(autojump_clock: Mo
         assert (await two.get(f"{MAPS}/a"))["data"] == {"x": "2"}
 
 
-async def test_what_another_replica_created_is_found(autojump_clock: MockClock) -> None:
+async def test_an_object_created_on_another_replica_is_found(autojump_clock: MockClock) -> None:
     async with replicas() as (one, two):
         with lagging(two) as gate:
             await one.post(MAPS, configmap("a", x="1"))
@@ -130,7 +130,7 @@ async def test_what_another_replica_created_is_found(autojump_clock: MockClock) 
         assert await one.names(MAPS) == ["a"]
 
 
-async def test_what_another_replica_deleted_is_not_found_and_can_be_created(autojump_clock: MockClock) -> None:
+async def test_an_object_deleted_on_another_replica_is_not_found_and_can_be_created(autojump_clock: MockClock) -> None:
     async with replicas() as (one, two):
         for name in ("a", "b", "c"):
             await one.post(MAPS, configmap(name, x="1"))
@@ -150,7 +150,7 @@ async def test_what_another_replica_deleted_is_not_found_and_can_be_created(auto
         assert await one.names(MAPS) == ["b"]
 
 
-async def test_a_dry_run_refuses_what_another_replica_created(autojump_clock: MockClock) -> None:
+async def test_a_dry_run_rejects_an_object_created_on_another_replica(autojump_clock: MockClock) -> None:
     async with replicas() as (one, two):
         with lagging(two) as gate:
             await one.post(MAPS, configmap("a", x="1"))
@@ -180,18 +180,18 @@ async def test_a_namespace_made_on_another_replica_takes_objects(autojump_clock:
 
 async def test_of_two_creations_exactly_one_wins(autojump_clock: MockClock) -> None:
     async with replicas() as (one, two):
-        told: list[tuple[str, Answer]] = []
+        answers: list[tuple[str, Answer]] = []
 
         async def create(server: InProcess, by: str) -> None:
-            told.append((by, await server.ask("POST", MAPS, configmap("a", by=by))))
+            answers.append((by, await server.ask("POST", MAPS, configmap("a", by=by))))
 
         for _ in range(5):
-            told.clear()
+            answers.clear()
             async with trio.open_nursery() as nursery:
                 for number in range(4):
                     nursery.start_soon(create, (one, two)[number % 2], str(number))
-            winners = [by for by, answer in told if answer.status == 201]
-            losers = [answer for _, answer in told if answer.status != 201]
+            winners = [by for by, answer in answers if answer.status == 201]
+            losers = [answer for _, answer in answers if answer.status != 201]
             assert len(winners) == 1
             assert [answer.refused(409)["reason"] for answer in losers] == ["AlreadyExists"] * 3
             assert (await one.get(f"{MAPS}/a"))["data"] == (await two.get(f"{MAPS}/a"))["data"] == {"by": winners[0]}
@@ -219,7 +219,7 @@ async def test_replicas_counting_in_one_object_lose_no_count(autojump_clock: Moc
         assert (await two.get(f"{MAPS}/a"))["data"]["n"] == "30"
 
 
-# -- what a write leaves -----------------------------------------------------------------------------------------------
+# -- results of a write ------------------------------------------------------------------------------------------------
 
 
 async def test_an_update_that_changes_nothing_writes_nothing(autojump_clock: MockClock) -> None:
@@ -230,7 +230,7 @@ async def test_an_update_that_changes_nothing_writes_nothing(autojump_clock: Moc
         assert server.log.store.revision == int(made["metadata"]["resourceVersion"])
 
 
-async def test_who_wrote_is_kept_with_the_change(autojump_clock: MockClock) -> None:
+async def test_the_author_is_stored_with_the_change(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         request = server.request(
             "POST", f"{MAPS}?fieldManager=me", configmap("a"), headers={"user-agent": "tool/1", "audit-id": "abc"}
@@ -243,7 +243,7 @@ async def test_who_wrote_is_kept_with_the_change(autojump_clock: MockClock) -> N
         assert who.field_manager == "me"
 
 
-async def test_a_pod_that_needs_no_time_is_marked_and_then_gone(autojump_clock: MockClock) -> None:
+async def test_a_pod_without_grace_period_is_marked_and_then_deleted(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         for name, target in (("unscheduled", f"{PODS}/unscheduled"), ("scheduled", f"{PODS}/scheduled")):
             await server.post(PODS, pod(name, node="n1" if name == "scheduled" else ""))
@@ -256,7 +256,7 @@ async def test_a_pod_that_needs_no_time_is_marked_and_then_gone(autojump_clock: 
         assert await server.names(PODS) == []
 
 
-async def test_a_scheduled_pod_is_marked_until_its_node_lets_it_go(autojump_clock: MockClock) -> None:
+async def test_a_scheduled_pod_is_marked_until_its_node_deletes_it(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await server.post(PODS, pod("p", node="n1"))
         marked = await server.delete(f"{PODS}/p")
@@ -269,7 +269,7 @@ async def test_a_scheduled_pod_is_marked_until_its_node_lets_it_go(autojump_cloc
 
 
 @pytest.mark.parametrize("verb", ["PUT", "PATCH"])
-async def test_letting_go_of_the_last_finalizer_ends_a_deleted_object(autojump_clock: MockClock, verb: str) -> None:
+async def test_removing_the_last_finalizer_deletes_a_marked_object(autojump_clock: MockClock, verb: str) -> None:
     async with open_server() as server:
         body = configmap("a", x="1")
         body["metadata"]["finalizers"] = ["example.com/first", "example.com/last"]
@@ -313,7 +313,7 @@ async def test_preconditions_of_a_deletion(autojump_clock: MockClock) -> None:
         await server.delete(f"{MAPS}/a", {"preconditions": right})
 
 
-async def test_deleting_a_collection_goes_in_key_order_and_in_one_batch(autojump_clock: MockClock) -> None:
+async def test_deletecollection_runs_in_key_order_and_in_one_batch(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         for name in ("c", "a", "b", "d"):
             await server.post(MAPS, configmap(name, labels={"keep": str(name == "d").lower()}))
@@ -326,7 +326,7 @@ async def test_deleting_a_collection_goes_in_key_order_and_in_one_batch(autojump
         assert await server.names(MAPS) == ["d"]
 
 
-async def test_deleting_a_collection_on_a_lagging_view_deletes_what_is_there(autojump_clock: MockClock) -> None:
+async def test_deletecollection_on_a_lagging_view_deletes_the_existing_objects(autojump_clock: MockClock) -> None:
     async with replicas() as (one, two):
         for name in ("a", "b", "c"):
             await one.post(MAPS, configmap(name, x="1"))
@@ -340,7 +340,7 @@ async def test_deleting_a_collection_on_a_lagging_view_deletes_what_is_there(aut
         assert await one.names(MAPS) == []
 
 
-async def test_deleting_a_collection_leaves_what_has_finalizers(autojump_clock: MockClock) -> None:
+async def test_deletecollection_marks_objects_with_finalizers(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         for name in ("a", "b"):
             body = configmap(name)
@@ -353,7 +353,7 @@ async def test_deleting_a_collection_leaves_what_has_finalizers(autojump_clock: 
         await server.delete(MAPS)  # again: nothing to do
 
 
-async def test_pods_of_a_collection_are_marked_and_then_gone(autojump_clock: MockClock) -> None:
+async def test_pods_of_a_deletecollection_are_marked_and_then_deleted(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         for name in ("a", "b"):
             await server.post(PODS, pod(name))
@@ -440,7 +440,9 @@ async def test_dry_runs_answer_and_leave_nothing(autojump_clock: MockClock) -> N
     ],
     ids=lambda faults: "-".join(fault.name.lower() for fault in faults),
 )
-async def test_an_unknown_outcome_is_settled_and_told_truly(autojump_clock: MockClock, faults: list[Fault]) -> None:
+async def test_an_unknown_outcome_is_resolved_and_answered_correctly(
+    autojump_clock: MockClock, faults: list[Fault]
+) -> None:
     async with open_server() as server:
         server.log.fail_next("append", *faults)
         server.log.fail_next("settle", Fault.UNAVAILABLE, Fault.UNAVAILABLE)
@@ -456,7 +458,7 @@ async def test_an_unknown_outcome_is_settled_and_told_truly(autojump_clock: Mock
         assert server.log.store.revision == 4  # the namespace and three changes, none of them twice
 
 
-async def test_a_database_that_stays_away_is_503_and_nothing_happened(autojump_clock: MockClock) -> None:
+async def test_an_unavailable_database_is_503_and_nothing_happened(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         server.log.fail_next("append", *[Fault.UNAVAILABLE] * 6)
         answer = await server.ask("POST", MAPS, configmap("a"))
@@ -472,22 +474,22 @@ async def test_an_unreadable_head_is_503_for_reads_that_must_be_consistent(autoj
         server.log.fail_next("head", Fault.UNAVAILABLE)
         (await server.ask("GET", f"{MAPS}/a")).refused(503)
         server.log.fail_next("head", Fault.UNAVAILABLE)
-        await server.get(f"{MAPS}/a?resourceVersion=0")  # asks nobody
+        await server.get(f"{MAPS}/a?resourceVersion=0")  # needs no query
         server.log.fail_next("head", Fault.UNAVAILABLE)
-        (await server.ask("DELETE", f"{MAPS}/missing")).refused(503)  # not found cannot be told
+        (await server.ask("DELETE", f"{MAPS}/missing")).refused(503)  # it may exist on another replica
 
 
 def caller_for(seconds: float) -> Caller:
     return Caller(who=Who(user="test"), deadline=trio.current_time() + seconds)
 
 
-async def test_at_the_deadline_a_sent_change_is_neither_done_nor_refused(autojump_clock: MockClock) -> None:
+async def test_at_the_deadline_the_outcome_of_a_sent_change_is_unknown(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         rt = type_of(server, "configmaps")
         target = Target(rt=rt, namespace="default")
         with server.log.hold("append.committed"), pytest.raises(OutcomeUnknownForNow):
             await server.store.writes.create(caller_for(5), target, configmap("a"))
-        await server.get(f"{MAPS}/a")  # it did happen
+        await server.get(f"{MAPS}/a")  # it was committed
 
 
 async def test_at_the_deadline_an_unsent_change_has_not_happened(autojump_clock: MockClock) -> None:
@@ -503,7 +505,7 @@ async def test_at_the_deadline_an_unsent_change_has_not_happened(autojump_clock:
         (await server.ask("GET", f"{MAPS}/second")).refused(404)
 
 
-async def test_over_http_the_deadline_is_504_and_what_was_sent_takes_its_course(autojump_clock: MockClock) -> None:
+async def test_over_http_the_deadline_is_504_and_the_sent_change_is_committed(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         with server.log.hold("append.committed"):
             answer = await server.ask("POST", f"{MAPS}?timeout=2s", configmap("a"))
@@ -514,7 +516,7 @@ async def test_over_http_the_deadline_is_504_and_what_was_sent_takes_its_course(
 # -- changes the server itself makes -----------------------------------------------------------------------------------
 
 
-async def test_an_edit_is_computed_again_when_the_object_has_changed_meanwhile(autojump_clock: MockClock) -> None:
+async def test_an_edit_is_computed_again_after_a_concurrent_change(autojump_clock: MockClock) -> None:
     async with replicas() as (one, two):
         await one.post(MAPS, configmap("a", x="1"))
         await two.get(f"{MAPS}/a")
