@@ -6,7 +6,7 @@ import signal
 
 
 class OperatorError(Exception):
-    """Error whose message says in one line what is wrong and how to fix it."""
+    """Error with a message of one line: the problem, and how to fix it."""
 
 
 class PostgresFailed(OperatorError):

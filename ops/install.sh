@@ -1,12 +1,12 @@
 #!/bin/sh
-# Makes .venv with the locked dependencies and the kubechronicle command. `install.sh test`: with those of the tests too.
-# Does nothing when .venv is as it should be. Needs Python 3.11 or newer. Where Python came without venv (a bare
-# Debian), root gets python3-venv from apt; anyone else needs pip or virtualenv on the system.
+# Makes .venv with the locked dependencies and the kubechronicle command. `install.sh test` adds those of the tests.
+# Does nothing when .venv is up to date. Needs Python 3.11 or newer. Where Python lacks venv (a bare Debian), root
+# installs python3-venv with apt; other users need pip or virtualenv on the system.
 # Environment: PYTHON (the interpreter to use).
 set -eu
 cd "$(dirname "$0")/.."
-what=${1:-run}
-case $what in
+target=${1:-run}
+case $target in
 run) lock=requirements.lock ;;
 test) lock=requirements-test.lock ;;
 *) echo "install: usage: ops/install.sh [test]" >&2; exit 2 ;;
@@ -23,25 +23,25 @@ find_python() {
     die "no Python 3.11 or newer; install one, or name it: make install PYTHON=/path/to/python3"
 }
 
-# One process at a time: two makes must not build one .venv.
+# One process at a time: two runs must not build the same .venv.
 if command -v flock >/dev/null 2>&1 && [ "${KUBECHRONICLE_INSTALL_LOCKED:-}" != yes ]; then
     mkdir -p .cache
-    KUBECHRONICLE_INSTALL_LOCKED=yes exec flock .cache/install.lock "$0" "$what"
+    KUBECHRONICLE_INSTALL_LOCKED=yes exec flock .cache/install.lock "$0" "$target"
 fi
 
-# Python compiles a module when it is first imported and keeps the result, unless PYTHONDONTWRITEBYTECODE is set (many
-# containers do); then it would compile 400 of them at each start, which takes most of a second.
+# Python compiles a module at its first import and keeps the result, unless PYTHONDONTWRITEBYTECODE is set, as in many
+# containers. Then each start would compile 400 modules, which takes most of a second.
 compile_modules() {
     if [ -f .venv/.compiled ] && [ -z "$(find ./kubechronicle/*/ -name '*.py' -newer .venv/.compiled | head -n 1)" ]; then
         return
     fi
-    touch .venv/.compiling # before compiling: what is edited meanwhile is newer
+    touch .venv/.compiling # before compiling: files edited meanwhile are newer
     .venv/bin/python -m compileall -q "$(pwd -P)"/kubechronicle/* || say "some modules do not compile (see above)"
     mv .venv/.compiling .venv/.compiled
 }
 
-# What is installed holds for what is stamped: the locks, the package's metadata, the folder (scripts name it). A .venv
-# with the tests' dependencies serves to run as well.
+# The stamp is a checksum of everything that the installation depends on: lock file, package metadata, this script, and
+# the folder, which scripts name. A .venv with the tests' dependencies can run the server too.
 stamp() { { pwd -P; cat "$1" pyproject.toml "$0"; } | cksum; }
 for made in requirements.lock requirements-test.lock; do
     if [ "$made" = "$lock" ] || [ "$made" = requirements-test.lock ]; then
@@ -65,7 +65,7 @@ make_venv() {
     fi
     if has_venv && "$python" -m venv .venv; then return; fi
     rm -rf .venv
-    # A pip of the system's own can fill an environment made without one.
+    # The system's pip can install into an environment that has none.
     if "$python" -m venv --without-pip .venv 2>/dev/null &&
         "$python" -m pip --disable-pip-version-check --python .venv/bin/python install -q pip 2>/dev/null; then return; fi
     rm -rf .venv
@@ -76,7 +76,7 @@ make_venv() {
 pip() { .venv/bin/python -m pip --disable-pip-version-check "$@"; }
 
 if ! { [ -x .venv/bin/python ] && fits .venv/bin/python && pip --version >/dev/null 2>&1; }; then make_venv; fi
-say "installing what $lock names"
+say "installing $lock"
 pip install -q --require-hashes --no-deps -r "$lock" || die "pip could not install the dependencies (see above)"
 pip install -q --no-deps --no-build-isolation --editable . || die "pip could not install kubechronicle (see above)"
 rm -f .venv/.requirements*.stamp

@@ -23,7 +23,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 # Libraries that log details at INFO; shown from --v 4 on.
 QUIET_LIBRARIES = ("asyncio", "hypercorn", "trio", "urllib3")
 LIBRARY_VERBOSITY = 4
-# Libraries that log header fields, tokens included, as details: shown from WARNING on, whatever --v is.
+# Libraries that log header fields, tokens included, as details: shown from WARNING on, at every --v.
 SILENT_LIBRARIES = ("h2", "hpack", "httpcore", "httpx", "wsproto")
 
 

@@ -1,4 +1,4 @@
-"""File locks. The kernel releases a lock when its process ends, in whatever way."""
+"""File locks. The kernel releases a lock when its process ends or is killed."""
 
 from __future__ import annotations
 

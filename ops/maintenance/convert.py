@@ -34,7 +34,7 @@ from kubechronicle.ops.errors import OperatorError
 
 FORMATS: Final = ("json", "yaml", "protobuf")
 MAX_INPUT: Final = 256 * 1024 * 1024
-"""Bytes read; about a hundred times what a server takes in one request."""
+"""Bytes of input; about a hundred times the limit of a server for one request."""
 
 WATCH_EVENT: Final = "meta/v1.WatchEvent"
 _GROUP_VERSION: Final = re.compile(r"(?:[a-z0-9.-]+/)?v[0-9][a-z0-9]*")
@@ -151,8 +151,8 @@ _BLANK: Final = re.compile(r"[ \t\r\n]*")
 
 
 def _blanks(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return found.end() if found else at
+    blanks = _BLANK.match(text, at)
+    return blanks.end() if blanks else at
 
 
 def _checked(value: Any) -> Object:

@@ -20,7 +20,7 @@ from kubechronicle.api.history import revisions
 from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.registry.registry import known_registry
 from kubechronicle.eventlog.erasure.eraser import Eraser
-from kubechronicle.eventlog.erasure.plan import Done, Plan, Signed, StillThere, Wanted
+from kubechronicle.eventlog.erasure.plan import ErasureAuthor, ErasurePlan, ErasureRequest, ErasureResult, ObjectExists
 from kubechronicle.eventlog.errors import LogCorrupt, LogError
 from kubechronicle.eventlog.integrity import erasures
 from kubechronicle.eventlog.postgres.connection import open_session
@@ -34,7 +34,7 @@ from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.version import program_version
 
-WHAT: Final[Mapping[str, str]] = {"contents": "contents", "object": "contents and name", "who": "traces"}
+PARTS: Final[Mapping[str, str]] = {"contents": "contents", "object": "contents and name", "who": "traces"}
 ERASED, NOTHING, UNREAD = 0, 1, 3
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 
@@ -50,7 +50,7 @@ where e.resource = $1
 async def run(settings: Settings, arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code. Raise OperatorError."""
     if bool(arguments.object) == bool(arguments.user):
-        raise OperatorError("name what to erase: TYPE/NAME for the contents of an object, or --user NAME")
+        raise OperatorError("name an object with TYPE/NAME, or a user with --user NAME")
     if arguments.user and (arguments.uid or arguments.namespace or arguments.anonymize_name):
         raise OperatorError("--user concerns all objects; leave --namespace, --uid and --anonymize-name out")
     if arguments.anonymize_name and (arguments.before or arguments.revisions):
@@ -64,7 +64,7 @@ async def run(settings: Settings, arguments: argparse.Namespace) -> int:
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle erase") as session:
         await check_schema(session)
         wanted = await _wanted(session, arguments)
-        signed = Signed(
+        signed = ErasureAuthor(
             by=_clean(arguments.by) or _login(),
             os_user=_login(),
             reason=reason,
@@ -78,7 +78,7 @@ async def run(settings: Settings, arguments: argparse.Namespace) -> int:
                 waits=lambda: _note("waiting until a server has finished its retention"),
             ) as eraser:
                 return await _erase(eraser, wanted, signed, arguments)
-        except StillThere:
+        except ObjectExists:
             raise OperatorError(_still_there(arguments, wanted)) from None
         except ArchiveError as error:
             advice = "the erasure in the database is complete: fix the archive, then erase again"
@@ -89,7 +89,7 @@ async def run(settings: Settings, arguments: argparse.Namespace) -> int:
             raise OperatorError(f"{error}; --dry-run shows what is still to be erased") from None
 
 
-async def _erase(eraser: Eraser, wanted: Wanted, signed: Signed, arguments: argparse.Namespace) -> int:
+async def _erase(eraser: Eraser, wanted: ErasureRequest, signed: ErasureAuthor, arguments: argparse.Namespace) -> int:
     plan = await eraser.plan()
     for line in _describe(plan, wanted):
         print(line)
@@ -115,12 +115,12 @@ async def _erase(eraser: Eraser, wanted: Wanted, signed: Signed, arguments: argp
 # -- the object or user -----------------------------------------------------------------------------------------------
 
 
-async def _wanted(session: Session, arguments: argparse.Namespace) -> Wanted:
+async def _wanted(session: Session, arguments: argparse.Namespace) -> ErasureRequest:
     first, last = _bounds(arguments.revisions)
     if arguments.before:
         last = min(last, await _before(session, arguments.before) - 1)
     if arguments.user:
-        return Wanted(what="who", user=arguments.user, first=first, last=last)
+        return ErasureRequest(what="who", user=arguments.user, first=first, last=last)
     kind, slash, name = arguments.object.partition("/")
     if not slash or not kind or not name:
         raise OperatorError(f"{arguments.object!r} is no TYPE/NAME; name the object as configmap/settings")
@@ -131,7 +131,7 @@ async def _wanted(session: Session, arguments: argparse.Namespace) -> Wanted:
         raise OperatorError(f"{resource} are in namespaces: give --namespace")
     if namespaced is False and arguments.namespace:
         raise OperatorError(f"{resource} are in no namespace: leave --namespace out")
-    return Wanted(
+    return ErasureRequest(
         what="object" if arguments.anonymize_name else "contents",
         resource=resource,
         namespace=arguments.namespace,
@@ -144,7 +144,7 @@ async def _wanted(session: Session, arguments: argparse.Namespace) -> Wanted:
 
 
 async def _resource(session: Session, kind: str) -> tuple[str, bool | None]:
-    """Return the resource as the log names it, and whether it is namespaced (None: its definition is gone)."""
+    """Return the resource as the log names it, and if it is namespaced (None: unknown, its definition is gone)."""
     registry = known_registry()
     matching = revisions.resources_named(registry, "object.resource", kind)
     matching |= revisions.resources_named(registry, "object.kind", kind)
@@ -191,7 +191,7 @@ async def _before(session: Session, text: str) -> int:
     return int((await session.fetch(FIRST_REVISION_SINCE, moment))[0][0])
 
 
-def _still_there(arguments: argparse.Namespace, wanted: Wanted) -> str:
+def _still_there(arguments: argparse.Namespace, wanted: ErasureRequest) -> str:
     where = f" -n {wanted.namespace}" if wanted.namespace else ""
     return (
         f"{arguments.object} exists; delete it first (kubectl delete {arguments.object}{where}), or erase all but its "
@@ -213,12 +213,12 @@ def _clean(text: str) -> str:
 # -- output -----------------------------------------------------------------------------------------------------------
 
 
-def _describe(plan: Plan, wanted: Wanted) -> list[str]:
+def _describe(plan: ErasurePlan, wanted: ErasureRequest) -> list[str]:
     where = f"{wanted.namespace}/{wanted.name}" if wanted.namespace else wanted.name
     subject = f"user {wanted.user}" if wanted.what == "who" else f"{wanted.resource} {where}"
     if plan.nothing:
         return [f"there is nothing to erase of {subject}", *_stays(plan)]
-    lines = [f"to be erased: {WHAT[wanted.what]} of {subject}"]
+    lines = [f"to be erased: {PARTS[wanted.what]} of {subject}"]
     size = f", of {', '.join(sorted(plan.resources))}" if wanted.what == "who" else f", {_size(plan.bytes)}"
     if plan.oldest is not None and plan.newest is not None:
         (first, since), (last, until) = plan.oldest, plan.newest
@@ -230,11 +230,11 @@ def _describe(plan: Plan, wanted: Wanted) -> list[str]:
     return lines + _stays(plan)
 
 
-def _stays(plan: Plan) -> list[str]:
+def _stays(plan: ErasurePlan) -> list[str]:
     return [f"  revision {plan.stays} stays: it is the object's present state"] if plan.stays is not None else []
 
 
-def _describe_done(done: Done) -> str:
+def _describe_done(done: ErasureResult) -> str:
     files = f"{done.files} archive{'' if done.files == 1 else 's'} rewritten"
     if done.erasure is None:
         return files

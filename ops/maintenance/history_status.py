@@ -39,7 +39,7 @@ def text(status: HistoryStatus) -> str:
         f"newest  revision {status.revision}" + (f", {_time(status.committed_at)}" if status.revision else ""),
         "oldest  " + (f"revision {oldest[0]}, {_time(oldest[1])}" if oldest is not None else "none"),
         f"size    {_size(status.log_bytes)} of changes, {_size(status.kept_bytes)} of objects older than these, "
-        f"{_size(status.tombstone_bytes)} of digests, {_size(status.live_bytes)} of the index of what exists",
+        f"{_size(status.tombstone_bytes)} of digests, {_size(status.live_bytes)} of the index of existing objects",
         "",
     ]
     lines += _table(

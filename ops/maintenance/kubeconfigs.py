@@ -22,7 +22,7 @@ from urllib.parse import quote
 import yaml
 
 from kubechronicle.api.history.moments import parse_moment, written
-from kubechronicle.http.request_info import HISTORY
+from kubechronicle.api.meta.request_info import HISTORY
 from kubechronicle.ops import pki
 from kubechronicle.ops.errors import OperatorError
 

@@ -16,7 +16,7 @@ from kubechronicle.http.authentication.service_accounts import ServiceAccountTok
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision
 from kubechronicle.http.outgoing.client import Outgoing
-from kubechronicle.http.request_info import RequestInfo
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.ops.server.plan import Plan
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ def control_loops(
 
     ``root_ca``: authorities to publish in every namespace; not published if empty
     ``sign``: signs tokens for Secrets; without it they get none
-    ``event_ttl``: seconds that an Event is kept, whatever ``names`` are; 0: for ever
+    ``event_ttl``: seconds that an Event is kept; 0: for ever. Its loop does not depend on ``names``
     """
     loops = [ChildSpec(name=name, run=make(store).run) for name, make in LOOPS.items() if name in names]
     if ROOT_CA in names and root_ca:

@@ -21,7 +21,7 @@ from kubechronicle.ops.server.plan import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnObjects:
-    """Loops that run whatever --controllers says. The server is ready when each has checked all its objects once."""
+    """Loops that run regardless of --controllers. The server is ready when each has checked all its objects once."""
 
     bootstrap: Bootstrap
     roles: RbacBootstrap

@@ -1,6 +1,6 @@
 """Conversion of settings: a cattrs hook for each type, from the text of a flag or the value in a config file.
 
-A hook returns the value, or raises a ValueError whose message completes "--flag: …" and names the allowed values. The
+A hook returns the value, or raises a ValueError. Its message completes "--flag: …" and names the allowed values. The
 text forms are kube-apiserver's: Go durations (1m30s), CIDRs, comma-separated lists.
 """
 

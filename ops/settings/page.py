@@ -1,4 +1,4 @@
-"""docs/settings.md from the table of flags: ``python -m kubechronicle.ops.settings.page``, or ``make docs``."""
+"""docs/settings.md, made from the tables of flags: ``python -m kubechronicle.ops.settings.page``, or ``make docs``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from kubechronicle.ops.settings.flags import FLAGS
 HEADING = """\
 # Settings
 
-Made by `make docs` from the table in `ops/settings/settings.py`.
+Made by `make docs` from the tables in `ops/settings/flags`.
 
-Each can be given as a flag of `kubechronicle serve` (`--secure-port 6443`), or in the YAML file named by `--config`,
-under the same name without the dashes (`secure-port: 6443`). A flag goes before the file, the file before the
-environment, the environment before the default. Durations are written as `90s`, `1m30s` or `2h`. `migrate`, `verify`
-and `compact` take `--database-url`, `--data-dir`, `--v` and `--config` too.
+A setting is a flag of `kubechronicle serve` (`--secure-port 6443`), or a key of the YAML file named by `--config`,
+without the dashes (`secure-port: 6443`). A flag overrides the file, the file overrides the environment, and the
+environment overrides the default. Durations are written as `90s`, `1m30s` or `2h`. The commands on the database
+(`migrate`, `verify`, `compact` and others) have `--database-url`, `--data-dir`, `--v` and `--config` too.
 
-A wrong value, an unknown name or a missing file ends the command with one line that says so, and exit code 2.
+After a wrong value, an unknown name or a missing file, the command prints one line about it and exits with code 2.
 
-| setting | default | what it does |
+| setting | default | meaning |
 |---|---|---|
 """
 

@@ -182,7 +182,7 @@ def _structure(values: Mapping[str, _Value]) -> Settings:
 
 
 def _find_problem(raw: dict[str, Any]) -> tuple[Flag, Exception]:
-    """Return the first flag whose value cannot be converted, and the error that names it."""
+    """Return the first flag with a value that cannot be converted, and the error."""
     converter = conversion.converter(detailed=True)
     from cattrs import ClassValidationError  # loaded by now
 

@@ -1,4 +1,4 @@
-"""All flags, one table per theme, in the order in which help and docs/settings.md tell them."""
+"""All flags, one table per theme, in the order of --help and docs/settings.md."""
 
 from kubechronicle.ops.settings.flags import authentication, authorization, history, running, serving
 from kubechronicle.ops.settings.flags.flag import Flag

@@ -1,36 +1,36 @@
-"""Flags: who may do what."""
+"""Flags: authorization."""
 
 from kubechronicle.ops.settings.flags.flag import Flag
 
 FLAGS = (
     Flag(
         name="authorization-mode", placeholder="LIST", default="",
-        help="Who decides what a user may do, comma-separated, asked in the order given. There are AlwaysAllow, "
-        "AlwaysDeny, ABAC, Node, RBAC and Webhook. Default: Node,RBAC, unless --authorization-config says otherwise.",
+        help="The authorizers, comma-separated, in the order in which they are asked: AlwaysAllow, AlwaysDeny, ABAC, "
+        "Node, RBAC and Webhook. Default: Node,RBAC, or those of --authorization-config.",
     ),
     Flag(
         name="authorization-policy-file", placeholder="FILE", default="",
-        help="The policies of the mode ABAC, one JSON object a line. It is read when the server starts.",
+        help="The policies of the mode ABAC, one JSON object a line. Read when the server starts.",
     ),
     Flag(
         name="authorization-webhook-config-file", placeholder="FILE", default="",
-        help="Whom the mode Webhook asks: a kubeconfig file. Its cluster is the webhook, its user this server.",
+        help="The webhook of the mode Webhook: a kubeconfig file. Its cluster is the webhook, its user is this server.",
     ),
     Flag(
         name="authorization-webhook-version", placeholder="VERSION", default="",
-        help="The version of the SubjectAccessReviews it is sent, v1 or v1beta1. Default: v1beta1.",
+        help="The version of the SubjectAccessReviews for the webhook: v1 or v1beta1. Default: v1beta1.",
     ),
     Flag(
         name="authorization-webhook-cache-authorized-ttl", placeholder="DURATION", default="",
-        help="How long it is remembered that it allowed something; 0s: not at all. Default: 5m0s.",
+        help="How long an answer that allows a request is cached; 0s: not at all. Default: 5m0s.",
     ),
     Flag(
         name="authorization-webhook-cache-unauthorized-ttl", placeholder="DURATION", default="",
-        help="How long it is remembered that it did not allow something; 0s: not at all. Default: 30s.",
+        help="How long any other answer is cached; 0s: not at all. Default: 30s.",
     ),
     Flag(
         name="authorization-config", placeholder="FILE", default="",
-        help="Who decides what a user may do, as a file (AuthorizationConfiguration, apiserver.config.k8s.io), in "
-        "place of --authorization-mode and --authorization-webhook-*. It may change while the server runs.",
+        help="A file (AuthorizationConfiguration, apiserver.config.k8s.io) with the authorizers, instead of "
+        "--authorization-mode and --authorization-webhook-*. Reloaded when it changes.",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Flags: where the server is, and how it is known."""
+"""Flags: addresses and certificates of the server."""
 
 from kubechronicle.ops.settings.flags.flag import Flag
 
@@ -9,7 +9,7 @@ FLAGS = (
     ),
     Flag(
         name="secure-port", placeholder="PORT", default="6443",
-        help="The port to serve HTTPS on; 0 takes a free one, told in the first line of output and admin.kubeconfig.",
+        help="The port to serve HTTPS on; 0 takes a free one, shown in the first line of output and admin.kubeconfig.",
     ),
     Flag(
         name="advertise-address", placeholder="IP", default="",
@@ -18,11 +18,11 @@ FLAGS = (
     ),
     Flag(
         name="external-hostname", placeholder="NAME", default="",
-        help="A further name clients use for this server; its serving certificate is valid for it.",
+        help="A further host name of this server, included in its serving certificate.",
     ),
     Flag(
         name="tls-cert-file", placeholder="FILE", default="",
-        help="Serving certificate (PEM), with intermediates after it. Default: one made in DATA_DIR/pki.",
+        help="The serving certificate (PEM), followed by intermediates. Default: one made in DATA_DIR/pki.",
     ),
     Flag(
         name="tls-private-key-file", placeholder="FILE", default="",
@@ -30,12 +30,12 @@ FLAGS = (
     ),
     Flag(
         name="root-ca-file", placeholder="FILE", default="",
-        help="Authorities (PEM) by which pods know this server: the ConfigMap kube-root-ca.crt of every namespace. "
-        "Default: --tls-cert-file if given, else the one in DATA_DIR/pki. Servers on one database need the same file, "
-        "with the authorities of all of them, or must share one authority.",
+        help="Authorities (PEM) with which pods verify this server: the ConfigMap kube-root-ca.crt of every namespace. "
+        "Default: --tls-cert-file if given, otherwise the authority in DATA_DIR/pki. Servers that share a database "
+        "share one authority, or each has a file with the authorities of all.",
     ),
     Flag(
         name="enable-ui", placeholder="BOOL", default="false", switch=True,
-        help="Serve a web page about history at /ui/, to those who may get that path; `kubechronicle ui` opens it.",
+        help="Serve a web page about history at /ui/ to users who may get that path; `kubechronicle ui` opens it.",
     ),
 )  # fmt: skip
