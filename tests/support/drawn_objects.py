@@ -1,8 +1,8 @@
-"""Objects of every built-in kind, drawn from the schema: well typed, and meant to make no other sense.
+"""Random objects of every built-in kind, drawn from the schema: well typed, but without meaning.
 
-They look like what clients send: quantities and times in any spelling, nulls, empty lists, zero values, text that YAML
-would take for something else. Keyed lists have each key once. `objects(kind)` draws one; a budget bounds its size, and
-a few fields per level make sure that deep ones are reached as well as shallow ones.
+They resemble objects that clients send: quantities and times in any spelling, nulls, empty lists, zero values, and text
+that YAML could misread. Each key occurs once in a keyed list. `objects(kind)` draws one object. A budget bounds its
+size. Only a few fields are drawn per level, so that deep fields are reached as well as shallow ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kubechronicle.api.schema.types import AnyType, ListType, MapType, ObjectTyp
 
 Object = dict[str, Any]
 
-BUDGET = 40  # values in one object, about
+BUDGET = 40  # approximate number of values in one object
 DEPTH = 14  # the deepest fields (a CronJob's containers' probes) are 12 levels below the object
 
 AWKWARD = (
@@ -69,23 +69,26 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "quantity": st.sampled_from(QUANTITIES),
     "intorstring": st.sampled_from([0, -1, 8080, 2**31 - 1, "", "http", "25%", "0", "8080"]),
 }
-# What identifies an item of a keyed list: never empty, so that it is not left out.
 _KEYS: dict[str, st.SearchStrategy[Any]] = {
     "string": st.sampled_from(WORDS),
     "int32": st.sampled_from([1, 80, 443]),
     "boolean": st.just(True),
 }
+"""Values that identify an item of a keyed list: never empty, because empty values are left out."""
 
 
-def drawing(examples: int) -> settings:
-    """The same draws in every run, as many times as KUBECHRONICLE_TEST_EXAMPLES says; new ones for more than once."""
+def example_settings(examples: int) -> settings:
+    """Return settings that draw the same examples in every run.
+
+    KUBECHRONICLE_TEST_EXAMPLES multiplies their number; with more than 1, each run draws new ones.
+    """
     times = int(os.environ.get("KUBECHRONICLE_TEST_EXAMPLES", "1"))
     return settings(
         max_examples=examples * times,
         derandomize=times == 1,
         deadline=None,
         suppress_health_check=list(HealthCheck),
-        phases=(Phase.generate, Phase.shrink),  # no explaining: it traces every line, for minutes
+        phases=(Phase.generate, Phase.shrink),  # without Phase.explain, which traces every line for minutes
     )
 
 
@@ -96,7 +99,7 @@ class _Budget:
 
 @st.composite
 def objects(draw: st.DrawFn, kind: ObjectType, *, budget: int = BUDGET) -> Object:
-    """An object of a kind, without apiVersion and kind; its metadata is there, but may be empty."""
+    """Draw an object of a kind without apiVersion and kind; its metadata is present, but may be empty."""
     found: Object = _object(draw, kind, _Budget(budget), 0, without=("apiVersion", "kind", "metadata"))
     metadata = kind.fields["metadata"].type
     assert isinstance(metadata, ObjectType)
@@ -106,7 +109,7 @@ def objects(draw: st.DrawFn, kind: ObjectType, *, budget: int = BUDGET) -> Objec
 
 @st.composite
 def with_field(draw: st.DrawFn, kind: ObjectType, name: str) -> Object:
-    """A struct of which this one field is set, and nothing else."""
+    """Draw a struct in which only this field is set."""
     return {name: _not_null(draw, kind.fields[name].type, _Budget(12), 0)}
 
 
@@ -137,7 +140,7 @@ def _value(draw: st.DrawFn, kind: Type, budget: _Budget, depth: int) -> Any:
 
 
 def _not_null(draw: st.DrawFn, kind: Type, budget: _Budget, depth: int) -> Any:
-    """A value for a list or map: there Go makes something of null that few clients mean."""
+    """Draw a value for a list or map, but not null: Go converts null there in a way that few clients intend."""
     found = _value(draw, kind, budget, depth)
     if found is not None:
         return found

@@ -1,4 +1,4 @@
-"""Create and update objects through the pipeline, and return the causes of a refusal."""
+"""Creation and update of objects through the pipeline, and the causes of a rejection."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def create(path: str, body: Object, name: str = "one") -> Object:
 
 
 def update(path: str, stored: Object, change: Object, subresource: str = "") -> Prepared:
-    """An update that sets the members of ``change``, one level deep."""
+    """Update a stored object: set the members of ``change``, one level deep."""
     rt = builtin_registry().lookup(*path.split("/"))
     assert rt is not None
     held = {**stored, "metadata": {**stored["metadata"], "resourceVersion": "7"}}
@@ -49,16 +49,16 @@ def causes(error: StatusError) -> list[str]:
     return [f"{cause['field']}: {cause['message']}" for cause in (error.details or {})["causes"]]
 
 
-def refusals_of(
+def rejections_of(
     path: str, body: Object, change: Object | None = None, *, name: str = "one", below: str = ""
 ) -> list[str]:
-    """What a creation is refused with, or an update of what was created."""
+    """Return the causes of a rejected creation, or of the rejected update of a created object."""
     if change is None:
-        with pytest.raises(StatusError) as refused:
+        with pytest.raises(StatusError) as rejected:
             create(path, body, name)
     else:
         stored = create(path, body, name)
-        with pytest.raises(StatusError) as refused:
+        with pytest.raises(StatusError) as rejected:
             update(path, stored, change, below)
-    assert refused.value.code == 422
-    return causes(refused.value)
+    assert rejected.value.code == 422
+    return causes(rejected.value)

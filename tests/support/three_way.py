@@ -1,8 +1,8 @@
-"""How `kubectl apply` arrives at a patch: from what was applied last, what is to be applied, and what is there.
+"""The patch that `kubectl apply` computes from the last applied, the new and the live object.
 
-`patch` follows the client's rules (fields that vanished between the two manifests are deleted; whatever the new one
-says differently from the live object is set; nothing else is touched); `merge_patch` does so for JSON merge patches.
-`wanted` says, without any patch, what the live object should look like afterwards.
+`patch` follows the client's rules. Fields that are missing from the new manifest but not from the last one are deleted.
+Fields with a new value other than the live one are set. All other fields stay untouched. `merge_patch` does the same
+for JSON merge patches. `expected_object` computes the live object afterwards without a patch.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _NOTHING: Final = object()
 
 
 def patch(original: Object, modified: Object, current: Object, kind: Type) -> Object:
-    """The strategic merge patch."""
+    """Return the strategic merge patch."""
     deletions = _diff(original, modified, kind, changes=False)
     return _joined(deletions, _diff(current, modified, kind, deletions=False), kind)
 
 
 def _below(kind: Type, name: str) -> tuple[Type, tuple[str, ...]]:
-    """(type of a field, its patch strategies)."""
+    """Return (type of a field, its patch strategies)."""
     field: Field | None = kind.fields.get(name) if isinstance(kind, ObjectType) else None
     if field is not None:
         strategies = field.type.strategies if isinstance(field.type, ListType) else field.strategies
@@ -101,7 +101,7 @@ def _identity(item: Any, key: str) -> Any:
 
 
 def _joined(deletions: Object, changes: Object, kind: Type) -> Object:
-    """Both halves in one patch; the items of a list in the order in which they are to stand, deletions last."""
+    """Return one patch of both halves; list items are in their final order, deletions last."""
     result = dict(deletions)
     for name, value in changes.items():
         held = result.get(name)
@@ -126,7 +126,7 @@ def _joined_items(deletions: list[Any], changes: list[Any], kind: ListType, orde
 
 
 def merge_patch(original: Object, modified: Object, current: Object) -> Object:
-    """The JSON merge patch, for kinds the client does not know."""
+    """Return the JSON merge patch, for kinds that the client does not know."""
     found: Object = {}
     for name, value in modified.items():
         held = current.get(name, _NOTHING)
@@ -140,13 +140,15 @@ def merge_patch(original: Object, modified: Object, current: Object) -> Object:
     return found | {name: None for name in original if name not in modified}
 
 
-# -- what should come of it -------------------------------------------------------------------------------------------
+# -- expected result --------------------------------------------------------------------------------------------------
 
 
-def wanted(original: Object, modified: Object, current: Object, kind: Type | None, *, retain: bool = False) -> Object:
-    """The live object afterwards; lists of items by key are compared without regard to their order (`unordered`).
+def expected_object(
+    original: Object, modified: Object, current: Object, kind: Type | None, *, retain: bool = False
+) -> Object:
+    """Return the live object after the patch; compare lists of keyed items without their order (`unordered`).
 
-    Without a type as after a JSON merge patch: lists are values.
+    Without a type, return it as after a JSON merge patch: lists are values.
     """
     result: Object = {}
     for name in (*current, *(name for name in modified if name not in current)):
@@ -160,20 +162,20 @@ def wanted(original: Object, modified: Object, current: Object, kind: Type | Non
         if isinstance(value, dict) and isinstance(held, dict) and "replace" not in strategies:
             last = last if isinstance(last, dict) else {}
             keep = "retainKeys" in strategies and bool(value)
-            result[name] = wanted(last, value, held, below, retain=keep)
+            result[name] = expected_object(last, value, held, below, retain=keep)
         elif (
             isinstance(value, list)
             and isinstance(held, list)
             and isinstance(below, ListType)
             and "merge" in below.strategies
         ):
-            result[name] = _wanted_items(last if isinstance(last, list) else [], value, held, below)
+            result[name] = _expected_items(last if isinstance(last, list) else [], value, held, below)
         else:
             result[name] = copy_object(value)
     return result
 
 
-def _wanted_items(original: list[Any], modified: list[Any], current: list[Any], kind: ListType) -> list[Any]:
+def _expected_items(original: list[Any], modified: list[Any], current: list[Any], kind: ListType) -> list[Any]:
     key = kind.merge_key
     if not key:
         others = [item for item in current if item not in modified and item not in original]
@@ -183,7 +185,7 @@ def _wanted_items(original: list[Any], modified: list[Any], current: list[Any], 
     items = []
     for item in modified:
         if item[key] in held:
-            items.append(wanted(last.get(item[key], {}), item, held[item[key]], kind.item, retain=keep))
+            items.append(expected_object(last.get(item[key], {}), item, held[item[key]], kind.item, retain=keep))
         else:
             items.append(copy_object(item))
     left = {item[key] for item in modified}
@@ -191,7 +193,7 @@ def _wanted_items(original: list[Any], modified: list[Any], current: list[Any], 
 
 
 def unordered(value: Any, kind: Type) -> Any:
-    """The value with its merged lists sorted, for comparison."""
+    """Return the value with its merged lists sorted, for comparison."""
     if isinstance(value, dict):
         return {name: unordered(item, _below(kind, name)[0]) for name, item in value.items()}
     if isinstance(value, list) and isinstance(kind, ListType):

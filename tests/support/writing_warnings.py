@@ -1,4 +1,4 @@
-"""What tests of warnings write, and what they are told."""
+"""Bodies for tests of warnings, and the warnings that the pipeline returns for them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LABEL_WANTED = "which can result in surprising behavior; a DNS label is recommen
 def warnings(
     path: str, body: dict[str, Any], after: dict[str, Any] | None = None, subresource: str = ""
 ) -> tuple[str, ...]:
-    """Return the warnings of a creation, or those of the update of what it has made to ``after``."""
+    """Return the warnings of a creation, or of an update of the created object to ``after``."""
     group, version, plural = path.split("/")
     rt = builtin_registry().lookup(group, version, plural)
     assert rt is not None
@@ -51,15 +51,15 @@ def warnings(
 
 
 def container(**members: Any) -> dict[str, Any]:
-    """Return the specification of a pod of one container with these members."""
+    """Return the spec of a pod with one container of these members."""
     return {"containers": [{**CONTAINER, **members}]}
 
 
 def volume(**source: Any) -> dict[str, Any]:
-    """Return the specification of a pod with one volume of this source."""
+    """Return the spec of a pod with one volume of this source."""
     return {**POD, "volumes": [{"name": "v", **source}]}
 
 
 def files(*paths: str) -> list[dict[str, str]]:
-    """Return what puts one key into each of these files."""
+    """Return items that map one key to each of these paths."""
     return [{"key": "k", "path": path} for path in paths]

@@ -1,4 +1,4 @@
-"""Every built-in kind goes through the whole pipeline: nothing but a StatusError may refuse an object."""
+"""Every built-in kind goes through the whole pipeline: an object is stored or rejected by a StatusError."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ STORED = [rt for rt in builtin_registry() if rt.stored]
 DEPTH = 5
 
 
-def made_up(kind: types.Type, chance: random.Random, depth: int = 0) -> Any:
-    """Return some value of a type: everything well typed, nothing meant to make sense."""
+def random_value(kind: types.Type, chance: random.Random, depth: int = 0) -> Any:
+    """Return a random value of a type: well typed, but without meaning."""
     if isinstance(kind, types.ObjectType):
         names = list(kind.fields)
         if depth >= DEPTH:
             names = []
         chosen = chance.sample(names, min(len(names), chance.randint(1, 6)))
-        return {name: made_up(kind.fields[name].type, chance, depth + 1) for name in chosen}
+        return {name: random_value(kind.fields[name].type, chance, depth + 1) for name in chosen}
     if isinstance(kind, types.ListType):
-        return [made_up(kind.item, chance, depth + 1) for _ in range(chance.randint(0, 2))]
+        return [random_value(kind.item, chance, depth + 1) for _ in range(chance.randint(0, 2))]
     if isinstance(kind, types.MapType):
-        return {key: made_up(kind.value, chance, depth + 1) for key in chance.sample(["a", "b c", "cpu"], 2)}
+        return {key: random_value(kind.value, chance, depth + 1) for key in chance.sample(["a", "b c", "cpu"], 2)}
     if isinstance(kind, types.Scalar):
         return chance.choice(SCALARS[kind.kind])
     return chance.choice([{}, {"x": 1}, None])
@@ -67,26 +67,26 @@ def create(rt: ResourceType, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rt", STORED, ids=repr)
-def test_any_well_typed_object_is_stored_or_refused(rt: ResourceType) -> None:
+def test_any_well_typed_object_is_stored_or_rejected(rt: ResourceType) -> None:
     chance = random.Random(rt.resource)
     kind = types.object_type(rt.definition)
-    refusals: list[StatusError] = []
+    rejections: list[StatusError] = []
     for round_ in range(60):
-        obj = made_up(kind, chance) if round_ else {}
+        obj = random_value(kind, chance) if round_ else {}
         obj = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
         obj["metadata"] = {"name": "a"}
         try:
             stored = create(rt, obj)
-        except StatusError as refusal:
-            refusals.append(refusal)
+        except StatusError as rejection:
+            rejections.append(rejection)
             continue
-        refusals += exercise(rt, stored, chance)
-    assert {refusal.code for refusal in refusals} <= {400, 422, 500}
+        rejections += exercise(rt, stored, chance)
+    assert {rejection.code for rejection in rejections} <= {400, 422, 500}
 
 
 def exercise(rt: ResourceType, stored: dict[str, Any], chance: random.Random) -> list[StatusError]:
-    """Patch, replace and delete a stored object; return the refusals met."""
-    refusals: list[StatusError] = []
+    """Patch, replace and delete a stored object; return the rejections."""
+    rejections: list[StatusError] = []
     ctx = context(rt, "a")
     shown = pipeline.to_request_version(rt, stored)
     again = json.loads(json.dumps(shown))
@@ -96,14 +96,14 @@ def exercise(rt: ResourceType, stored: dict[str, Any], chance: random.Random) ->
     assert pipeline.prepare_update(rt, stored, same, ctx).outcome is Outcome.UNCHANGED
     for subresource in ("", *(name for name in rt.subresources if name == "status")):
         inner = context(rt, "a", subresource=subresource)
-        part = made_up(types.object_type(rt.definition), chance)
+        part = random_value(types.object_type(rt.definition), chance)
         part = {name: value for name, value in part.items() if name not in ("apiVersion", "kind", "metadata")}
         body = json.dumps({"metadata": {"labels": {"x": "y"}}, **part}).encode()
         for content_type in ("application/merge-patch+json", "application/strategic-merge-patch+json"):
             try:
                 new, _ = pipeline.apply_patch(rt, copy_object(stored), content_type, body, inner)
                 pipeline.prepare_update(rt, stored, new, inner)
-            except StatusError as refusal:
-                refusals.append(refusal)
+            except StatusError as rejection:
+                rejections.append(rejection)
     pipeline.prepare_delete(rt, stored, DeleteOptions(propagation_policy="Foreground"), ctx)
-    return refusals
+    return rejections

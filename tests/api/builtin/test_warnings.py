@@ -1,4 +1,4 @@
-"""Warnings of kinds, and which updates are told of what."""
+"""Warnings about kinds other than Pod, and the updates that get them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from writing_warnings import CLAIM, CONTAINER, JOB, LABEL_WANTED, OLD_CLASS, POD, TEMPLATE, VOLUME, WORKLOAD, warnings
 
-from kubechronicle.api.builtin.common.resource_amounts import is_fractional
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import deletion
 from kubechronicle.api.registry.registry import builtin_registry
@@ -26,12 +25,12 @@ from kubechronicle.api.registry.registry import builtin_registry
         ),
     ],
 )
-def test_a_name_that_becomes_a_hosts(path: str, spec: dict[str, Any], used: str) -> None:
+def test_names_that_become_host_names(path: str, spec: dict[str, Any], used: str) -> None:
     assert warnings(path, {"metadata": {"name": "a.b"}, "spec": spec}) == (f"metadata.name: {used}, {LABEL_WANTED}",)
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "told"),
+    ("path", "body", "expected"),
     [
         (
             "apps/v1/statefulsets",
@@ -139,38 +138,30 @@ def test_a_name_that_becomes_a_hosts(path: str, spec: dict[str, Any], used: str)
         ),
     ],
 )
-def test_other_kinds(path: str, body: dict[str, Any], told: list[str]) -> None:
-    assert list(warnings(path, body)) == told
+def test_other_kinds(path: str, body: dict[str, Any], expected: list[str]) -> None:
+    assert list(warnings(path, body)) == expected
 
 
 BAD_POD = {**POD, "terminationGracePeriodSeconds": -1}
 BAD_WORKLOAD = {**WORKLOAD, "template": {**TEMPLATE, "spec": BAD_POD}}
 
 
-def test_an_update_is_told_when_the_generation_changes() -> None:
+def test_update_gets_warnings_if_the_generation_changes() -> None:
     path = "apps/v1/deployments"
     assert warnings(path, {"spec": BAD_WORKLOAD}, {"metadata": {"labels": {"a": "b"}}, "spec": BAD_WORKLOAD}) == ()
-    told = warnings(path, {"spec": BAD_WORKLOAD}, {"spec": {**BAD_WORKLOAD, "replicas": 3}})
-    assert [text.partition(":")[0] for text in told] == ["spec.template.spec.terminationGracePeriodSeconds"]
+    expected = warnings(path, {"spec": BAD_WORKLOAD}, {"spec": {**BAD_WORKLOAD, "replicas": 3}})
+    assert [text.partition(":")[0] for text in expected] == ["spec.template.spec.terminationGracePeriodSeconds"]
 
 
-def test_an_update_of_a_pod_is_told_nothing() -> None:
+def test_pod_update_gets_no_warnings() -> None:
     image = {**BAD_POD, "containers": [{**CONTAINER, "image": "j"}]}
     assert warnings("/v1/pods", {"spec": BAD_POD}, {"spec": image}) == ()
 
 
-def test_a_pods_addresses() -> None:
+def test_addresses_in_a_pod_status() -> None:
     status = {"podIP": "2001:DB8::1", "podIPs": [{"ip": "2001:DB8::1"}]}
-    told = warnings("/v1/pods", {"spec": POD}, {"spec": POD, "status": status}, "status")
-    assert [text.partition(":")[0] for text in told] == ["status.podIPs[0].ip"]
-
-
-@pytest.mark.parametrize(
-    ("text", "fraction"),
-    [("1", False), ("1Gi", False), ("1500m", True), ("2000m", False), ("1.5", True), ("1.5k", False), ("1e-1", True)],
-)
-def test_parts_of_bytes(text: str, fraction: bool) -> None:
-    assert is_fractional(text) is fraction
+    expected = warnings("/v1/pods", {"spec": POD}, {"spec": POD, "status": status}, "status")
+    assert [text.partition(":")[0] for text in expected] == ["status.podIPs[0].ip"]
 
 
 @pytest.mark.parametrize(
@@ -182,13 +173,13 @@ def test_parts_of_bytes(text: str, fraction: bool) -> None:
         ("replicationcontrollers", DeleteOptions(), 0),
     ],
 )
-def test_a_deletion_that_does_not_say_what_becomes_of_pods(resource: str, options: DeleteOptions, count: int) -> None:
+def test_deletion_without_propagation_policy(resource: str, options: DeleteOptions, count: int) -> None:
     assert len(deletion.warnings(resource, options)) == count
 
 
-def test_kinds_that_are_not_the_ones_to_use() -> None:
-    told = {rt.kind: rt.warning for rt in builtin_registry() if rt.warning}
-    assert told == {
+def test_deprecated_kinds() -> None:
+    expected = {rt.kind: rt.warning for rt in builtin_registry() if rt.warning}
+    assert expected == {
         "ComponentStatus": "v1 ComponentStatus is deprecated in v1.19+",
         "Endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     }

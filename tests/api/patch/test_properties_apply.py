@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 import pytest
-from drawn_objects import Object, drawing, objects
+from drawn_objects import Object, example_settings, objects
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -93,7 +93,7 @@ def owned(config: Object, rt: ResourceType) -> Leaves:
 
 @pytest.mark.parametrize("rt", KINDS, ids=repr)
 @given(data=st.data())
-@drawing(6)
+@example_settings(6)
 def test_applying_again_changes_nothing(rt: ResourceType, data: st.DataObject) -> None:
     config = data.draw(configurations(rt))
     once = apply(rt, None, config, "m", 1)
@@ -114,7 +114,7 @@ def without_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("rt", KINDS, ids=repr)
 @pytest.mark.usefixtures("without_defaults")
 @given(data=st.data())
-@drawing(6)
+@example_settings(6)
 def test_two_managers(rt: ResourceType, data: st.DataObject) -> None:
     first, second = (canonical(rt, data.draw(configurations(rt))) for _ in range(2))
     if data.draw(st.booleans()):
@@ -169,7 +169,7 @@ def part_of(draw: st.DrawFn, one: Any, other: Any) -> Any:
 
 @pytest.mark.parametrize("rt", KINDS, ids=repr)
 @given(data=st.data())
-@drawing(4)
+@example_settings(4)
 def test_field_sets_in_every_representation(rt: ResourceType, data: st.DataObject) -> None:
     kind = kind_of(rt)
     drawn = [data.draw(configurations(rt)) for _ in range(2)]

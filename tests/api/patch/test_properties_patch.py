@@ -10,10 +10,10 @@ import json
 from typing import Any
 
 import pytest
-from drawn_objects import Object, drawing, objects, with_field
+from drawn_objects import Object, example_settings, objects, with_field
 from hypothesis import given
 from hypothesis import strategies as st
-from three_way import merge_patch, patch, unordered, wanted
+from three_way import expected_object, merge_patch, patch, unordered
 
 from kubechronicle.api.codecs import json as codec
 from kubechronicle.api.meta.encoding import copy_object
@@ -70,14 +70,14 @@ def remove_nulls(value: Any) -> None:
 def check_patch(kind: types.ObjectType, original: Object, modified: Object, current: Object) -> None:
     computed = json.loads(json.dumps(patch(original, modified, current, kind)))
     result = strategic_merge.apply(copy_object(current), copy_object(computed), kind)
-    assert unordered(result, kind) == unordered(wanted(original, modified, current, kind), kind), computed
+    assert unordered(result, kind) == unordered(expected_object(original, modified, current, kind), kind), computed
     again = patch(modified, modified, result, kind)
     assert unordered(strategic_merge.apply(copy_object(result), again, kind), kind) == unordered(result, kind)
 
 
 @pytest.mark.parametrize("rt", KINDS, ids=repr)
 @given(data=st.data())
-@drawing(5)
+@example_settings(5)
 def test_a_three_way_strategic_patch(rt: ResourceType, data: st.DataObject) -> None:
     kind = types.object_type(rt.definition)
     check_patch(kind, *three(data, kind))
@@ -94,17 +94,17 @@ def test_a_three_way_strategic_patch(rt: ResourceType, data: st.DataObject) -> N
     ],
 )
 @given(data=st.data())
-@drawing(60)
+@example_settings(60)
 def test_strategies_of_fields(definition: str, field: str, data: st.DataObject) -> None:
     kind = types.object_type(f"io.k8s.api.{definition}")
     check_patch(kind, *three(data, kind, field))
 
 
 @given(rt=st.sampled_from(KINDS), data=st.data())
-@drawing(60)
+@example_settings(60)
 def test_a_three_way_merge_patch(rt: ResourceType, data: st.DataObject) -> None:
     original, modified, current = three(data, types.object_type(rt.definition))
     computed, _ = codec.decode_value(codec.encode(merge_patch(original, modified, current)))
     result = merging.apply(copy_object(current), computed)
-    assert result == wanted(original, modified, current, None)
+    assert result == expected_object(original, modified, current, None)
     assert merge_patch(modified, modified, result) == {}

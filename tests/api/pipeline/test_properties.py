@@ -9,7 +9,7 @@ import contextlib
 import json
 
 import pytest
-from drawn_objects import Object, drawing, objects
+from drawn_objects import Object, example_settings, objects
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -54,7 +54,7 @@ def without_nested_types(obj: Object) -> Object:
 
 @pytest.mark.parametrize("rt", KINDS, ids=repr)
 @given(data=st.data())
-@drawing(8)
+@example_settings(8)
 def test_decoding_and_defaulting_once_is_enough(rt: ResourceType, data: st.DataObject) -> None:
     once = decoded(rt, data.draw(objects(kind_of(rt))))
     assert decoded(rt, once) == once
@@ -68,7 +68,7 @@ def test_decoding_and_defaulting_once_is_enough(rt: ResourceType, data: st.DataO
 
 @pytest.mark.parametrize("rt", KINDS, ids=repr)
 @given(data=st.data())
-@drawing(8)
+@example_settings(8)
 def test_every_representation_gives_the_object_back(rt: ResourceType, data: st.DataObject) -> None:
     obj = decoded(rt, data.draw(objects(kind_of(rt))), default=data.draw(st.booleans()))
     assert json_codec.decode(json_codec.encode(obj), strict=True) == (obj, [])
@@ -82,7 +82,7 @@ def test_every_representation_gives_the_object_back(rt: ResourceType, data: st.D
 
 @pytest.mark.parametrize("rt", [rt for rt in KINDS if protobuf.supports(rt.api_version, rt.kind)], ids=repr)
 @given(data=st.data())
-@drawing(6)
+@example_settings(6)
 def test_what_protobuf_gives_is_in_its_final_form(rt: ResourceType, data: st.DataObject) -> None:
     found = protobuf.decode(protobuf.encode(decoded(rt, data.draw(objects(kind_of(rt))))))
     assert decoded(rt, found) == found
@@ -91,7 +91,7 @@ def test_what_protobuf_gives_is_in_its_final_form(rt: ResourceType, data: st.Dat
 
 @pytest.mark.parametrize(("rt", "other"), SEVERAL, ids=repr)
 @given(data=st.data())
-@drawing(40)
+@example_settings(40)
 def test_there_and_back_is_the_same_object(rt: ResourceType, other: ResourceType, data: st.DataObject) -> None:
     """From the stored form to another and back; the other way round once the object has been through the stored one."""
     drawn = data.draw(objects(kind_of(rt)))
@@ -130,7 +130,7 @@ def make_metrics_consistent(obj: Object, data: st.DataObject) -> None:
 
 
 @given(rt=st.sampled_from(KINDS), data=st.data())
-@drawing(250)
+@example_settings(250)
 def test_mangled_bytes_are_read_or_refused(rt: ResourceType, data: st.DataObject) -> None:
     obj = decoded(rt, data.draw(objects(kind_of(rt))))
     codecs = [(json_codec.encode, json_codec.decode), (yaml.encode, yaml.decode)]

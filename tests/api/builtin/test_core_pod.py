@@ -1,15 +1,15 @@
-"""Rules of pods: what a creation, an update and the subresources are refused with."""
+"""Validation of pods: creation, update and subresources."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from refusals import refusal
+from rejections import causes_of_change, rejection_causes, rejection_reasons
 
 CONTAINER: dict[str, Any] = {"name": "c", "image": "i"}
 POD: dict[str, Any] = {"containers": [CONTAINER]}
-NO_CHANGE = (
+IMMUTABLE_POD = (
     "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
     "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
     "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
@@ -17,7 +17,7 @@ NO_CHANGE = (
 
 
 def container(**members: Any) -> dict[str, Any]:
-    """Return the specification of a pod of one container with these members."""
+    """Return the spec of a pod with one container of these members."""
     return {"containers": [{**CONTAINER, **members}]}
 
 
@@ -92,7 +92,7 @@ def container(**members: Any) -> dict[str, Any]:
     ],
 )
 def test_containers(members: dict[str, Any], causes: list[tuple[str, str]]) -> None:
-    found = refusal("/v1/pods", {"spec": container(**members)})
+    found = rejection_causes("/v1/pods", {"spec": container(**members)})
     assert found == [(f"spec.containers[0].{field}", message) for field, message in causes]
 
 
@@ -165,7 +165,7 @@ def test_containers(members: dict[str, Any], causes: list[tuple[str, str]]) -> N
     ],
 )
 def test_pods(members: dict[str, Any], causes: list[tuple[str, str]]) -> None:
-    found = refusal("/v1/pods", {"spec": {**POD, **members}})
+    found = rejection_causes("/v1/pods", {"spec": {**POD, **members}})
     assert found == [(f"spec.{field}", message) for field, message in causes]
 
 
@@ -199,7 +199,7 @@ GATED = {**POD, "schedulingGates": [{"name": "a"}]}
             [
                 (
                     "spec",
-                    NO_CHANGE + '\n@@ -39,9 +39,7 @@\n  "TerminationGracePeriodSeconds": 30,\n'
+                    IMMUTABLE_POD + '\n@@ -39,9 +39,7 @@\n  "TerminationGracePeriodSeconds": 30,\n'
                     '  "ActiveDeadlineSeconds": null,\n  "DNSPolicy": "ClusterFirst",\n- "NodeSelector": {\n'
                     '-  "a": "b"\n- },\n+ "NodeSelector": null,\n  "ServiceAccountName": "",\n'
                     '  "AutomountServiceAccountToken": null,\n  "NodeName": "",\n',
@@ -209,11 +209,11 @@ GATED = {**POD, "schedulingGates": [{"name": "a"}]}
     ],
 )
 def test_updates(before: dict[str, Any], after: dict[str, Any], causes: list[tuple[str, str]]) -> None:
-    assert refusal("/v1/pods", {"spec": before}, {"spec": after}) == causes
+    assert rejection_causes("/v1/pods", {"spec": before}, {"spec": after}) == causes
 
 
 def sized(**resources: Any) -> dict[str, Any]:
-    """Return the body of a pod of one container with these resources."""
+    """Return the body of a pod with one container of these resources."""
     return {"spec": container(resources=resources)}
 
 
@@ -262,4 +262,90 @@ def sized(**resources: Any) -> dict[str, Any]:
 def test_subresources(
     subresource: str, before: dict[str, Any], after: dict[str, Any], causes: list[tuple[str, str]]
 ) -> None:
-    assert refusal("/v1/pods", before, after, subresource) == causes
+    assert rejection_causes("/v1/pods", before, after, subresource) == causes
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "field", "message"),
+    [
+        ("/v1/pods", {"spec": {"containers": None}}, "spec.containers", "Required value"),
+        (
+            "/v1/pods",
+            {"spec": container(name="C")},
+            "spec.containers[0].name",
+            'Invalid value: "C": a lowercase RFC 1123 label',
+        ),
+        ("/v1/pods", {"spec": container(image="")}, "spec.containers[0].image", "Required value"),
+        (
+            "/v1/pods",
+            {"spec": container(volumeMounts=[{"name": "v", "mountPath": "/x"}])},
+            "spec.containers[0].volumeMounts[0].name",
+            'Not found: "v"',
+        ),
+        (
+            "/v1/pods",
+            {"spec": container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}})},
+            "spec.containers[0].resources.requests",
+            'Invalid value: "2": must be less than or equal to cpu limit of 1',
+        ),
+        (
+            "/v1/pods",
+            {
+                "spec": container(
+                    env=[{"name": "A", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+                )
+            },
+            "spec.containers[0].env[0].valueFrom",
+            'Invalid value: "": may not be specified when `value` is not empty',
+        ),
+        (
+            "/v1/pods",
+            {"spec": {"restartPolicy": "Maybe"}},
+            "spec.restartPolicy",
+            'Unsupported value: "Maybe": supported values: "Always", "OnFailure", "Never"',
+        ),
+    ],
+)
+def test_one_invalid_field(path: str, change: dict[str, Any], field: str, message: str) -> None:
+    found = causes_of_change(path, change)
+    assert [name for name, _ in found] == [field]
+    assert found[0][1].startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "causes"),
+    [
+        (
+            "/v1/pods",
+            {"spec": {**POD, "volumes": [{"name": "v", "nfs": {"path": "x"}}]}},
+            [("spec.volumes[0].nfs.server", "Required"), ("spec.volumes[0].nfs.path", "Invalid")],
+        ),
+        (
+            "/v1/pods",
+            {"spec": {**POD, "tolerations": [{"operator": "Exists", "value": "v"}]}},
+            [("spec.tolerations[0].operator", "Invalid")],
+        ),
+        ("/v1/pods", {"spec": {**POD, "hostname": "a.b"}}, [("spec.hostname", "Invalid")]),
+    ],
+)
+def test_rejected_creations(path: str, body: dict[str, Any], causes: list[tuple[str, str]]) -> None:
+    assert rejection_reasons(path, body) == causes
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after", "causes"),
+    [
+        ("/v1/pods", {"spec": POD}, {"spec": {**POD, "hostname": "x"}}, [("spec", "Forbidden")]),
+        (
+            "/v1/pods",
+            {"spec": POD},
+            {"spec": {**POD, "containers": [*POD["containers"], {"name": "d", "image": "i"}]}},
+            [("spec.containers", "Forbidden")],
+        ),
+        ("/v1/pods", {"spec": POD}, {"spec": {"containers": [{"name": "c", "image": "j"}]}}, []),
+    ],
+)
+def test_allowed_and_rejected_updates(
+    path: str, before: dict[str, Any], after: dict[str, Any], causes: list[tuple[str, str]]
+) -> None:
+    assert rejection_reasons(path, before, after) == causes

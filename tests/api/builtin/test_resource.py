@@ -1,4 +1,4 @@
-"""Devices: what is asked, offered and got, and what is said of it."""
+"""Rules of resource.k8s.io: claims, their allocation, classes and slices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from kind_rules import NOW, Object, create, refusals_of, update
+from kind_rules import NOW, Object, create, rejections_of, update
 
 from kubechronicle.api.pipeline.pipeline import Outcome
 
@@ -22,7 +22,7 @@ def claim(*requests: Object, **devices: Any) -> Object:
     return {"spec": {"devices": {"requests": list(requests) or [EXACTLY], **devices}}}
 
 
-def offered(*devices: Object, **spec: Any) -> Object:
+def resource_slice(*devices: Object, **spec: Any) -> Object:
     pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
     return {"spec": {"driver": "d.example.com", "pool": pool, "nodeName": "n", "devices": list(devices), **spec}}
 
@@ -60,23 +60,23 @@ def offered(*devices: Object, **spec: Any) -> Object:
     ],
 )
 def test_requests(request_: Object, found: list[str]) -> None:
-    refused = refusals_of(CLAIMS, claim(request_))
-    assert len(refused) == len(found)
-    assert all(one.startswith(wanted) for one, wanted in zip(refused, found, strict=True)), refused
+    rejected = rejections_of(CLAIMS, claim(request_))
+    assert len(rejected) == len(found)
+    assert all(one.startswith(wanted) for one, wanted in zip(rejected, found, strict=True)), rejected
 
 
-def test_requests_have_different_names() -> None:
-    assert refusals_of(CLAIMS, claim(EXACTLY, EXACTLY)) == ['spec.devices.requests[1]: Duplicate value: "gpu"']
+def test_request_names_must_differ() -> None:
+    assert rejections_of(CLAIMS, claim(EXACTLY, EXACTLY)) == ['spec.devices.requests[1]: Duplicate value: "gpu"']
     many = [{**EXACTLY, "name": f"g{index}"} for index in range(33)]
-    assert refusals_of(CLAIMS, claim(*many)) == ["spec.devices.requests: Too many: 33: must have at most 32 items"]
+    assert rejections_of(CLAIMS, claim(*many)) == ["spec.devices.requests: Too many: 33: must have at most 32 items"]
 
 
-def test_constraints_name_requests_and_one_attribute() -> None:
+def test_constraints_need_requests_and_one_attribute() -> None:
     choice = {"name": "any", "firstAvailable": [{"name": "big", "deviceClassName": "gpu"}]}
     fine = claim(choice, constraints=[{"requests": ["any/big"], "matchAttribute": "d.example.com/model"}])
     assert create(CLAIMS, fine)["spec"]["devices"]["constraints"]
     wrong = claim(choice, constraints=[{"requests": ["any/small"]}, {"matchAttribute": "model"}])
-    assert refusals_of(CLAIMS, wrong) == [
+    assert rejections_of(CLAIMS, wrong) == [
         'spec.devices.constraints[0].requests[0]: Invalid value: "any/small": must be the name of a request in the '
         "claim or the name of a request and a subrequest separated by '/'",
         'spec.devices.constraints[0]: Required value: exactly one of "matchAttribute" or "distinctAttribute" is '
@@ -86,37 +86,37 @@ def test_constraints_name_requests_and_one_attribute() -> None:
     ]
 
 
-def test_parameters_of_drivers_are_objects() -> None:
+def test_driver_parameters_must_be_objects() -> None:
     def config(parameters: Any) -> Object:
         return claim(config=[{"opaque": {"driver": "d.example.com", "parameters": parameters}}])
 
     field = "spec.devices.config[0].opaque.parameters"
-    assert refusals_of(CLAIMS, config([1])) == [
+    assert rejections_of(CLAIMS, config([1])) == [
         f'{field}: Invalid value: "<value omitted>": must be a valid JSON object'
     ]
-    assert refusals_of(CLAIMS, config({"a": "x" * 10240})) == [f"{field}: Too long: may not be more than 10240 bytes"]
-    assert refusals_of(CLAIMS, claim(config=[{}])) == ["spec.devices.config[0].opaque: Required value"]
+    assert rejections_of(CLAIMS, config({"a": "x" * 10240})) == [f"{field}: Too long: may not be more than 10240 bytes"]
+    assert rejections_of(CLAIMS, claim(config=[{}])) == ["spec.devices.config[0].opaque: Required value"]
 
 
-def test_templates_carry_labels() -> None:
+def test_templates_have_labels() -> None:
     body = {"spec": {"metadata": {"labels": {"a b": "c"}}, "spec": claim()["spec"]}}
-    assert refusals_of(TEMPLATES, body)[0].startswith('spec.metadata.labels: Invalid value: "a b"')
+    assert rejections_of(TEMPLATES, body)[0].startswith('spec.metadata.labels: Invalid value: "a b"')
 
 
-def test_classes_stand_for_extended_resources() -> None:
-    found = refusals_of(CLASSES, {"spec": {"extendedResourceName": "cpu"}})
+def test_classes_name_extended_resources() -> None:
+    found = rejections_of(CLASSES, {"spec": {"extendedResourceName": "cpu"}})
     assert found == ['spec.extendedResourceName: Invalid value: "cpu": must be a valid extended resource name']
 
 
-# -- what is got ------------------------------------------------------------------------------------------------------
+# -- allocation -------------------------------------------------------------------------------------------------------
 
 RESULT = {"request": "gpu", "driver": "d.example.com", "pool": "n", "device": "gpu-0"}
 ALLOCATED = {"allocation": {"devices": {"results": [RESULT]}}}
 USER = {"resource": "pods", "name": "p", "uid": UID}
 
 
-def test_users_come_with_an_allocation() -> None:
-    assert refusals_of(CLAIMS, claim(), {"status": {"reservedFor": [USER]}}, below="status") == [
+def test_consumers_need_an_allocation() -> None:
+    assert rejections_of(CLAIMS, claim(), {"status": {"reservedFor": [USER]}}, below="status") == [
         "status.reservedFor: Forbidden: may not be specified when `allocated` is not set"
     ]
     stored = create(CLAIMS, claim())
@@ -129,7 +129,7 @@ def test_users_come_with_an_allocation() -> None:
         update(CLAIMS, after.object, one_more, "status")
 
 
-def test_an_allocation_stays_until_it_goes_whole() -> None:
+def test_allocation_is_immutable_until_removed() -> None:
     driver = {**RESULT, "conditions": [], "data": {"ip": "x"}}
     del driver["request"]
     status = {**ALLOCATED, "devices": [driver]}
@@ -153,15 +153,15 @@ def test_an_allocation_stays_until_it_goes_whole() -> None:
 )
 def test_results(result: Object, found: str) -> None:
     status = {"allocation": {"devices": {"results": [{**RESULT, **result}]}}}
-    (refused,) = refusals_of(CLAIMS, claim(), {"status": status}, below="status")
-    assert refused.startswith(f"status.allocation.devices.results[0].{found}")
+    (rejected,) = rejections_of(CLAIMS, claim(), {"status": status}, below="status")
+    assert rejected.startswith(f"status.allocation.devices.results[0].{found}")
 
 
-def test_drivers_speak_of_devices_that_are_allocated() -> None:
+def test_drivers_report_only_allocated_devices() -> None:
     device = {"driver": "d.example.com", "pool": "n", "device": "other", "conditions": [{"type": "Ready"}]}
     network = {"ips": ["10.0.0.1"], "interfaceName": "e" * 257}
     status = {**ALLOCATED, "devices": [{**device, "networkData": network}]}
-    assert refusals_of(CLAIMS, claim(), {"status": status}, below="status") == [
+    assert rejections_of(CLAIMS, claim(), {"status": status}, below="status") == [
         'status.devices[0]: Invalid value: {"Driver":{},"Pool":{},"Device":{},"ShareID":{}}: must be an allocated '
         "device in the claim",
         'status.devices[0].conditions[0].status: Unsupported value: "": supported values: "False", "True", "Unknown"',
@@ -173,7 +173,7 @@ def test_drivers_speak_of_devices_that_are_allocated() -> None:
     ]
 
 
-# -- what is offered --------------------------------------------------------------------------------------------------
+# -- slices -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -194,9 +194,9 @@ def test_drivers_speak_of_devices_that_are_allocated() -> None:
     ],
 )
 def test_slices(spec: Object, found: list[str]) -> None:
-    refused = refusals_of(SLICES, offered(**spec))
-    assert len(refused) == len(found)
-    assert all(one.startswith(wanted) for one, wanted in zip(refused, found, strict=True)), refused
+    rejected = rejections_of(SLICES, resource_slice(**spec))
+    assert len(rejected) == len(found)
+    assert all(one.startswith(wanted) for one, wanted in zip(rejected, found, strict=True)), rejected
 
 
 @pytest.mark.parametrize(
@@ -220,15 +220,15 @@ def test_slices(spec: Object, found: list[str]) -> None:
     ],
 )
 def test_devices(device: Object, found: str) -> None:
-    (refused,) = refusals_of(SLICES, offered({"name": "gpu-0", **device}))
-    assert refused.startswith(f"spec.devices[0]{'' if found[0] == ':' else '.'}{found}")
+    (rejected,) = rejections_of(SLICES, resource_slice({"name": "gpu-0", **device}))
+    assert rejected.startswith(f"spec.devices[0]{'' if found[0] == ':' else '.'}{found}")
 
 
-def test_capacity_is_asked_for_in_steps() -> None:
+def test_request_policy_of_capacity() -> None:
     policy = {"default": "3", "validRange": {"min": "2", "max": "9", "step": "2"}}
     device = {"name": "d", "allowMultipleAllocations": True, "capacity": {"m": {"value": "8", "requestPolicy": policy}}}
     field = "spec.devices[0].capacity[m].requestPolicy.validRange"
-    assert refusals_of(SLICES, offered(device)) == [
+    assert rejections_of(SLICES, resource_slice(device)) == [
         f'{field}.max: Invalid value: "9": max is larger than capacity value: 8',
         f'{field}.step: Invalid value: "3": value is not a multiple of a given step (2) from (2)',
         f'{field}.step: Invalid value: "9": value is not a multiple of a given step (2) from (2)',
@@ -236,32 +236,34 @@ def test_capacity_is_asked_for_in_steps() -> None:
     chosen = copy.deepcopy(device)
     chosen["capacity"]["m"]["requestPolicy"] = {"default": "5", "validValues": ["4", "2", "9"]}
     field = "spec.devices[0].capacity[m].requestPolicy.validValues"
-    assert refusals_of(SLICES, offered(chosen)) == [
+    assert rejections_of(SLICES, resource_slice(chosen)) == [
         f'{field}[1]: Invalid value: "2": values must be sorted in ascending order',
         f'{field}[2]: Invalid value: "9": option is larger than capacity value: 8',
         f'{field}: Invalid value: "5": default value is not valid according to the requestPolicy',
     ]
 
 
-def test_driver_pool_and_node_of_a_slice_stay() -> None:
-    stored = create(SLICES, offered({"name": "gpu-0"}))
+def test_driver_pool_and_node_are_immutable() -> None:
+    stored = create(SLICES, resource_slice({"name": "gpu-0"}))
     assert stored["metadata"]["generation"] == 1
     more = update(SLICES, stored, {"spec": {"devices": [{"name": "gpu-0"}, {"name": "gpu-1"}]}})
     assert more.object["metadata"]["generation"] == 2
-    assert refusals_of(SLICES, offered(), {"spec": {"driver": "e.example.com", "nodeName": "m"}}) == [
+    assert rejections_of(SLICES, resource_slice(), {"spec": {"driver": "e.example.com", "nodeName": "m"}}) == [
         'spec.driver: Invalid value: "e.example.com": field is immutable',
         'spec.nodeName: Invalid value: "m": field is immutable',
     ]
 
 
-def test_slices_drop_what_is_of_features_that_are_off() -> None:
+def test_fields_of_disabled_features_are_dropped() -> None:
     device = {"name": "d", "attributes": {"a": {"int": 1, "ints": [1]}}, "nodeAllocatableResourceMappings": {"cpu": {}}}
-    assert create(SLICES, offered(device))["spec"]["devices"] == [{"name": "d", "attributes": {"a": {"int": 1}}}]
+    assert create(SLICES, resource_slice(device))["spec"]["devices"] == [{"name": "d", "attributes": {"a": {"int": 1}}}]
 
 
-def test_taints_say_since_when() -> None:
+def test_taints_are_stamped() -> None:
     taint = {"key": "k", "effect": "NoSchedule"}
-    stored = create(SLICES, offered({"name": "d", "taints": [taint, {**taint, "timeAdded": "2020-01-01T00:00:00Z"}]}))
+    stored = create(
+        SLICES, resource_slice({"name": "d", "taints": [taint, {**taint, "timeAdded": "2020-01-01T00:00:00Z"}]})
+    )
     times = [each["timeAdded"] for each in stored["spec"]["devices"][0]["taints"]]
     assert times == [NOW, "2020-01-01T00:00:00Z"]
     changed = update(SLICES, stored, {"spec": {"devices": [{"name": "d", "taints": [taint]}]}}).object

@@ -1,4 +1,4 @@
-"""Warnings about pods and templates: what is stored as asked, and will not do what its writer may think it does."""
+"""Warnings about pods and pod templates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from writing_warnings import (
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "expected"),
     [
         (POD, []),
         (
@@ -157,15 +157,15 @@ from writing_warnings import (
         ),
     ],
 )
-def test_a_pod(spec: dict[str, Any], told: list[str]) -> None:
-    assert warnings("/v1/pods", {"spec": spec}) == tuple(f"spec.{text}" for text in told)
+def test_pod_specs(spec: dict[str, Any], expected: list[str]) -> None:
+    assert warnings("/v1/pods", {"spec": spec}) == tuple(f"spec.{text}" for text in expected)
     assert warnings("apps/v1/deployments", {"spec": {**WORKLOAD, "template": {**TEMPLATE, "spec": spec}}}) == tuple(
-        f"spec.template.spec.{text}".replace(" spec.", " spec.template.spec.") for text in told
+        f"spec.template.spec.{text}".replace(" spec.", " spec.template.spec.") for text in expected
     )
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "expected"),
     [
         (
             volume(configMap={"name": "m", "items": files("a", "a/b", "c")}),
@@ -193,12 +193,12 @@ def test_a_pod(spec: dict[str, Any], told: list[str]) -> None:
         ),
     ],
 )
-def test_files_of_one_volume(spec: dict[str, Any], told: list[str]) -> None:
-    assert list(warnings("/v1/pods", {"spec": {**spec, "serviceAccountName": "s"}})) == told
+def test_overlapping_files(spec: dict[str, Any], expected: list[str]) -> None:
+    assert list(warnings("/v1/pods", {"spec": {**spec, "serviceAccountName": "s"}})) == expected
 
 
 @pytest.mark.parametrize(
-    ("annotations", "told"),
+    ("annotations", "expected"),
     [
         (
             {"scheduler.alpha.kubernetes.io/critical-pod": ""},
@@ -223,8 +223,8 @@ def test_files_of_one_volume(spec: dict[str, Any], told: list[str]) -> None:
         ),
     ],
 )
-def test_annotations_of_a_template(annotations: dict[str, str], told: list[str]) -> None:
+def test_template_annotations(annotations: dict[str, str], expected: list[str]) -> None:
     template = {**TEMPLATE, "metadata": {"labels": {"a": "b"}, "annotations": annotations}}
     assert warnings("apps/v1/daemonsets", {"spec": {**WORKLOAD, "template": template}}) == tuple(
-        f"spec.template.metadata.annotations[{text}" for text in told
+        f"spec.template.metadata.annotations[{text}" for text in expected
     )

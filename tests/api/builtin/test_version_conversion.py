@@ -1,4 +1,4 @@
-"""Versions of the past: what is lost nowhere, on the way there and back, and what each version makes of the other."""
+"""Conversion to legacy versions and back: nothing is lost, and each version gets the right fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from drawn_objects import Object, drawing, objects
+from drawn_objects import Object, example_settings, objects
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,11 +19,11 @@ from kubechronicle.api.registry.legacy import LEGACY
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check, types
 
-PAST = [rt for rt in known_registry() if (rt.group, rt.version) in LEGACY]
+LEGACY_KINDS = [rt for rt in known_registry() if (rt.group, rt.version) in LEGACY]
 ROUND_TRIP = "autoscaling.alpha.kubernetes.io/"
 
 
-def present_of(rt: ResourceType) -> ResourceType:
+def current_version_of(rt: ResourceType) -> ResourceType:
     found = known_registry().storage(rt.resource)
     assert found is not None
     return found
@@ -59,15 +59,15 @@ PDB = "poddisruptionbudgets.policy"
 SLICE = "endpointslices.discovery.k8s.io"
 
 
-# -- nothing is lost --------------------------------------------------------------------------------------------------
+# -- round trips ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rt", PAST, ids=repr)
+@pytest.mark.parametrize("rt", LEGACY_KINDS, ids=repr)
 @pytest.mark.parametrize("default", [True, False])
 @given(data=st.data())
-@drawing(60)
-def test_what_is_stored_survives_the_past(rt: ResourceType, default: bool, data: st.DataObject) -> None:
-    present = present_of(rt)
+@example_settings(60)
+def test_stored_objects_survive_a_legacy_round_trip(rt: ResourceType, default: bool, data: st.DataObject) -> None:
+    present = current_version_of(rt)
     stored = decoded(present, data.draw(objects(types.object_type(present.definition))), default=default)
     past = conversion.convert(copy_object(stored), rt.api_version)
     assert past["apiVersion"] == rt.api_version
@@ -77,21 +77,21 @@ def test_what_is_stored_survives_the_past(rt: ResourceType, default: bool, data:
     assert conversion.convert(past, present.api_version) == stored
 
 
-@pytest.mark.parametrize("rt", PAST, ids=repr)
+@pytest.mark.parametrize("rt", LEGACY_KINDS, ids=repr)
 @given(data=st.data())
-@drawing(60)
-def test_what_an_old_client_sent_it_gets_back(rt: ResourceType, data: st.DataObject) -> None:
+@example_settings(60)
+def test_old_clients_read_back_their_objects(rt: ResourceType, data: st.DataObject) -> None:
     sent = decoded(rt, data.draw(objects(types.object_type(rt.definition))))
     stored = conversion.convert(copy_object(sent), rt.storage_api_version)
     got = conversion.convert(copy_object(stored), rt.api_version)
     assert conversion.convert(got, rt.storage_api_version) == stored
     for endpoint, before in zip(got.get("endpoints") or (), sent.get("endpoints") or (), strict=True):
-        _without_what_is_said_twice(endpoint, before)
+        _without_duplicated_node(endpoint, before)
     assert got == sent
 
 
-def _without_what_is_said_twice(endpoint: Object, before: Object) -> None:
-    """discovery.k8s.io/v1beta1 says in two places on which node an endpoint is; both are always filled in."""
+def _without_duplicated_node(endpoint: Object, before: Object) -> None:
+    """Remove the copy of the node's name: discovery.k8s.io/v1beta1 has it in two fields and fills in both."""
     topology = endpoint.get("topology") or {}
     if "nodeName" not in before and endpoint.get("nodeName") == topology.get("kubernetes.io/hostname"):
         endpoint.pop("nodeName", None)
@@ -101,10 +101,10 @@ def _without_what_is_said_twice(endpoint: Object, before: Object) -> None:
             endpoint.pop("topology", None)
 
 
-@pytest.mark.parametrize("rt", PAST, ids=repr)
+@pytest.mark.parametrize("rt", LEGACY_KINDS, ids=repr)
 @given(data=st.data())
-@drawing(15)
-def test_protobuf_says_the_same(rt: ResourceType, data: st.DataObject) -> None:
+@example_settings(15)
+def test_protobuf_is_lossless(rt: ResourceType, data: st.DataObject) -> None:
     sent = decoded(rt, data.draw(objects(types.object_type(rt.definition))))
     assert protobuf.decode(protobuf.encode(sent)) == sent
 
@@ -210,7 +210,7 @@ def test_metrics_of_v2beta1(old: Object, new: Object) -> None:
     assert "annotations" not in down["metadata"]
 
 
-def test_behavior_and_tolerance_stand_in_annotations() -> None:
+def test_behavior_and_tolerance_move_to_annotations() -> None:
     rules = {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 15}], "tolerance": "50m"}
     obj = autoscaler(behavior={"scaleDown": rules})
     old = converted("v2", "v2beta1", obj, HPA)
@@ -231,7 +231,7 @@ def test_behavior_and_tolerance_stand_in_annotations() -> None:
         *('{"ScaleUp":{"Policies":[{"Type":5}]}}', '{"ScaleUp":{"StabilizationWindowSeconds":"x"}}'),
     ],
 )
-def test_a_behavior_that_cannot_be_read_is_none(text: str) -> None:
+def test_invalid_behavior_annotation_is_ignored(text: str) -> None:
     for version in ("v2beta1", "v1"):
         obj = autoscaler()
         obj["metadata"]["annotations"] = {ROUND_TRIP + "behavior": text, "mine": "x"}
@@ -241,7 +241,7 @@ def test_a_behavior_that_cannot_be_read_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["5", "[5]", '[{"type":5}]', '[{"type":"Pods","pods":5}]', '[{"type":"x"}', "{}"])
-def test_metrics_of_v1_that_cannot_be_read_are_none(text: str) -> None:
+def test_invalid_metrics_annotation_is_ignored(text: str) -> None:
     obj = autoscaler()
     obj["metadata"]["annotations"] = {
         ROUND_TRIP + "metrics": text,
@@ -253,7 +253,7 @@ def test_metrics_of_v1_that_cannot_be_read_are_none(text: str) -> None:
     assert not found["status"]["currentMetrics"]
 
 
-def test_between_two_versions_of_the_past() -> None:
+def test_conversion_between_two_legacy_versions() -> None:
     metric = {"type": "Resource", "resource": {"name": "cpu", "targetAverageUtilization": 50}}
     obj = autoscaler(metrics=[metric], minReplicas=2)
     assert converted("v2beta1", "v1", obj, HPA)["spec"]["targetCPUUtilizationPercentage"] == 50
@@ -263,23 +263,25 @@ def test_between_two_versions_of_the_past() -> None:
         conversion.convert(newer, "policy/v1")
 
 
-# -- what is kept -----------------------------------------------------------------------------------------------------
+# -- lossless conversion ----------------------------------------------------------------------------------------------
 
 
-def strange() -> Object:
-    """Has a type of target that autoscaling/v2beta1 has no words for."""
+def autoscaler_with_unknown_target() -> Object:
+    """Return an autoscaler with a type of target that autoscaling/v2beta1 cannot express."""
     target = {"type": "Value", "averageUtilization": 50}
     return autoscaler(metrics=[{"type": "Resource", "resource": {"name": "cpu", "target": target}}])
 
 
-def test_what_only_the_present_can_say_is_kept() -> None:
-    old = converted("v2", "v2beta1", strange(), HPA)
+def test_inexpressible_fields_are_kept() -> None:
+    old = converted("v2", "v2beta1", autoscaler_with_unknown_target(), HPA)
     assert list(old["metadata"]["annotations"]) == [KEPT]
-    assert converted("v2beta1", "v2", old, HPA)["spec"]["metrics"] == strange()["spec"]["metrics"]
+    assert (
+        converted("v2beta1", "v2", old, HPA)["spec"]["metrics"] == autoscaler_with_unknown_target()["spec"]["metrics"]
+    )
 
 
-def test_what_an_old_client_changes_is_not_undone() -> None:
-    old = converted("v2", "v2beta1", strange(), HPA)
+def test_changes_by_old_clients_are_not_undone() -> None:
+    old = converted("v2", "v2beta1", autoscaler_with_unknown_target(), HPA)
     old["spec"]["metrics"][0]["resource"] = {"name": "cpu", "targetAverageValue": "5"}
     new = converted("v2beta1", "v2", old, HPA)
     target = new["spec"]["metrics"][0]["resource"]["target"]
@@ -297,7 +299,7 @@ def test_what_an_old_client_changes_is_not_undone() -> None:
         '[{"at":["spec","metrics",-1],"is":{}}]',
     ],
 )
-def test_clients_cannot_make_more_of_it(text: str) -> None:
+def test_forged_annotations_are_ignored(text: str) -> None:
     obj = autoscaler()
     obj["metadata"]["annotations"] = {KEPT: text}
     assert converted("v2beta1", "v2", obj, HPA) == converted("v2beta1", "v2", autoscaler(), HPA)
@@ -311,7 +313,7 @@ SOME = {"matchLabels": {"app": "web"}}
 
 
 @pytest.mark.parametrize(("old", "new"), [({}, NONE), (ALL, {}), (SOME, SOME), (None, None)], ids=repr)
-def test_an_empty_selector_means_none_in_the_past_and_all_today(old: Object | None, new: Object | None) -> None:
+def test_empty_selector_matches_none_in_v1beta1_and_all_in_v1(old: Object | None, new: Object | None) -> None:
     def budget(selector: Object | None) -> Object:
         return {"metadata": {"name": "b"}, "spec": {} if selector is None else {"selector": selector}}
 
@@ -319,7 +321,7 @@ def test_an_empty_selector_means_none_in_the_past_and_all_today(old: Object | No
     assert converted("v1", "v1beta1", budget(new), PDB)["spec"].get("selector") == old
 
 
-def test_the_label_is_for_nothing_else() -> None:
+def test_marker_key_is_dropped_from_other_selectors() -> None:
     other = {"key": "a", "operator": "Exists"}
     selector = {**SOME, "matchExpressions": [*NONE["matchExpressions"], other]}
     found = converted("v1beta1", "v1", {"metadata": {}, "spec": {"selector": selector}}, PDB)
@@ -355,6 +357,6 @@ def test_topology(old: Object, new: Object) -> None:
     assert "annotations" not in down["metadata"]
 
 
-def test_a_node_named_in_the_topology_alone_gets_its_field() -> None:
+def test_node_of_the_topology_moves_to_its_field() -> None:
     obj = {"metadata": {}, "addressType": "IPv4", "endpoints": [{"addresses": [], "topology": {NODE: "n"}}]}
     assert converted("v1beta1", "v1", obj, SLICE)["endpoints"][0]["nodeName"] == "n"

@@ -1,4 +1,4 @@
-"""Expressions in objects: which cause says of which field that it does not compile, or gives something else."""
+"""Causes of expressions that do not compile or have the wrong type."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from refusals import refusal
+from rejections import rejection_causes
 
 from kubechronicle.api.builtin.common import expressions
 
@@ -142,7 +142,7 @@ UNDECLARED = "compilation failed: ERROR: <input>:1:1: undeclared reference to '{
     ],
 )
 def test_admission(path: str, body: dict[str, Any], causes: list[tuple[str, str]]) -> None:
-    assert refusal(ADMISSION + path, body) == causes
+    assert rejection_causes(ADMISSION + path, body) == causes
 
 
 NO_FIELD = "compilation failed: ERROR: <input>:1:7: undefined field 'nope'\n | device.nope\n | ......^"
@@ -161,29 +161,29 @@ NO_FIELD = "compilation failed: ERROR: <input>:1:7: undefined field 'nope'\n | d
     ],
 )
 def test_devices(path: str, spec: dict[str, Any], field: str) -> None:
-    found = refusal(f"resource.k8s.io/v1/{path}", {"spec": spec})
+    found = rejection_causes(f"resource.k8s.io/v1/{path}", {"spec": spec})
     assert found == [(f"{field}.cel.expression", f'Invalid value: "device.nope": {NO_FIELD}')]
 
 
-def test_what_is_said_of_programs_that_cannot_be_made() -> None:
+def test_failed_instantiation_is_an_internal_error() -> None:
     problem = "Internal error: program instantiation failed: type conversion error from 'string' to 'int'"
     body = policy(validations=[{"expression": "int('x') == 1"}, {"expression": "int('x')"}])
-    assert refusal(ADMISSION + "validatingadmissionpolicies", body) == [
+    assert rejection_causes(ADMISSION + "validatingadmissionpolicies", body) == [
         ("spec.validations[0].expression", problem),
         ("spec.validations[1].expression", f"Invalid value: \"int('x')\": {NOT_BOOL} int"),
     ]
 
 
-def test_selectors_that_may_cost_too_much() -> None:
+def test_expensive_selectors_are_rejected() -> None:
     expression = "true"
     for name in "abcdefg":
         expression = f"[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all({name}, {expression} && device.driver == 'x')"
     spec = {"selectors": [{"cel": {"expression": expression}}]}
-    found = refusal("resource.k8s.io/v1/deviceclasses", {"spec": spec})
+    found = rejection_causes("resource.k8s.io/v1/deviceclasses", {"spec": spec})
     assert found == [("spec.selectors[0].cel.expression", "Forbidden: too complex, exceeds cost limit")]
 
 
-def test_the_language_is_loaded_with_the_first_expression() -> None:
+def test_cel_is_imported_with_the_first_expression() -> None:
     root = Path(expressions.__file__).resolve().parents[3]
     code = "import sys; import kubechronicle.api.registry.registry; print('re2' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)

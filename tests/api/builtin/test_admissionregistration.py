@@ -1,0 +1,73 @@
+"""Validation of webhook configurations, admission policies and their bindings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kind_rules import rejections_of
+from rejections import rejection_reasons
+
+HOOK = {
+    "name": "a.b.example.com",
+    "sideEffects": "None",
+    "admissionReviewVersions": ["v1"],
+    "clientConfig": {"url": "https://example.com"},
+}
+
+
+MATCH = {
+    "resourceRules": [
+        {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE", "DELETE"]}
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "causes"),
+    [
+        (
+            "admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            {"webhooks": [HOOK, HOOK]},
+            [("webhooks[1].name", "Duplicate")],
+        ),
+    ],
+)
+def test_rejected_creations(path: str, body: dict[str, Any], causes: list[tuple[str, str]]) -> None:
+    assert rejection_reasons(path, body) == causes
+
+
+def test_mutating_policies_cannot_match_deletions() -> None:
+    spec = {
+        "matchConstraints": MATCH,
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": " "}}],
+    }
+    assert rejections_of("admissionregistration.k8s.io/v1/mutatingadmissionpolicies", {"spec": spec}) == [
+        'spec.matchConstraints.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", '
+        '"CONNECT", "CREATE", "UPDATE"',
+        "spec.mutations[0].jsonPatch.expression: Required value",
+    ]
+
+
+def test_variable_names_must_be_cel_identifiers() -> None:
+    spec = {
+        "matchConstraints": MATCH,
+        "variables": [{"name": "loop", "expression": "1"}, {"name": "a-b", "expression": "1"}],
+        "validations": [{"expression": "true"}],
+    }
+    found = rejections_of("admissionregistration.k8s.io/v1/validatingadmissionpolicies", {"spec": spec})
+    assert found == [
+        'spec.variables[0].name: Invalid value: "loop": name is not a valid CEL identifier',
+        'spec.variables[1].name: Invalid value: "a-b": name is not a valid CEL identifier',
+    ]
+
+
+def test_parameters_have_a_name_or_a_selector() -> None:
+    reference = {"name": "p", "selector": {}, "parameterNotFoundAction": "Shrug"}
+    spec = {"policyName": "x", "paramRef": reference, "validationActions": ["Deny"]}
+    assert rejections_of("admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", {"spec": spec}) == [
+        "spec.paramRef.name: Forbidden: name and selector are mutually exclusive",
+        "spec.paramRef.selector: Forbidden: name and selector are mutually exclusive",
+        'spec.paramRef.parameterNotFoundAction: Unsupported value: "Shrug": supported values: "Deny", "Allow"',
+    ]

@@ -1,0 +1,113 @@
+"""Validation of Jobs and CronJobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rejections import causes_of_change, rejection_causes
+
+from kubechronicle.api.builtin.batch.cronjob.validation import schedule_problem
+
+CONTAINER = {"name": "c", "image": "i"}
+
+
+JOB: dict[str, Any] = {"template": {"spec": {"containers": [CONTAINER], "restartPolicy": "Never"}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "field", "message"),
+    [
+        (
+            "batch/v1/jobs",
+            {"spec": {"template": {"spec": {"restartPolicy": "Always"}}}},
+            "spec.template.spec.restartPolicy",
+            'Required value: valid values: "OnFailure", "Never"',
+        ),
+        (
+            "batch/v1/cronjobs",
+            {"spec": {"timeZone": "Mars/Olympus"}},
+            "spec.timeZone",
+            'Invalid value: "Mars/Olympus": unknown time zone Mars/Olympus',
+        ),
+    ],
+)
+def test_one_invalid_field(path: str, change: dict[str, Any], field: str, message: str) -> None:
+    found = causes_of_change(path, change)
+    assert [name for name, _ in found] == [field]
+    assert found[0][1].startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "causes"),
+    [
+        (
+            "batch/v1/jobs",
+            {**JOB, "backoffLimitPerIndex": 1},
+            [("backoffLimitPerIndex", "Invalid value: 1: requires indexed completion mode")],
+        ),
+        (
+            "batch/v1/jobs",
+            {
+                **JOB,
+                "podFailurePolicy": {
+                    "rules": [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [0, 0]}}]
+                },
+            },
+            [
+                (
+                    "podFailurePolicy.rules[0].action",
+                    'Invalid value: "FailIndex": requires the backoffLimitPerIndex to be set',
+                ),
+                *(
+                    (
+                        f"podFailurePolicy.rules[0].onExitCodes.values[{index}]",
+                        "Invalid value: 0: must not be 0 for the In operator",
+                    )
+                    for index in (0, 1)
+                ),
+                ("podFailurePolicy.rules[0].onExitCodes.values[1]", "Duplicate value: 0"),
+            ],
+        ),
+        (
+            "batch/v1/jobs",
+            {**JOB, "managedBy": "x"},
+            [("managedBy", 'Invalid value: "x": must be a domain-prefixed path (such as "acme.io/foo")')],
+        ),
+        (
+            "batch/v1/cronjobs",
+            {"schedule": "TZ=UTC * * * * *", "timeZone": "Nowhere/X", "jobTemplate": {"spec": JOB}},
+            [
+                (
+                    "schedule",
+                    'Invalid value: "TZ=UTC * * * * *": cannot use TZ or CRON_TZ in schedule, use timeZone field '
+                    "instead",
+                ),
+                ("timeZone", 'Invalid value: "Nowhere/X": unknown time zone Nowhere/X'),
+            ],
+        ),
+    ],
+)
+def test_messages_of_creations(path: str, spec: dict[str, Any], causes: list[tuple[str, str]]) -> None:
+    assert rejection_causes(path, {"spec": spec}) == [(f"spec.{field}", message) for field, message in causes]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "problem"),
+    [
+        ("*/5 * * * *", ""),
+        ("0 0 1-15 jan,mar mon-fri", ""),
+        ("TZ=UTC 0 0 * * *", ""),
+        ("@hourly", ""),
+        ("@every 1h30m", ""),
+        ("every day", "expected exactly 5 fields, found 2: [every day]"),
+        ("60 * * * *", "end of range (60) above maximum (59): 60"),
+        ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
+        ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
+        ("*/0 * * * *", "step of range should be a positive number: */0"),
+        ("x * * * *", 'failed to parse int from x: strconv.Atoi: parsing "x": invalid syntax'),
+        ("@never", "unrecognized descriptor: @never"),
+    ],
+)
+def test_schedules(schedule: str, problem: str) -> None:
+    assert schedule_problem(schedule) == problem

@@ -1,0 +1,78 @@
+"""Rules of storage.k8s.io."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kind_rules import create, rejections_of, update
+from rejections import rejection_reasons
+
+CLASS = {"provisioner": "a.example.com"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "causes"),
+    [
+        ("storage.k8s.io/v1/storageclasses", {"provisioner": ""}, [("provisioner", "Required")]),
+    ],
+)
+def test_rejected_creations(path: str, body: dict[str, Any], causes: list[tuple[str, str]]) -> None:
+    assert rejection_reasons(path, body) == causes
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after", "causes"),
+    [
+        ("storage.k8s.io/v1/storageclasses", CLASS, {"provisioner": "b.example.com"}, [("provisioner", "Invalid")]),
+    ],
+)
+def test_allowed_and_rejected_updates(
+    path: str, before: dict[str, Any], after: dict[str, Any], causes: list[tuple[str, str]]
+) -> None:
+    assert rejection_reasons(path, before, after) == causes
+
+
+def test_csi_nodes() -> None:
+    path = "storage.k8s.io/v1/csinodes"
+    driver = {"name": "d.example.com", "nodeID": "n", "topologyKeys": ["zone", "zone"]}
+    assert rejections_of(path, {"spec": {"drivers": [driver]}}) == ['spec.drivers[0]: Duplicate value: "zone"']
+    driver = {"name": "d.example.com", "nodeID": "n", "topologyKeys": [], "allocatable": {"count": 5}}
+    stored = create(path, {"spec": {"drivers": [driver]}})
+    grown = update(path, stored, {"spec": {"drivers": [{**driver, "allocatable": {"count": 9}}]}})
+    assert grown.object["spec"]["drivers"][0]["allocatable"] == {"count": 9}
+
+
+def test_csi_drivers() -> None:
+    path = "storage.k8s.io/v1/csidrivers"
+    token = {"audience": "a", "expirationSeconds": 599}
+    spec = {"tokenRequests": [token, token], "volumeLifecycleModes": ["Sometimes"]}
+    assert rejections_of(path, {"spec": spec}) == [
+        "spec.tokenRequests[0].expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes",
+        'spec.tokenRequests[1].audience: Duplicate value: "a"',
+        'spec.volumeLifecycleModes: Unsupported value: "Sometimes": supported values: "Persistent", "Ephemeral"',
+    ]
+    (found,) = rejections_of(path, {"spec": {"serviceAccountTokenInSecrets": True}})
+    assert found.startswith("spec.serviceAccountTokenInSecrets: Invalid value: true")
+    assert (
+        "preventPodSchedulingIfMissing" not in create(path, {"spec": {"preventPodSchedulingIfMissing": True}})["spec"]
+    )
+
+
+def test_volume_attachments() -> None:
+    path = "storage.k8s.io/v1/volumeattachments"
+    body = {"spec": {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}
+    assert rejections_of(path, body, {"spec": {"nodeName": "m"}}) == [
+        'spec: Invalid value: {"Attacher":"d.example.com","Source":{"PersistentVolumeName":"v",'
+        '"InlineVolumeSpec":null},"NodeName":"m"}: field is immutable'
+    ]
+    long = {"attached": False, "attachError": {"message": "x" * 1025}}
+    assert rejections_of(path, body, {"status": long}, below="status") == [
+        "status.attachError.message: Too long: may not be more than 262144 bytes"
+    ]
+    stored = create(path, body)
+    attached = {"status": {"attached": True}, "metadata": {"labels": {"a": "b"}}, "spec": {"nodeName": "m"}}
+    after = update(path, stored, attached, "status").object
+    assert after["status"] == {"attached": True}
+    assert after["spec"] == stored["spec"]
+    assert "labels" not in after["metadata"]
