@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kubechronicle.actors.store import Store
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry import discovery
 from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain
@@ -24,7 +25,6 @@ from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoder_choice import EncoderChoice
 from kubechronicle.http.representation.encoding_cache import MOST_BYTES, EncodingCache
-from kubechronicle.http.request_info import RequestInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import unquote_plus
 
+from kubechronicle.api.meta.request_info import Query, RequestInfo
 from kubechronicle.eventlog.records import Moment, Who
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, User
 from kubechronicle.http.messages import Request
-from kubechronicle.http.request_info import Query, RequestInfo
 
 # Bounds of fields that the log keeps for years and that clients control.
 MAX_USER_AGENT = 512
@@ -34,7 +34,7 @@ def audit_ids() -> Iterator[str]:
 class Context:
     """One per request, attached to it (``Request.attached``).
 
-    ``info``: what the request is about, from its method and path.
+    ``info``: the verb and resource, or the path, from the request line.
     ``query``: the query parameters.
     ``audit_id``: the id of the request.
     ``deadline``: its deadline in trio's time.

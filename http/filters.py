@@ -22,6 +22,7 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_wi
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
 from kubechronicle.api.selectors.field_selectors import value_required
 from kubechronicle.api.values import durations
 from kubechronicle.api.values.names import path_segment
@@ -36,7 +37,6 @@ from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics, Series, request_labels
 from kubechronicle.http.representation.answers import CACHE_CONTROL, status_response, warning_fields
-from kubechronicle.http.request_info import HISTORY, Query, RequestInfo, resolve, split_moment
 from kubechronicle.http.wire.exchange import close_iterator
 
 log = logging.getLogger(__name__)
@@ -103,13 +103,7 @@ def identify(services: Services, following: Next) -> Next:
             moment, request.path = split_moment(request.path)
         info = resolve(request.method, request.path, query)
         audit_id = request.headers.get("audit-id")[:64] or next(new_ids)
-        context = Context(
-            info=info,
-            query=query,
-            audit_id=audit_id,
-            deadline=math.inf,
-            received=time.time(),
-        )
+        context = Context(info=info, query=query, audit_id=audit_id, deadline=math.inf, received=time.time())
         context.moment = moment
         context.long_running = info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES
         request.attach(context)

@@ -19,8 +19,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from kubechronicle.api.meta.request_info import VERB_OF_METHOD, RequestInfo
 from kubechronicle.http.authorization.metrics import AttemptMetrics
-from kubechronicle.http.request_info import VERB_OF_METHOD, RequestInfo
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -27,10 +27,10 @@ from kubechronicle.api.codecs import yaml as yaml_codec
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.configuration import files
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.schema import check
 from kubechronicle.http.authentication.user import GROUP_AUTHENTICATED, User
 from kubechronicle.http.authorization.decision import ALLOWED, Decision, Rules, Verdict
-from kubechronicle.http.request_info import RequestInfo
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from prometheus_client.registry import Collector
 from kubechronicle.api.access.rbac import Rule
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.authentication.user import GROUP_MASTERS, User
-from kubechronicle.http.request_info import RequestInfo
 
 
 class Decision(enum.Enum):

@@ -23,6 +23,7 @@ from typing import Final
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values import names
 from kubechronicle.http.authentication.request_header import extra_fields
 from kubechronicle.http.authentication.user import (
@@ -35,7 +36,6 @@ from kubechronicle.http.authentication.user import (
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, forbidden
 from kubechronicle.http.authorization.node import GROUP_NODES, NODE_PREFIX
 from kubechronicle.http.messages import Headers, utf8
-from kubechronicle.http.request_info import RequestInfo
 
 PREFIX: Final = "impersonate-"
 USER, GROUP, UID, EXTRA = "impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-"

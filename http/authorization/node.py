@@ -19,13 +19,13 @@ from typing import Final
 from kubechronicle.api.access import rbac
 from kubechronicle.api.access.pod_references import CLAIMS, Reference, references, volume_secrets
 from kubechronicle.api.builtin.rbac.bootstrap_policy import cluster_roles
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.selectors.field_selectors import value_required
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import ALLOWED, NO_OPINION, Decision, Rules, Verdict
 from kubechronicle.http.authorization.view_follower import ViewFollower
-from kubechronicle.http.request_info import RequestInfo
 
 NODE_PREFIX: Final = "system:node:"
 GROUP_NODES: Final = "system:nodes"

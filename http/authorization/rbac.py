@@ -17,13 +17,13 @@ from typing import Any
 
 from kubechronicle.api.access import rbac
 from kubechronicle.api.access.rbac import Grants, Rule
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision, Rules, Verdict
 from kubechronicle.http.authorization.view_follower import ViewFollower
-from kubechronicle.http.request_info import RequestInfo
 
 GROUP = "rbac.authorization.k8s.io"
 # Cached (user, groups, namespace), and about the bytes of the cache. It is cleared beyond either. Reviews name any user

@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.selectors.field_selectors import field_terms, parse_label_selector
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import NO_OPINION, Decision, Rules, Verdict
@@ -35,7 +36,6 @@ from kubechronicle.http.outgoing.client import Answer, AskError, Client
 from kubechronicle.http.outgoing.rate_limited_log import RateLimitedLog
 from kubechronicle.http.outgoing.single_flight import SingleFlight
 from kubechronicle.http.outgoing.ttl_cache import TtlCache
-from kubechronicle.http.request_info import RequestInfo
 
 log = logging.getLogger(__name__)
 

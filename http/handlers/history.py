@@ -20,13 +20,13 @@ from kubechronicle.actors.history.past_reads import PastReads
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.moments import Asked, parse_moment, written
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision
 from kubechronicle.eventlog.records import Moment
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.reviews import REVIEWS
 from kubechronicle.http.messages import Request
-from kubechronicle.http.request_info import RequestInfo
 
 READING = frozenset({"GET", "HEAD"})
 # Subresources that reach into a running container, of which history keeps nothing.

@@ -13,6 +13,7 @@ from kubechronicle.api.meta.options import (
     parse_list_options,
     parse_resource_version,
 )
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.api.selectors.field_selectors import parse_field_selector, parse_label_selector
@@ -23,7 +24,6 @@ from kubechronicle.http.handlers.revisions import SUMMARY, summarize
 from kubechronicle.http.handlers.watch import storage_revision, watch
 from kubechronicle.http.handlers.write_request import namespace_of
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.request_info import RequestInfo
 
 
 async def get(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:

@@ -11,6 +11,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.errors import status
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.registry.resources import HISTORY
 from kubechronicle.http.context import Context
@@ -23,7 +24,6 @@ from kubechronicle.http.handlers.revisions import read_revisions
 from kubechronicle.http.handlers.scale import scale
 from kubechronicle.http.handlers.token_request import request_token
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.request_info import RequestInfo
 
 Handler = Callable[[Backend, Request, Context, ResourceType], Awaitable[Response]]
 

@@ -18,6 +18,7 @@ from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.meta.options import manager_of, parse_create_options
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
@@ -31,7 +32,6 @@ from kubechronicle.http.handlers.responses import object_response
 from kubechronicle.http.handlers.write_request import decode_object, read_body
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
-from kubechronicle.http.request_info import RequestInfo
 
 AUTHORIZATION: Final = "authorization.k8s.io"
 ONE_OF: Final = "exactly one of nonResourceAttributes or resourceAttributes must be specified"

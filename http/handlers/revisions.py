@@ -24,13 +24,13 @@ from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.history.revisions import CONTENTS, GROUP
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.authorization.decision import Decision, forbidden_message
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.messages import Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL
-from kubechronicle.http.request_info import RequestInfo
 
 SUMMARY = "summary"
 

@@ -23,12 +23,12 @@ from kubechronicle.api.meta.options import (
     parse_delete_options,
     parse_patch_options,
 )
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.pipeline import bodies
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http.context import Context, author_of
 from kubechronicle.http.messages import Request
-from kubechronicle.http.request_info import RequestInfo
 
 # The real server's bound on a request's body (MaxRequestBodyBytes of k8s.io/apiserver's generic config).
 MAX_BODY = 3 * 1024 * 1024
@@ -96,7 +96,7 @@ def _write_request(
     info, field_manager, field_validation = context.info, "", ""
     if not isinstance(options, DeleteOptions):
         field_manager, field_validation = options.field_manager, options.field_validation
-    # The deadline ends the request, whatever it waits for (filters.limit_time).
+    # The deadline also cancels every wait of the request (filters.limit_time).
     caller = Caller(
         who=author_of(request, context, field_manager=field_manager), deadline=context.deadline, limited=True
     )

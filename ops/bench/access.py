@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kubechronicle.api.meta.request_info import Query, resolve
 from kubechronicle.api.selectors.field_selectors import describe
 from kubechronicle.eventlog.records import Key, Operation, Record
 from kubechronicle.eventlog.views.views import Views
@@ -45,7 +46,6 @@ from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.outgoing.client import Client
-from kubechronicle.http.request_info import Query, resolve
 from kubechronicle.ops.bench.rules import least
 
 NAMESPACES, ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS = 100, 800, 200, 4500, 500

@@ -19,8 +19,8 @@ import orjson
 
 from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.history.revisions import LEFT_OUT
+from kubechronicle.api.meta.request_info import HISTORY
 from kubechronicle.api.values.objects import Object
-from kubechronicle.http.request_info import HISTORY
 from kubechronicle.ops.client.transport import Reply, Transport
 from kubechronicle.ops.errors import OperatorError
 

@@ -22,8 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import unquote
 
+from kubechronicle.api.meta.request_info import Query, RequestInfo, resolve
 from kubechronicle.http.handlers.ui import HEADERS, PREFIX
-from kubechronicle.http.request_info import Query, RequestInfo, resolve
 from kubechronicle.ops.client.transport import Reply, Transport
 from kubechronicle.ops.errors import OperatorError
 

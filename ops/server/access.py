@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kubechronicle.actors.admission.chain import Permits
 from kubechronicle.actors.loops.service_accounts.legacy_tokens import LegacyTokenTracking
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.records import Who
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
@@ -16,7 +17,6 @@ from kubechronicle.http.authentication.service_accounts import ServiceAccountTok
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision
 from kubechronicle.http.outgoing.client import Outgoing
-from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.ops.server.plan import Plan
 
 if TYPE_CHECKING:

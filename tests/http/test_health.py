@@ -1,4 +1,4 @@
-"""The health endpoints: what counts for which, one path per check, ?verbose and ?exclude, and what is told to whom."""
+"""The health endpoints: their checks, one path for each check, ?verbose and ?exclude, and hidden reasons."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import trio
 from in_process import MAPS, configmap, open_server
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from kubechronicle.api.meta.request_info import Query, resolve
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.http.context import Context
 from kubechronicle.http.health import Check, Health, Unhealthy
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.request_info import Query, resolve
 
 
 class Checked:
-    """A check that can be made to fail."""
+    """A check that fails on demand."""
 
     def __init__(self) -> None:
         self.reason = ""
@@ -47,7 +47,7 @@ def health(log_check: Checked) -> Health:
     return Health([Check("log", log_check, live=False), Check("threads", lambda: None)])
 
 
-def test_well(health: Health) -> None:
+def test_all_checks_pass(health: Health) -> None:
     for endpoint in ("/healthz", "/livez", "/readyz", "/readyz/", "/healthz/ping", "/readyz/log", "/livez/threads"):
         answer = ask(health, endpoint)
         assert (answer.status, answer.body) == (200, b"ok")
@@ -77,7 +77,7 @@ def test_excluded(health: Health, log_check: Checked) -> None:
     assert b'warn: some health checks cannot be excluded: no matches for "nonsense"' in answer.body  # type: ignore[operator]
 
 
-def test_other_paths_are_none_of_its_business(health: Health) -> None:
+def test_other_paths_are_not_answered(health: Health) -> None:
     for path in ("/", "/health", "/healthzz", "/api/healthz", "/metrics"):
         request = Request.of("GET", path)
         query = Query("")
@@ -115,7 +115,7 @@ async def test_a_server_is_ready_while_its_log_answers(
         assert (await server.ask("GET", "/readyz")).status == 500
         assert (await server.ask("GET", "/livez")).status == 200
         assert (await server.ask("GET", "/healthz")).status == 200
-        # what it has it still shows
+        # reads from memory still work
         await server.get(f"{MAPS}?resourceVersion=0")
         await server.post(MAPS, configmap("a"))
         await trio.sleep(1)  # the next read works

@@ -22,8 +22,8 @@ from urllib.parse import quote
 
 import yaml
 
+from kubechronicle.api.meta.request_info import HISTORY
 from kubechronicle.api.values.objects import Object
-from kubechronicle.http.request_info import HISTORY
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.abac import AbacAuthorizer, PolicyFileError, parse_policies, read_policy_file
 from kubechronicle.http.authorization.decision import Decision
-from kubechronicle.http.request_info import RequestInfo
 
 Spec = dict[str, Any]
 HEAD = {"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy"}
@@ -127,9 +127,7 @@ EVERYTHING = {"namespace": "*", "resource": "*", "apiGroup": "*"}
         ),
     ],
 )
-def test_what_a_line_allows(
-    line: Spec, allowed: list[tuple[User, RequestInfo]], refused: list[tuple[User, RequestInfo]]
-) -> None:
+def test_lines(line: Spec, allowed: list[tuple[User, RequestInfo]], refused: list[tuple[User, RequestInfo]]) -> None:
     found = authorizer(line)
     for user, info in allowed:
         assert allows(found, user, info), (user, info)
@@ -172,7 +170,7 @@ def test_a_file(tmp_path: Path) -> None:
         read_policy_file(tmp_path / "nowhere")
 
 
-def test_what_one_may_do_is_listed_in_the_order_of_the_file() -> None:
+def test_rules_are_listed_in_the_order_of_the_file() -> None:
     found = authorizer(
         policy(user="bob", namespace="one", resource="pods", readonly=True),
         policy(group="staff", namespace="*", resource="*", apiGroup="apps"),
@@ -261,7 +259,7 @@ REQUESTS = st.one_of(
 
 @settings(max_examples=250, deadline=None)
 @given(LINES, st.lists(st.tuples(st.sampled_from(USERS), REQUESTS), min_size=8, max_size=8))
-def test_every_decision_is_the_obvious_one(lines: list[Spec], asked: list[tuple[User, RequestInfo]]) -> None:
+def test_every_decision_equals_the_model(lines: list[Spec], asked: list[tuple[User, RequestInfo]]) -> None:
     found = authorizer(*lines)
     for user, info in asked:
         assert allows(found, user, info) == obvious(lines, user, info), (user, info)

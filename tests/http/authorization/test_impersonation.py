@@ -9,6 +9,7 @@ from in_process import JOE, MAPS, InProcess, configmap, open_server
 from trio.testing import MockClock
 
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import (
     ALLOWED,
@@ -20,7 +21,6 @@ from kubechronicle.http.authorization.decision import (
 )
 from kubechronicle.http.authorization.impersonation import NODE_NAME_KEY, impersonate, wanted_user
 from kubechronicle.http.messages import Headers
-from kubechronicle.http.request_info import RequestInfo
 
 LIST_PODS = RequestInfo(path="/", verb="list", is_resource=True, namespace="ns", resource="pods")
 BOT = User(name="system:serviceaccount:ns:bot", groups=("system:serviceaccounts",), extra={NODE_NAME_KEY: ("n1",)})
@@ -74,11 +74,11 @@ def right(mode: str, resource: str, name: str) -> tuple[str, str, str, str]:
         ),
     ],
 )
-def test_whom_the_headers_name(headers: dict[str, str], wanted: User | None) -> None:
+def test_the_user_of_the_headers(headers: dict[str, str], wanted: User | None) -> None:
     assert wanted_user(Headers(headers.items())) == wanted  # type: ignore[arg-type]
 
 
-def test_values_of_repeated_headers_come_in_their_order() -> None:
+def test_values_of_repeated_headers_keep_their_order() -> None:
     headers = Headers(
         [
             ("Impersonate-User", "jane"),
@@ -134,7 +134,7 @@ def test_values_of_repeated_headers_come_in_their_order() -> None:
         ),
     ],
 )
-def test_who_has_the_rights_becomes_the_other(rights: Any, requestor: User, wanted: User, groups: Any) -> None:
+def test_with_the_rights_the_identity_changes(rights: Any, requestor: User, wanted: User, groups: Any) -> None:
     found = impersonate(AuthorizationChain([Rights(*rights)]), requestor, wanted, LIST_PODS)
     assert (found.name, found.groups) == (wanted.name, groups)
 
@@ -157,13 +157,13 @@ def test_who_has_the_rights_becomes_the_other(rights: Any, requestor: User, want
         ([on("user-info"), right("user-info", "users", "system:node:n2")], User(name="system:node:n2")),
     ],
 )
-def test_who_lacks_one_right_is_refused(rights: Any, wanted: User) -> None:
+def test_without_one_right_the_request_is_forbidden(rights: Any, wanted: User) -> None:
     with pytest.raises(StatusError) as refused:
         impersonate(AuthorizationChain([Rights(*rights)]), BOT, wanted, LIST_PODS)
     assert refused.value.code == 403
 
 
-async def test_a_change_is_remembered_with_both(autojump_clock: MockClock) -> None:
+async def test_a_change_records_both_users(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         headers = {"impersonate-user": "jane", "impersonate-group": "system:masters"}
         (await server.ask("POST", MAPS, configmap("a"), headers=headers)).ok()
@@ -173,7 +173,7 @@ async def test_a_change_is_remembered_with_both(autojump_clock: MockClock) -> No
         assert who.groups == ("system:masters", "system:authenticated")
 
 
-async def test_the_other_user_is_who_counts(autojump_clock: MockClock) -> None:
+async def test_the_impersonated_user_is_authorized(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         found = (await server.ask("GET", MAPS, headers={"impersonate-user": "jane"})).refused(403)
         assert found["message"].startswith('configmaps is forbidden: User "jane" cannot list resource "configmaps"')
@@ -192,7 +192,7 @@ async def test_the_other_user_is_who_counts(autojump_clock: MockClock) -> None:
         ({"impersonate-extra-k": "v"}, 'UID:"", Groups:[]string(nil), Extra:map[string][]string{"k":[]string{"v"}}'),
     ],
 )
-async def test_nobody_in_particular_is_a_bad_request(
+async def test_headers_without_a_user_are_a_bad_request(
     autojump_clock: MockClock, headers: dict[str, str], shown: str
 ) -> None:
     async with open_server() as server:
@@ -214,13 +214,13 @@ async def ask(server: InProcess, headers: dict[str, str]) -> Any:
         "system:serviceaccount:ns:a:b",
     ],
 )
-def test_what_could_be_no_service_account_is_a_user_as_any_other(name: str) -> None:
+def test_an_invalid_service_account_name_is_a_plain_user(name: str) -> None:
     rights = Rights(("impersonate", "", "users", name))
     found = impersonate(AuthorizationChain([rights]), User(name="joe"), User(name=name), LIST_PODS)
     assert found.groups == ("system:authenticated",)
 
 
-def test_masters_may_be_anybody() -> None:
+def test_masters_may_impersonate_every_user() -> None:
     root = User(name="root", groups=("system:masters",))
     chain = AuthorizationChain([Privileged()])
     assert impersonate(chain, root, User(name="jane", groups=("x",)), LIST_PODS).groups == ("x", "system:authenticated")

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.configuration import ConfigurationError, load
 from kubechronicle.http.authorization.decision import Decision
@@ -23,7 +24,6 @@ from kubechronicle.http.authorization.match_conditions import (
 from kubechronicle.http.authorization.webhook import MatchFailed, WebhookAuthorizer, spec_of
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.remote_server import RemoteServer
-from kubechronicle.http.request_info import RequestInfo
 
 BOB = User(name="bob", uid="7", groups=("staff", "system:authenticated"), extra={"acme.com/team": ("a", "b")})
 PODS = spec_of(
@@ -77,7 +77,7 @@ def conditions(*expressions: str, metrics: MatchConditionMetrics | None = None) 
         ("!(request.user in ['system:apiserver']) && !request.user.startsWith('system:node:')", True, True),
     ],
 )
-def test_what_they_see(expression: str, of_pods: bool, of_version: bool) -> None:
+def test_values_of_expressions(expression: str, of_pods: bool, of_version: bool) -> None:
     assert conditions(expression).matches(PODS) is of_pods
     assert conditions(expression).matches(VERSION) is of_version
 
@@ -93,13 +93,13 @@ def test_what_they_see(expression: str, of_pods: bool, of_version: bool) -> None
         ("request.user ==", "compilation failed: ERROR: <input>:1:16: Syntax error: "),
     ],
 )
-def test_what_can_t_be_one(expression: str, why: str) -> None:
+def test_invalid_conditions(expression: str, why: str) -> None:
     with pytest.raises(ValueError, match=r"must evaluate|failed") as refused:
         compiled(expression)
     assert str(refused.value).startswith(why)
 
 
-def test_where_and_why_is_told_in_one_line(tmp_path: Any) -> None:
+def test_an_error_is_one_line(tmp_path: Any) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text("{}")
     many = [{"expression": f"request.user != 'user-{number}'"} for number in range(65)]
@@ -142,7 +142,7 @@ def test_where_and_why_is_told_in_one_line(tmp_path: Any) -> None:
 FAILS = "request.resourceAttributes.namespace == 'one'"  # of a request that is about no resource
 
 
-def test_one_that_is_false_counts_for_more_than_one_that_fails() -> None:
+def test_a_false_condition_outweighs_a_failing_one() -> None:
     metrics = MatchConditionMetrics()
     assert conditions("true", "request.user == 'ann'", metrics=metrics).matches(VERSION)
     assert not conditions(FAILS, "request.user == 'bob'", metrics=metrics).matches(VERSION)

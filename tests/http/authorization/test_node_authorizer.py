@@ -9,10 +9,10 @@ from in_process import InProcess, open_server, pod
 from trio.testing import MockClock
 
 from kubechronicle.api.access.pod_references import references, volume_secrets
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.authorization.node import NodeAuthorizer
-from kubechronicle.http.request_info import RequestInfo
 
 NODE = User(name="system:node:n1", groups=("system:nodes", "system:authenticated"))
 ALLOW = ""
@@ -82,7 +82,7 @@ async def with_pods(server: InProcess) -> NodeAuthorizer:
     return NodeAuthorizer(server.assembly.views)
 
 
-async def test_what_pods_refer_to_and_nothing_else(autojump_clock: MockClock) -> None:
+async def test_only_objects_of_own_pods(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         authorizer = await with_pods(server)
 
@@ -143,16 +143,14 @@ async def test_what_pods_refer_to_and_nothing_else(autojump_clock: MockClock) ->
         (info("get", "serviceaccounts", "default"), "no relationship found between node 'n1' and this object"),
     ],
 )
-async def test_its_own_and_the_reason_when_it_is_not(
-    autojump_clock: MockClock, asked: RequestInfo, reason: str
-) -> None:
+async def test_own_objects_and_reasons(autojump_clock: MockClock, asked: RequestInfo, reason: str) -> None:
     async with open_server() as server:
         verdict = NodeAuthorizer(server.assembly.views).decide(NODE, asked)
         assert (verdict.decision is Decision.ALLOW) == (reason == ALLOW), verdict
         assert verdict.reason == reason
 
 
-async def test_others_are_not_judged(autojump_clock: MockClock) -> None:
+async def test_other_users_get_no_opinion(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         authorizer = NodeAuthorizer(server.assembly.views)
         for user in (User(name="system:node:n1"), User(name="joe", groups=("system:nodes",))):
@@ -161,7 +159,7 @@ async def test_others_are_not_judged(autojump_clock: MockClock) -> None:
         assert "unknown node" in authorizer.decide(nameless, info("get", "nodes", "n1")).reason
 
 
-def test_a_mirror_pod_vouches_for_nothing() -> None:
+def test_a_mirror_pod_gives_no_rights() -> None:
     made = full_pod("m", "n1")
     made["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     assert references(made) == frozenset()

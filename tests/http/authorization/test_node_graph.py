@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from view_objects import Object, ViewObjects
 
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.records import Key
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.authorization.node import NodeAuthorizer
-from kubechronicle.http.request_info import RequestInfo
 
 NODES, SPACES, NAMES = ("n1", "n2", "n3"), ("one", "two"), ("a", "b", "c", "d")
 SECRETS, MAPS, CLAIMS, ACCOUNTS = "secrets", "configmaps", "persistentvolumeclaims", "serviceaccounts"
@@ -303,7 +303,7 @@ def random_request(draw: random.Random) -> RequestInfo:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_decision_is_the_obvious_one(seed: int) -> None:
+def test_every_decision_equals_the_model(seed: int) -> None:
     draw, cluster = random.Random(seed), Cluster()
     authorizer = NodeAuthorizer(cluster.views)
     users = {node: User(name=f"system:node:{node}", groups=("system:nodes",)) for node in NODES}
@@ -340,7 +340,7 @@ def reading(what: str, space: str, name: str) -> RequestInfo:
     )
 
 
-def test_nothing_is_kept_of_what_is_gone() -> None:
+def test_the_index_drops_deleted_objects() -> None:
     draw, cluster = random.Random(1), Cluster()
     authorizer = NodeAuthorizer(cluster.views)
     user = User(name="system:node:n1", groups=("system:nodes",))

@@ -11,12 +11,12 @@ import pytest
 from view_objects import Object, ViewObjects
 
 from kubechronicle.api.access import rbac
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.eventlog.records import Key
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization import rbac as authorizers
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.authorization.rbac import GROUP, RbacAuthorizer
-from kubechronicle.http.request_info import RequestInfo
 
 NAMESPACES = ("one", "two")
 VERBS = ("get", "list", "watch", "create", "deletecollection", "*")
@@ -173,7 +173,7 @@ def random_request(draw: random.Random) -> RequestInfo:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_every_decision_is_the_obvious_one(seed: int) -> None:
+def test_every_decision_equals_the_model(seed: int) -> None:
     draw, cluster = random.Random(seed), Cluster()
     authorizer = RbacAuthorizer(cluster.views)
     seen = set()
@@ -229,7 +229,7 @@ POD = RequestInfo(path="/", verb="get", is_resource=True, namespace="one", resou
         ),
     ],
 )
-def test_what_a_rule_permits(rule: Object, allowed: list[Object], refused: list[Object]) -> None:
+def test_rules(rule: Object, allowed: list[Object], refused: list[Object]) -> None:
     cluster = Cluster()
     authorizer = RbacAuthorizer(cluster.views)
     cluster.put_rbac("clusterroles", "", "r", rules=[{"verbs": ["get"], "apiGroups": [""], **rule}])
@@ -242,7 +242,7 @@ def test_what_a_rule_permits(rule: Object, allowed: list[Object], refused: list[
         assert (authorizer.decide(USERS[0], info).decision is Decision.ALLOW) == wanted, changes
 
 
-def test_a_binding_counts_from_the_next_request_and_ends_with_it() -> None:
+def test_a_binding_has_effect_from_the_next_request() -> None:
     cluster = Cluster()
     authorizer = RbacAuthorizer(cluster.views)
     ann = User(name="ann")
@@ -256,7 +256,7 @@ def test_a_binding_counts_from_the_next_request_and_ends_with_it() -> None:
     assert authorizer.decide(ann, POD).decision is Decision.NO_OPINION
 
 
-def test_what_has_scrolled_out_of_memory_is_found_gone() -> None:
+def test_deletions_outside_the_window_are_detected() -> None:
     cluster = Cluster()
     authorizer = RbacAuthorizer(cluster.views)
     cluster.put_rbac("clusterroles", "", "r", rules=[{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}])
@@ -300,7 +300,7 @@ RULES = [{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}]
         ),
     ],
 )
-def test_what_is_not_covered(held: list[Object], wanted: list[Object], missing: list[str]) -> None:
+def test_uncovered_rules(held: list[Object], wanted: list[Object], missing: list[str]) -> None:
     assert rbac.describe(rbac.not_covered(held, wanted)) == missing
 
 

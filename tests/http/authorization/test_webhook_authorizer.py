@@ -11,6 +11,7 @@ import trio
 from webhooks import QUICK, Webhook
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision, Verdict
 from kubechronicle.http.authorization.webhook import (
@@ -25,7 +26,6 @@ from kubechronicle.http.authorization.webhook import (
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.remote_server import RemoteServer
-from kubechronicle.http.request_info import RequestInfo
 
 JOE = User(name="joe", uid="7", groups=("devs", "ops"), extra={"a.example/b": ("1", "2")})
 LIST = RequestInfo(
@@ -73,7 +73,7 @@ async def ask(webhook: WebhookAuthorizer, info: RequestInfo = LIST, user: User =
 # -- what it tells ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_request_is_told_as_kube_apiserver_tells_it(wire: Any, outgoing: Outgoing) -> None:
+async def test_a_review_equals_that_of_kube_apiserver(wire: Any, outgoing: Outgoing) -> None:
     app = Webhook()
     webhook = authorizer(outgoing, await wire(app))
     for info in (GET, PATH):
@@ -100,7 +100,7 @@ async def test_a_request_is_told_as_kube_apiserver_tells_it(wire: Any, outgoing:
     assert review["status"] == {"allowed": False}
 
 
-async def test_v1beta1_has_another_word_for_groups(wire: Any, outgoing: Outgoing) -> None:
+async def test_v1beta1_has_another_name_for_groups(wire: Any, outgoing: Outgoing) -> None:
     app = Webhook()
     await ask(authorizer(outgoing, await wire(app), version="v1beta1"))
     assert app.reviews[0]["apiVersion"] == "authorization.k8s.io/v1beta1"
@@ -144,7 +144,7 @@ async def test_v1beta1_has_another_word_for_groups(wire: Any, outgoing: Outgoing
         ("no operator", "((", {}),
     ],
 )
-def test_selectors_are_told(fields: str, labels: str, expected: Any) -> None:
+def test_selectors_are_in_the_review(fields: str, labels: str, expected: Any) -> None:
     info = RequestInfo(
         path="", verb="list", is_resource=True, resource="pods", field_selector=fields, label_selector=labels
     )
@@ -152,7 +152,7 @@ def test_selectors_are_told(fields: str, labels: str, expected: Any) -> None:
     assert found == {"verb": "list", "resource": "pods", **expected}
 
 
-async def test_what_is_no_text_can_be_asked_about(wire: Any, outgoing: Outgoing) -> None:
+async def test_bytes_that_are_not_utf8_are_escaped(wire: Any, outgoing: Outgoing) -> None:
     app = Webhook()
     assert (await ask(authorizer(outgoing, await wire(app)), user=User(name="\udcff"))).decision is Decision.ALLOW
 
@@ -256,7 +256,7 @@ async def test_down_slow_and_unknown(
 # -- what it remembers ------------------------------------------------------------------------------------------------
 
 
-async def test_answers_are_remembered_for_their_time(wire: Any, outgoing: Outgoing) -> None:
+async def test_answers_are_cached_for_their_ttl(wire: Any, outgoing: Outgoing) -> None:
     app, clock = Webhook(lambda spec: {"allowed": spec["user"] == "joe"}), Clock()
     webhook = authorizer(outgoing, await wire(app), authorized_ttl=10, unauthorized_ttl=3, clock=clock)
     jane = User(name="jane")
@@ -268,7 +268,7 @@ async def test_answers_are_remembered_for_their_time(wire: Any, outgoing: Outgoi
         assert [spec["user"] for spec in app.specs] == asked
 
 
-async def test_whatever_is_told_makes_a_difference(wire: Any, outgoing: Outgoing) -> None:
+async def test_every_field_is_part_of_the_cache_key(wire: Any, outgoing: Outgoing) -> None:
     app = Webhook()
     webhook = authorizer(outgoing, await wire(app))
     users = [
@@ -294,7 +294,7 @@ async def test_whatever_is_told_makes_a_difference(wire: Any, outgoing: Outgoing
     assert len(app.reviews) == len(users) * len(infos)
 
 
-async def test_with_no_time_to_live_each_asks_and_gets_its_own_answer(wire: Any, outgoing: Outgoing) -> None:
+async def test_without_a_ttl_each_request_has_its_own_review(wire: Any, outgoing: Outgoing) -> None:
     count = 0
 
     def answer(spec: Any) -> dict[str, Any]:
@@ -322,7 +322,7 @@ async def test_with_no_time_to_live_each_asks_and_gets_its_own_answer(wire: Any,
         webhook.decide(JOE, LIST)
 
 
-async def test_what_is_too_large_is_not_remembered(wire: Any, outgoing: Outgoing) -> None:
+async def test_large_requests_are_not_cached(wire: Any, outgoing: Outgoing) -> None:
     app = Webhook()
     webhook = authorizer(outgoing, await wire(app))
     for length, asked in ((MAX_CHOSEN - 1, 1), (MAX_CHOSEN, 2)):
@@ -333,7 +333,7 @@ async def test_what_is_too_large_is_not_remembered(wire: Any, outgoing: Outgoing
 
 
 @pytest.mark.parametrize("asked", [1, 2])
-async def test_who_is_too_large_is_not_remembered(wire: Any, outgoing: Outgoing, asked: int) -> None:
+async def test_large_users_are_not_cached(wire: Any, outgoing: Outgoing, asked: int) -> None:
     app = Webhook()
     webhook = authorizer(outgoing, await wire(app))
     part = "x" * (MAX_USER // 4 - (10 if asked == 1 else 0))
@@ -343,7 +343,7 @@ async def test_who_is_too_large_is_not_remembered(wire: Any, outgoing: Outgoing,
     assert len(app.reviews) == asked
 
 
-async def test_a_hundred_at_once_ask_one_question(wire: Any, outgoing: Outgoing) -> None:
+async def test_a_hundred_concurrent_requests_share_one_review(wire: Any, outgoing: Outgoing) -> None:
     app = Webhook()
     webhook = authorizer(outgoing, await wire(app))
     verdicts: list[Verdict] = []
@@ -361,7 +361,7 @@ async def test_a_hundred_at_once_ask_one_question(wire: Any, outgoing: Outgoing)
 # -- whether it is asked, and what it cannot tell ---------------------------------------------------------------------
 
 
-async def test_conditions_say_whether_it_is_asked(wire: Any, outgoing: Outgoing) -> None:
+async def test_conditions_decide_about_the_review(wire: Any, outgoing: Outgoing) -> None:
     def matches(spec: Any) -> bool:
         if spec["user"] == "broken":
             raise MatchFailed("no such field")

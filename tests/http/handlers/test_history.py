@@ -14,8 +14,8 @@ from trio.testing import MockClock
 
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.history.moments import written
+from kubechronicle.api.meta.request_info import split_moment
 from kubechronicle.eventlog.memory.store import MemoryStore
-from kubechronicle.http.request_info import split_moment
 
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubechronicle.http.request_info import Query, RequestInfo, resolve
+from kubechronicle.api.meta.request_info import Query, RequestInfo, resolve
 
 # method, path?query, verb, group, version, namespace, resource, subresource, name
 RESOURCES = [
