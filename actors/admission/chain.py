@@ -156,7 +156,7 @@ class StorageHook(Protocol):
         ...
 
     def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
-        """Return the changes that free what a deleted object held."""
+        """Return the changes that release the allocations of a deleted object."""
         ...
 
 

@@ -57,8 +57,8 @@ def _limit_ranges(attributes: Attributes, state: State) -> list[list[Object]]:
     """Return the limits of each LimitRange of the namespace; none for an object that is being deleted."""
     if attributes.old is not None and "deletionTimestamp" in attributes.old.object()["metadata"]:
         return []
-    found = (entry.object() for entry in state.entries(LIMIT_RANGES, attributes.namespace))
-    return [(one.get("spec") or {}).get("limits") or [] for one in found]
+    objects = (entry.object() for entry in state.entries(LIMIT_RANGES, attributes.namespace))
+    return [(one.get("spec") or {}).get("limits") or [] for one in objects]
 
 
 # -- defaults ---------------------------------------------------------------------------------------------------------

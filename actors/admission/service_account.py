@@ -159,10 +159,10 @@ def _secret_names(spec: Object) -> Iterator[str]:
                 yield ((variable.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name", "")
     for volume in spec.get("volumes") or []:
         for field, path in _VOLUME_SECRETS.items():
-            found: Any = volume.get(field)
+            value: Any = volume.get(field)
             for step in path:
-                found = (found or {}).get(step)
-            yield found or ""
+                value = (value or {}).get(step)
+            yield value or ""
         for source in (volume.get("projected") or {}).get("sources") or []:
             yield (source.get("secret") or {}).get("name", "")
 

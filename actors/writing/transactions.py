@@ -16,7 +16,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Change, Key, Operation, Record, Transaction, Who
 
 Release = Callable[[Entry], Sequence[CompanionChange]]
-"""Return the changes that free what a deleted object held (AdmissionChain.release)."""
+"""Return the changes that release the allocations of a deleted object (AdmissionChain.release)."""
 
 
 def transaction_for(target: Target, proposal: Proposal, old: Entry | None, release: Release, who: Who) -> Transaction:

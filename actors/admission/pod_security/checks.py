@@ -12,8 +12,8 @@ from typing import Final
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values.objects import Object
 
-Found = tuple[str, str] | None
-CheckPod = Callable[[Object, Object], Found]
+Violation = tuple[str, str] | None
+CheckPod = Callable[[Object, Object], Violation]
 
 APPARMOR_ANNOTATION: Final = "container.apparmor.security.beta.kubernetes.io/"
 SECCOMP_POD_ANNOTATION: Final = "seccomp.security.alpha.kubernetes.io/pod"
@@ -90,7 +90,7 @@ def for_windows(spec: Object) -> bool:
 
 
 def unless(exempt: Callable[[Object], bool], check: CheckPod) -> CheckPod:
-    def checked(meta: Object, spec: Object) -> Found:
+    def checked(meta: Object, spec: Object) -> Violation:
         return None if exempt(spec) else check(meta, spec)
 
     return checked
@@ -99,7 +99,7 @@ def unless(exempt: Callable[[Object], bool], check: CheckPod) -> CheckPod:
 # -- baseline ---------------------------------------------------------------------------------------------------------
 
 
-def apparmor(meta: Object, spec: Object) -> Found:
+def apparmor(meta: Object, spec: Object) -> Violation:
     values: set[str] = set()
 
     def bad(context: Object) -> bool:
@@ -126,7 +126,7 @@ def apparmor(meta: Object, spec: Object) -> Found:
     return reason, f"{' and '.join(setters)} must not set AppArmor profile type to {_quoted(listed)}"
 
 
-def capabilities(meta: Object, spec: Object) -> Found:
+def capabilities(meta: Object, spec: Object) -> Violation:
     containers, names = [], set()
     for name, _, context in _containers(spec):
         added = set((context.get("capabilities") or {}).get("add") or []) - CAPABILITIES
@@ -139,17 +139,17 @@ def capabilities(meta: Object, spec: Object) -> Found:
     return "non-default capabilities", f"{detail} in securityContext.capabilities.add"
 
 
-def host_namespaces(meta: Object, spec: Object) -> Found:
+def host_namespaces(meta: Object, spec: Object) -> Violation:
     shared = [f"{name}=true" for name in ("hostNetwork", "hostPID", "hostIPC") if spec.get(name)]
     return ("host namespaces", ", ".join(shared)) if shared else None
 
 
-def host_paths(meta: Object, spec: Object) -> Found:
+def host_paths(meta: Object, spec: Object) -> Violation:
     volumes = [one.get("name", "") for one in spec.get("volumes") or [] if one.get("hostPath") is not None]
     return ("hostPath volumes", _counted("volume", volumes)) if volumes else None
 
 
-def host_ports(meta: Object, spec: Object) -> Found:
+def host_ports(meta: Object, spec: Object) -> Violation:
     containers, ports = [], set()
     for name, container, _ in _containers(spec):
         used = {str(port["hostPort"]) for port in container.get("ports") or [] if port.get("hostPort")}
@@ -163,7 +163,7 @@ def host_ports(meta: Object, spec: Object) -> Found:
     return "hostPort", f"{_counted('container', containers)} {uses} {noun} {', '.join(sorted(ports))}"
 
 
-def host_probes(meta: Object, spec: Object) -> Found:
+def host_probes(meta: Object, spec: Object) -> Violation:
     containers, hosts = set(), set()
     for name, container, _ in _containers(spec):
         lifecycle = container.get("lifecycle") or {}
@@ -182,14 +182,14 @@ def host_probes(meta: Object, spec: Object) -> Found:
     return "probe or lifecycle host", detail
 
 
-def privileged(meta: Object, spec: Object) -> Found:
+def privileged(meta: Object, spec: Object) -> Violation:
     containers = [name for name, _, context in _containers(spec) if context.get("privileged")]
     if not containers:
         return None
     return "privileged", f"{_counted('container', containers)} must not set securityContext.privileged=true"
 
 
-def proc_mount(meta: Object, spec: Object) -> Found:
+def proc_mount(meta: Object, spec: Object) -> Violation:
     containers, kinds = [], set()
     for name, _, context in _containers(spec):
         kind = context.get("procMount")
@@ -203,7 +203,7 @@ def proc_mount(meta: Object, spec: Object) -> Found:
 
 
 def selinux(allowed: frozenset[str]) -> CheckPod:
-    def check(meta: Object, spec: Object) -> Found:
+    def check(meta: Object, spec: Object) -> Violation:
         kinds: set[str] = set()
         fields: set[str] = set()
 
@@ -221,13 +221,13 @@ def selinux(allowed: frozenset[str]) -> CheckPod:
             return None
         details = [_counted("type", sorted(kinds))] if kinds else []
         details += [f"{field} may not be set" for field in ("user", "role") if field in fields]
-        what = f"{' and '.join(setters)} set forbidden securityContext.seLinuxOptions"
-        return "seLinuxOptions", f"{what}: {'; '.join(details)}"
+        text = f"{' and '.join(setters)} set forbidden securityContext.seLinuxOptions"
+        return "seLinuxOptions", f"{text}: {'; '.join(details)}"
 
     return check
 
 
-def seccomp_annotations(meta: Object, spec: Object) -> Found:
+def seccomp_annotations(meta: Object, spec: Object) -> Violation:
     annotations = meta.get("annotations") or {}
     keys = [SECCOMP_POD_ANNOTATION, *(SECCOMP_ANNOTATION + name for name, _, _ in _containers(spec))]
     bad = {
@@ -243,7 +243,7 @@ def seccomp_annotations(meta: Object, spec: Object) -> Found:
     return "seccompProfile", f"forbidden {noun} {', '.join(sorted(bad))}"
 
 
-def seccomp(meta: Object, spec: Object) -> Found:
+def seccomp(meta: Object, spec: Object) -> Violation:
     values: set[str] = set()
 
     def bad(context: Object) -> bool:
@@ -256,14 +256,14 @@ def seccomp(meta: Object, spec: Object) -> Found:
     setters = _setters(spec, bad)
     if not setters:
         return None
-    what = f"{' and '.join(setters)} must not set securityContext.seccompProfile.type"
-    return "seccompProfile", f"{what} to {_quoted(sorted(values))}"
+    text = f"{' and '.join(setters)} must not set securityContext.seccompProfile.type"
+    return "seccompProfile", f"{text} to {_quoted(sorted(values))}"
 
 
 def sysctls(minor: int) -> CheckPod:
     allowed = {name for since, names in SYSCTLS if since <= minor for name in names.split()}
 
-    def check(meta: Object, spec: Object) -> Found:
+    def check(meta: Object, spec: Object) -> Violation:
         listed = (spec.get("securityContext") or {}).get("sysctls") or []
         bad = [one.get("name", "") for one in listed if one.get("name", "") not in allowed]
         return ("forbidden sysctls", ", ".join(bad)) if bad else None
@@ -271,7 +271,7 @@ def sysctls(minor: int) -> CheckPod:
     return check
 
 
-def host_process(meta: Object, spec: Object) -> Found:
+def host_process(meta: Object, spec: Object) -> Violation:
     setters = _setters(spec, lambda context: bool((context.get("windowsOptions") or {}).get("hostProcess")))
     if not setters:
         return None
@@ -281,7 +281,7 @@ def host_process(meta: Object, spec: Object) -> Found:
 # -- restricted -------------------------------------------------------------------------------------------------------
 
 
-def escalation(meta: Object, spec: Object) -> Found:
+def escalation(meta: Object, spec: Object) -> Violation:
     bad = [name for name, _, context in _containers(spec) if context.get("allowPrivilegeEscalation") is not False]
     if not bad:
         return None
@@ -289,7 +289,7 @@ def escalation(meta: Object, spec: Object) -> Found:
     return "allowPrivilegeEscalation != false", detail
 
 
-def no_capabilities(meta: Object, spec: Object) -> Found:
+def no_capabilities(meta: Object, spec: Object) -> Violation:
     keeping, adding, names = [], [], set()
     for name, _, context in _containers(spec):
         capabilities = context.get("capabilities") or {}
@@ -303,12 +303,12 @@ def no_capabilities(meta: Object, spec: Object) -> Found:
     if keeping:
         details.append(f'{_counted("container", keeping)} must set securityContext.capabilities.drop=["ALL"]')
     if adding:
-        what = f"{_counted('container', adding)} must not include {_quoted(sorted(names))}"
-        details.append(f"{what} in securityContext.capabilities.add")
+        text = f"{_counted('container', adding)} must not include {_quoted(sorted(names))}"
+        details.append(f"{text} in securityContext.capabilities.add")
     return ("unrestricted capabilities", "; ".join(details)) if details else None
 
 
-def volumes_of_kinds(meta: Object, spec: Object) -> Found:
+def volumes_of_kinds(meta: Object, spec: Object) -> Violation:
     volumes, kinds = [], set()
     for volume in spec.get("volumes") or []:
         if not any(volume.get(kind) is not None for kind in VOLUMES):
@@ -321,7 +321,7 @@ def volumes_of_kinds(meta: Object, spec: Object) -> Found:
     return "restricted volume types", detail
 
 
-def non_root(meta: Object, spec: Object) -> Found:
+def non_root(meta: Object, spec: Object) -> Violation:
     setters = _setters(spec, lambda context: context.get("runAsNonRoot") is False)
     if setters:
         return "runAsNonRoot != true", f"{' and '.join(setters)} must not set securityContext.runAsNonRoot=false"
@@ -334,17 +334,17 @@ def non_root(meta: Object, spec: Object) -> Found:
     return "runAsNonRoot != true", detail
 
 
-def user(meta: Object, spec: Object) -> Found:
+def user(meta: Object, spec: Object) -> Violation:
     setters = _setters(spec, lambda context: context.get("runAsUser") == 0)
     return ("runAsUser=0", f"{' and '.join(setters)} must not set runAsUser=0") if setters else None
 
 
-def seccomp_set(meta: Object, spec: Object) -> Found:
-    found = seccomp(meta, spec)
-    if found is not None or (spec.get("securityContext") or {}).get("seccompProfile") is not None:
-        return found
+def seccomp_set(meta: Object, spec: Object) -> Violation:
+    violation = seccomp(meta, spec)
+    if violation is not None or (spec.get("securityContext") or {}).get("seccompProfile") is not None:
+        return violation
     silent = [name for name, _, context in _containers(spec) if context.get("seccompProfile") is None]
     if not silent:
         return None
-    what = f"pod or {_counted('container', silent)} must set securityContext.seccompProfile.type"
-    return "seccompProfile", f'{what} to "RuntimeDefault" or "Localhost"'
+    text = f"pod or {_counted('container', silent)} must set securityContext.seccompProfile.type"
+    return "seccompProfile", f'{text} to "RuntimeDefault" or "Localhost"'

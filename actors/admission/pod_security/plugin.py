@@ -91,23 +91,27 @@ class PodSecurity(AdmissionPlugin):
             return
         meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
         if is_pod:
-            found = policy.enforce.violations(meta, spec)
-            if found:
-                raise forbidden(attributes, f"violates PodSecurity {go_quote(str(policy.enforce))}: {_details(found)}")
-        found = policy.warn.violations(meta, spec)
-        if found:
-            attributes.warnings.append(f"would violate PodSecurity {go_quote(str(policy.warn))}: {_details(found)}")
+            violations = policy.enforce.violations(meta, spec)
+            if violations:
+                raise forbidden(
+                    attributes, f"violates PodSecurity {go_quote(str(policy.enforce))}: {_details(violations)}"
+                )
+        violations = policy.warn.violations(meta, spec)
+        if violations:
+            attributes.warnings.append(
+                f"would violate PodSecurity {go_quote(str(policy.warn))}: {_details(violations)}"
+            )
 
 
 def _pod_of(obj: Object, path: tuple[str, ...]) -> Object | None:
-    found: Any = obj
+    node: Any = obj
     for step in path:
-        found = (found or {}).get(step)
-    return found if isinstance(found, dict) else None
+        node = (node or {}).get(step)
+    return node if isinstance(node, dict) else None
 
 
-def _details(found: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(f"{reason} ({detail})" if detail else reason for reason, detail in found)
+def _details(violations: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{reason} ({detail})" if detail else reason for reason, detail in violations)
 
 
 def _changes_pod(attributes: Attributes, pod: Object) -> bool:
@@ -190,9 +194,9 @@ def _warnings_for_existing(namespace: str, wanted: Standard, state: State) -> li
     pods = first + others
     breaking: dict[str, list[str]] = {}
     for pod in pods[:MAX_PODS]:
-        found = wanted.violations(pod["metadata"], pod.get("spec") or {})
-        if found:
-            breaking.setdefault(", ".join(reason for reason, _ in found), []).append(pod["metadata"]["name"])
+        violations = wanted.violations(pod["metadata"], pod.get("spec") or {})
+        if violations:
+            breaking.setdefault(", ".join(reason for reason, _ in violations), []).append(pod["metadata"]["name"])
     warnings = []
     if len(pods) > MAX_PODS:
         part = f"the first {MAX_PODS} of {len(pods)} existing pods"
