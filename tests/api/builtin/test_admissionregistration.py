@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kind_rules import rejections_of
+from pipeline_writes import rejections_of
 from rejections import rejection_reasons
 
 HOOK = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kind_rules import NOW, create, rejections_of
+from pipeline_writes import NOW, create, rejections_of
 
 
 def test_local_api_service_is_available() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kind_rules import create
+from pipeline_writes import create
 from rejections import causes_of_change
 
 

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from kind_rules import causes, context, create
+from pipeline_writes import causes, context, create
 
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import pipeline

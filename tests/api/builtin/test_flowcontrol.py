@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kind_rules import create, rejections_of
+from pipeline_writes import create, rejections_of
 
 
 def test_mandatory_levels_have_fixed_specs() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kind_rules import Object, context, create, rejections_of, update
+from pipeline_writes import Object, context, create, rejections_of, update
 from rejections import rejection_reasons
 
 from kubechronicle.api.errors.status import StatusError

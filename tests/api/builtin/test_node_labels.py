@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kind_rules import context
+from pipeline_writes import context
 
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.registry.registry import builtin_registry

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from kind_rules import NOW, Object, create, rejections_of, update
+from pipeline_writes import NOW, Object, create, rejections_of, update
 
 from kubechronicle.api.pipeline.pipeline import Outcome
 

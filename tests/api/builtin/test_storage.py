@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kind_rules import create, rejections_of, update
+from pipeline_writes import create, rejections_of, update
 from rejections import rejection_reasons
 
 CLASS = {"provisioner": "a.example.com"}

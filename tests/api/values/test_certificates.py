@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
-from kind_rules import NOW, Object, context, create, rejections_of, update
+from pipeline_writes import NOW, Object, context, create, rejections_of, update
 
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.registry.registry import builtin_registry
