@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kubechronicle.http.messages import HeaderList, Request, Response
+from kubechronicle.api.history.web_page import HEADERS, PREFIX
+from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import takes_gzip
 
-PREFIX: Final = "/ui/"
 FILES: Final = Path(__file__).resolve().parents[1] / "ui"
 INDEX: Final = "index.html"
 CONTENT_TYPES: Final[Mapping[str, str]] = {
@@ -26,21 +26,6 @@ CONTENT_TYPES: Final[Mapping[str, str]] = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# Scripts and styles come from files only, never from a page; no requests to other hosts; no framing.
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-)
-HEADERS: Final[HeaderList] = [
-    ("content-security-policy", POLICY),
-    ("x-content-type-options", "nosniff"),
-    ("x-frame-options", "DENY"),
-    ("referrer-policy", "no-referrer"),
-    ("cross-origin-opener-policy", "same-origin"),
-    ("cross-origin-resource-policy", "same-origin"),
-    ("cache-control", "no-cache, private"),
-    ("vary", "accept-encoding"),
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import yaml
 
-from kubechronicle.http.outgoing.remote_server import Pem, RemoteServer
+from kubechronicle.ops.client.server import Pem, Server
 from kubechronicle.ops.errors import OperatorError
 
 Document = dict[str, Any]
@@ -40,7 +40,7 @@ class Target:
     """``headers``: those of impersonation. ``plugin``: the exec entry of the user, to be asked for credentials;
     ``cluster``: what such a plugin may be told. ``document``: all files merged, for kubectl; its paths absolute."""
 
-    peer: RemoteServer
+    server: Server
     namespace: str
     headers: tuple[tuple[str, str], ...] = ()
     plugin: Mapping[str, Any] | None = None
@@ -78,8 +78,8 @@ def load(given: argparse.Namespace, environment: Mapping[str, str] = os.environ)
         target = _pod(environment, given)
     if target is None:
         raise OperatorError(f"no server is known; {HOW_TO_NAME}")
-    proxy = target.peer.proxy_url or _proxy(target.peer.url)
-    return replace(target, peer=replace(target.peer, proxy_url=proxy))
+    proxy = target.server.proxy_url or _proxy(target.server.url)
+    return replace(target, server=replace(target.server, proxy_url=proxy))
 
 
 def merged(file: str, environment: Mapping[str, str] = os.environ) -> Document:
@@ -169,7 +169,7 @@ def _target(document: Document, given: argparse.Namespace) -> Target | None:
     if plugin is not None and not isinstance(plugin, dict):
         raise ValueError(f"user {user_name!r}: exec must be a mapping")
     return Target(
-        _peer(cluster, user, server),
+        _server(cluster, user, server),
         given.namespace or _text(context, "namespace") or "default",
         _impersonation(user, given),
         plugin,
@@ -178,9 +178,9 @@ def _target(document: Document, given: argparse.Namespace) -> Target | None:
     )
 
 
-def _peer(cluster: Mapping[str, Any], user: Mapping[str, Any], server: str) -> RemoteServer:
+def _server(cluster: Mapping[str, Any], user: Mapping[str, Any], server: str) -> Server:
     token_file = _text(user, "tokenFile")
-    return RemoteServer(
+    return Server(
         url=server if "://" in server else f"https://{server}",
         ca=_pem(cluster, "certificate-authority"),
         certificate=_pem(user, "client-certificate"),
@@ -192,7 +192,6 @@ def _peer(cluster: Mapping[str, Any], user: Mapping[str, Any], server: str) -> R
         server_name=_text(cluster, "tls-server-name"),
         insecure=cluster.get("insecure-skip-tls-verify") is True,
         proxy_url=_text(cluster, "proxy-url"),
-        http_allowed=True,
     )
 
 
@@ -242,7 +241,7 @@ def _pod(environment: Mapping[str, str], given: argparse.Namespace) -> Target | 
     cluster = {"server": url, "certificate-authority": str(ca)}
     document = _as_given({}, given, cluster, {"tokenFile": str(token)})
     headers = _impersonation({}, given)
-    return Target(RemoteServer(url=url, ca=ca, token_file=token), namespace or "default", headers, document=document)
+    return Target(Server(url=url, ca=ca, token_file=token), namespace or "default", headers, document=document)
 
 
 def _proxy(url: str) -> str:

@@ -22,8 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import unquote
 
+from kubechronicle.api.history.web_page import HEADERS, PREFIX
 from kubechronicle.api.meta.request_info import Query, RequestInfo, resolve
-from kubechronicle.http.handlers.ui import HEADERS, PREFIX
 from kubechronicle.ops.client.transport import Reply, Transport
 from kubechronicle.ops.errors import OperatorError
 
@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(length))
 
     def _answer(self, reply: Reply, target: str) -> None:
-        kept = dict(HEADERS) | {"vary": "accept-encoding"} if target.startswith(PREFIX) else DATA
+        kept = dict(HEADERS) if target.startswith(PREFIX) else DATA
         told = {name: reply.headers[name] for name in ANSWERED if name in reply.headers}
         self._send(reply.status, {**told, **kept}, reply.body)
 

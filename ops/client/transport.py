@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from kubechronicle.http.outgoing.remote_server import Credentials, load_credentials
 from kubechronicle.ops.client import credential_plugins
+from kubechronicle.ops.client.credentials import Credentials, load_credentials
 from kubechronicle.ops.client.kubeconfig import HOW_TO_NAME, Target
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.version import program_version
@@ -67,7 +67,7 @@ class Wire:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._parts = urlsplit(target.peer.url)
+        self._parts = urlsplit(target.server.url)
         self._prefix = self._parts.path.rstrip("/")
         self._local = threading.local()
         self._lock = threading.Lock()
@@ -141,16 +141,16 @@ class Wire:
         return connection.getresponse()
 
     def _connection(self) -> http.client.HTTPConnection:
-        credentials, parts, peer = self._loaded(), self._parts, self._target.peer
+        credentials, parts, server = self._loaded(), self._parts, self._target.server
         host, secure = parts.hostname or "", parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
-        proxy = urlsplit(peer.proxy_url) if peer.proxy_url else None
+        proxy = urlsplit(server.proxy_url) if server.proxy_url else None
         if proxy is not None and proxy.scheme != "http":
             raise OperatorError(f"a proxy is asked by http:// here, not by {proxy.scheme}://")
         where = (proxy.hostname or "", proxy.port or 80) if proxy is not None else (host, port)
         connection: http.client.HTTPConnection
         if secure:
-            connection = _TlsConnection(*where, credentials.context, peer.server_name or host)
+            connection = _TlsConnection(*where, credentials.context, server.server_name or host)
         else:
             connection = http.client.HTTPConnection(*where, timeout=TIMEOUT)
         if proxy is not None:
@@ -160,13 +160,13 @@ class Wire:
     def _loaded(self) -> Credentials:
         with self._lock:
             if self._credentials is None:
-                peer = self._target.peer
+                server = self._target.server
                 if self._target.plugin is not None:
                     issued = credential_plugins.run(self._target.plugin, self._target.cluster)
                     changes = {"certificate": issued.certificate, "key": issued.key} if issued.certificate else {}
-                    peer = replace(peer, token=issued.token, **changes)  # type: ignore[arg-type]
+                    server = replace(server, token=issued.token, **changes)  # type: ignore[arg-type]
                 try:
-                    self._credentials = load_credentials(peer)
+                    self._credentials = load_credentials(server)
                 except ValueError as error:
                     raise OperatorError(f"kubeconfig: {error}") from None
             return self._credentials
@@ -182,7 +182,7 @@ class Wire:
             connection.close()
 
     def _told(self, error: Exception) -> str:
-        url = self._target.peer.url
+        url = self._target.server.url
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"the certificate of {url} is not believed: {error.verify_message}; name its --certificate-authority"
         if isinstance(error, TimeoutError):

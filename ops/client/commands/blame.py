@@ -61,7 +61,7 @@ def blamed(client: Client, subject: Subject, moment: str) -> tuple[Marked, dict[
     """The object's marks, and the revisions they name. OperatorError."""
     now = client.at(moment).get_if(subject.path())
     if now is None:
-        raise OperatorError(f"there is no {subject.without_bookkeeping}" + (f" at {moment}" if moment else "; --at MOMENT looks back"))
+        raise OperatorError(f"there is no {subject.told}" + (f" at {moment}" if moment else "; --at MOMENT looks back"))
     fields_asked = {"object.uid": now["metadata"]["uid"], "revision.to": now["metadata"]["resourceVersion"]}
     asked = changes.Asked(changes.scopes_of(subject), fields_asked, oldest_first=True)
     marked: Marked | None = None

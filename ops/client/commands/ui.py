@@ -6,7 +6,7 @@ import argparse
 import webbrowser
 from typing import Final
 
-from kubechronicle.http.handlers.ui import PREFIX
+from kubechronicle.api.history.web_page import PREFIX
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.loopback import Loopback
 from kubechronicle.ops.client.session import CONNECT

@@ -42,7 +42,7 @@ def chronicle(
     """`kubechronicle …` against the server; ``token`` says as whom."""
 
     def connect(target: Target) -> InThread:
-        return InThread(running, target.peer.token, target.headers)
+        return InThread(running, target.server.token, target.headers)
 
     monkeypatch.setattr(session, "CONNECT", [connect])
     for module in (completion, at):

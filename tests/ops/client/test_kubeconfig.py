@@ -46,36 +46,36 @@ def test_files_are_merged_and_the_first_counts(tmp_path: Path) -> None:
     first, second = write(tmp_path / "1", document("a")), write(tmp_path / "2", document("b"))
     both = {"KUBECONFIG": f"{first}:{tmp_path / 'none'}:{second}"}
     target = load(**both)
-    assert (target.peer.url, target.peer.token, target.namespace) == ("https://a.example:1", "token-a", "space-a")
-    assert load("--context", "b", **both).peer.token == "token-b"
+    assert (target.server.url, target.server.token, target.namespace) == ("https://a.example:1", "token-a", "space-a")
+    assert load("--context", "b", **both).server.token == "token-b"
     assert load("--context", "b", "-n", "other", **both).namespace == "other"
     changed = document("a")
     changed["clusters"][0]["cluster"]["server"] = "https://second.example"
     write(tmp_path / "2", changed)
-    assert load(**both).peer.url == "https://a.example:1"
-    assert load("--kubeconfig", str(tmp_path / "2"), **both).peer.url == "https://second.example"
+    assert load(**both).server.url == "https://a.example:1"
+    assert load("--kubeconfig", str(tmp_path / "2"), **both).server.url == "https://second.example"
 
 
 def test_the_home_directory_is_looked_into(tmp_path: Path) -> None:
     write(tmp_path / ".kube" / "config", document("home"))
-    assert load(HOME=str(tmp_path)).peer.url == "https://home.example:1"
+    assert load(HOME=str(tmp_path)).server.url == "https://home.example:1"
 
 
 def test_flags_count_before_the_file(tmp_path: Path) -> None:
     file = write(tmp_path / "1", document("a"))
     target = load("--kubeconfig", file, "--server", "https://x", "--token", "t", "--as", "jane", "--as-group", "g")
-    assert (target.peer.url, target.peer.token) == ("https://x", "t")
+    assert (target.server.url, target.server.token) == ("https://x", "t")
     assert target.headers == (("Impersonate-User", "jane"), ("Impersonate-Group", "g"))
     named = {each["name"]: each for each in target.document["contexts"]}
     assert named["a"]["context"] == {"cluster": "a-asked", "user": "a-asks", "namespace": "space-a"}
-    assert load("--server", "https://x", HOME=str(tmp_path)).peer.url == "https://x"
+    assert load("--server", "https://x", HOME=str(tmp_path)).server.url == "https://x"
 
 
 def test_files_are_relative_to_the_kubeconfig(tmp_path: Path) -> None:
     content = document("a", tokenFile="t")
     content["clusters"][0]["cluster"]["certificate-authority"] = "sub/ca.crt"
     target = load("--kubeconfig", write(tmp_path / "1", content))
-    assert (target.peer.token_file, target.peer.ca) == (tmp_path / "t", tmp_path / "sub" / "ca.crt")
+    assert (target.server.token_file, target.server.ca) == (tmp_path / "t", tmp_path / "sub" / "ca.crt")
     assert target.document["clusters"][0]["cluster"]["certificate-authority"] == str(tmp_path / "sub" / "ca.crt")
 
 
