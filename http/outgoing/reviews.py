@@ -1,7 +1,7 @@
 """TokenReviews and SubjectAccessReviews: the request to a webhook, and the checks of its answer.
 
-An answer is read as in client-go: kind and apiVersion may be missing but not differ, a failure Status is an error, null
-means missing, and a field of a wrong type makes the answer unusable.
+An answer is read as in client-go. kind and apiVersion may be missing but not differ. A failure Status is an error. A
+null means missing. A field of a wrong type makes the answer unusable.
 """
 
 from __future__ import annotations

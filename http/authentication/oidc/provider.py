@@ -81,12 +81,12 @@ class Provider:
 
     @property
     def ready(self) -> bool:
-        """Whether discovery has succeeded."""
+        """True once discovery has succeeded."""
         return bool(self._keys_url)
 
     @property
     def fresh(self) -> bool:
-        """Whether discovery succeeded within RENEWAL_INTERVAL: for providers without a ``run`` task."""
+        """True if discovery succeeded within RENEWAL_INTERVAL: for providers without a ``run`` task."""
         return self.ready and self._now() - self._discovered_at < RENEWAL_INTERVAL
 
     async def run(self) -> None:

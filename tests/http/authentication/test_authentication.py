@@ -1,4 +1,4 @@
-"""Who asks: the token file, the chain's rules, and what everybody may ask for."""
+"""Authentication: the token file, the rules of the chain, and paths that are open to all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kubechronicle.http.authentication.user import ANONYMOUS_USER, Rejected, Use
 from kubechronicle.http.messages import Request
 
 
-def asking(der: bytes | None = None, authorization: str = "") -> Request:
+def request_with(der: bytes | None = None, authorization: str = "") -> Request:
     headers = {"authorization": authorization} if authorization else {}
     return Request.of("GET", "/api", headers=headers, peer_certificate=der)
 
@@ -35,8 +35,8 @@ def test_token_file_lines(tmp_path: Path) -> None:
     tokens = StaticTokens(parse_token_file(write(tmp_path, text)))
 
     def user_of(token: str) -> User | None:
-        found = tokens.user_of(token, ())
-        return found.user if found is not None else None
+        identified = tokens.user_of(token, ())
+        return identified.user if identified is not None else None
 
     assert user_of("secret1") == User(name="jane", uid="u1", groups=("ops", "dev"))
     assert user_of("secret2") == User(name="joe")
@@ -52,13 +52,13 @@ def test_token_file_lines(tmp_path: Path) -> None:
         ("secret1,,1\n", "line 1: token and user name"),
     ],
 )
-def test_mistakes_in_a_token_file_are_told_without_the_token(tmp_path: Path, text: str, why: str) -> None:
+def test_errors_of_a_token_file_do_not_show_the_token(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(TokenFileError, match=why) as raised:
         parse_token_file(write(tmp_path, text))
     assert "secret1" not in str(raised.value)
 
 
-def test_a_token_file_that_is_no_text_is_a_mistake_too(tmp_path: Path) -> None:
+def test_a_token_file_must_be_text(tmp_path: Path) -> None:
     file = tmp_path / "tokens.csv"
     for data in (b"\xff\xfe\x00,a,b\n", b'"' + b"x" * 200_000 + b'",a,b\n'):
         file.write_bytes(data)
@@ -66,7 +66,7 @@ def test_a_token_file_that_is_no_text_is_a_mistake_too(tmp_path: Path) -> None:
             parse_token_file(file)
 
 
-def test_tokens_are_not_kept(tmp_path: Path) -> None:
+def test_tokens_are_not_stored(tmp_path: Path) -> None:
     users = parse_token_file(write(tmp_path, "secret1,jane,u1\n"))
     assert "secret1" not in repr(users)
 
@@ -82,13 +82,13 @@ def test_other_authorization_fields_carry_no_token(field: str) -> None:
 def test_unknown_tokens_are_rejected(field: str) -> None:
     assert bearer_token(field) in ("wrong", "two", "\xff")
     with pytest.raises(Rejected):
-        AuthenticationChain(tokens=[StaticTokens({})]).authenticate(asking(authorization=field))
+        AuthenticationChain(tokens=[StaticTokens({})]).authenticate(request_with(authorization=field))
 
 
 # -- the chain ------------------------------------------------------------------------------------------------------
 
 
-class Says:
+class Fixed:
     def __init__(self, answer: User | type[Exception] | None) -> None:
         self.answer = answer
 
@@ -101,18 +101,18 @@ class Says:
 JANE = User(name="jane", groups=("ops",))
 
 
-def test_the_first_that_recognises_answers_and_the_user_is_authenticated() -> None:
-    chain = AuthenticationChain([Says(None), Says(JANE), Says(User(name="other"))])
-    assert chain.authenticate(asking()) == User(name="jane", groups=("ops", "system:authenticated"))
-    assert AuthenticationChain([Says(Rejected), Says(JANE)]).authenticate(asking()).name == "jane"
+def test_the_first_that_recognises_the_credential_decides() -> None:
+    chain = AuthenticationChain([Fixed(None), Fixed(JANE), Fixed(User(name="other"))])
+    assert chain.authenticate(request_with()) == User(name="jane", groups=("ops", "system:authenticated"))
+    assert AuthenticationChain([Fixed(Rejected), Fixed(JANE)]).authenticate(request_with()).name == "jane"
 
 
-def test_nobody_is_anonymous_but_a_wrong_credential_is_not() -> None:
-    assert AuthenticationChain([Says(None)]).authenticate(asking()) == ANONYMOUS_USER
-    assert AuthenticationChain([]).authenticate(asking()) == ANONYMOUS_USER
+def test_only_requests_without_a_credential_are_anonymous() -> None:
+    assert AuthenticationChain([Fixed(None)]).authenticate(request_with()) == ANONYMOUS_USER
+    assert AuthenticationChain([]).authenticate(request_with()) == ANONYMOUS_USER
     for chain, request in (
-        (AuthenticationChain([Says(Rejected), Says(None)]), asking()),
-        (AuthenticationChain([Says(None)]), asking(authorization="Basic c2VjcmV0")),
+        (AuthenticationChain([Fixed(Rejected), Fixed(None)]), request_with()),
+        (AuthenticationChain([Fixed(None)]), request_with(authorization="Basic c2VjcmV0")),
     ):
         with pytest.raises(Rejected):
             chain.authenticate(request)
@@ -142,14 +142,14 @@ async def test_anonymous_sees_the_public_paths_only(autojump_clock: MockClock) -
         for path in PUBLIC:
             assert (await server.ask("GET", path, token="")).status == 200, path
         for path in PRIVATE:
-            found = (await server.ask("GET", path, token="")).refused(403)
-            assert found["reason"] == "Forbidden"
-            assert "system:anonymous" in found["message"]
+            refusal = (await server.ask("GET", path, token="")).refused(403)
+            assert refusal["reason"] == "Forbidden"
+            assert "system:anonymous" in refusal["message"]
         for method in ("POST", "DELETE", "PUT", "PATCH"):
             (await server.ask(method, "/healthz", token="")).refused(403)
 
 
-async def test_a_wrong_credential_is_401_whatever_is_asked_for(
+async def test_a_wrong_credential_is_401_on_every_path(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -158,35 +158,35 @@ async def test_a_wrong_credential_is_401_whatever_is_asked_for(
         for path in (*PUBLIC, "/api/v1/namespaces"):
             for request in ({"token": "wrong-one"}, {"token": "", "certificate": expired}):
                 answer = await server.ask("GET", path, **request)
-                found = answer.refused(401)
-                assert (found["reason"], found["message"]) == ("Unauthorized", "Unauthorized")
+                refusal = answer.refused(401)
+                assert (refusal["reason"], refusal["message"]) == ("Unauthorized", "Unauthorized")
                 assert answer.header("audit-id")
         basic = await server.ask("GET", "/healthz", token="", headers={"authorization": "Basic d3Jvbmctb25l"})
         basic.refused(401)
     assert "wrong-one" not in caplog.text
 
 
-async def test_masters_may_everything_and_others_nothing_yet(autojump_clock: MockClock) -> None:
+async def test_masters_have_all_rights_and_others_none(autojump_clock: MockClock) -> None:
     master = CLIENT_CA.client("kim", "system:masters")
     async with open_server() as server:
         await server.get("/api/v1/namespaces", token=ADMIN)
         await server.get("/api/v1/namespaces", token="", certificate=master)
-        found = (await server.ask("GET", "/apis/apps/v1/namespaces/a/deployments/d/scale", token=JOE)).refused(403)
-        assert found["message"] == (
+        refusal = (await server.ask("GET", "/apis/apps/v1/namespaces/a/deployments/d/scale", token=JOE)).refused(403)
+        assert refusal["message"] == (
             'deployments.apps "d" is forbidden: User "joe" cannot get resource "deployments/scale" in API group '
             '"apps" in the namespace "a"'
         )
-        assert found["details"] == {"name": "d", "group": "apps", "kind": "deployments"}
-        found = (await server.ask("GET", "/metrics", token=JOE)).refused(403)
-        assert found["message"] == 'forbidden: User "joe" cannot get path "/metrics"'
-        found = (await server.ask("GET", "/api/v1/nodes?watch=1", token=JOE)).refused(403)
-        assert found["message"] == (
+        assert refusal["details"] == {"name": "d", "group": "apps", "kind": "deployments"}
+        refusal = (await server.ask("GET", "/metrics", token=JOE)).refused(403)
+        assert refusal["message"] == 'forbidden: User "joe" cannot get path "/metrics"'
+        refusal = (await server.ask("GET", "/api/v1/nodes?watch=1", token=JOE)).refused(403)
+        assert refusal["message"] == (
             'nodes is forbidden: User "joe" cannot watch resource "nodes" in API group "" at the cluster scope'
         )
 
 
-async def test_a_certificate_counts_before_a_token(autojump_clock: MockClock) -> None:
-    """As in kube-apiserver: the first authenticator that recognises its credential answers."""
+async def test_a_certificate_precedes_a_token(autojump_clock: MockClock) -> None:
+    """As in kube-apiserver: the first authenticator that recognises its credential decides."""
     master = CLIENT_CA.client("kim", "system:masters")
     async with open_server() as server:
         await server.get("/api/v1/namespaces", token=JOE, certificate=master)

@@ -1,4 +1,4 @@
-"""Bootstrap tokens: whose Secret keeps to the rules is let in, and nobody else."""
+"""Bootstrap tokens: a token is accepted only if its Secret keeps all rules."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ async def keep(
 
 
 async def user_of(server: InProcess, token: str = TOKEN) -> Any:
-    """UserInfo of the token's owner; None: it gets nobody in."""
-    found = (await server.post(REVIEWS, {"spec": {"token": token}}))["status"]
+    """Return the UserInfo of the token, None if it is rejected."""
+    review = (await server.post(REVIEWS, {"spec": {"token": token}}))["status"]
     status = (await server.ask("GET", "/api/v1/nodes", token=token)).status
-    assert status == (403 if found.get("authenticated") else 401)
-    assert found.get("error", "invalid bearer token") == "invalid bearer token"
-    return found["user"] or None
+    assert status == (403 if review.get("authenticated") else 401)
+    assert review.get("error", "invalid bearer token") == "invalid bearer token"
+    return review["user"] or None
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ async def user_of(server: InProcess, token: str = TOKEN) -> Any:
         ({}, ()),
         ({"auth-extra-groups": ""}, ()),
         ({"auth-extra-groups": "system:bootstrappers:b,system:bootstrappers:a:x-1"}, ("b", "a:x-1")),
-        ({"expiration": later(days=1)}, ()),  # from when the tests were gathered: the whole suite takes minutes
+        ({"expiration": later(days=1)}, ()),  # since collection: the whole suite takes minutes
         ({"expiration": "2999-01-01T00:00:00.5+02:00"}, ()),
     ],
 )
-async def test_a_node_is_let_in(autojump_clock: MockClock, changes: Any, groups: Any) -> None:
+async def test_a_node_is_authenticated(autojump_clock: MockClock, changes: Any, groups: Any) -> None:
     async with open_server(bootstrap_tokens=True, namespaces=NAMESPACES) as server:
         assert await user_of(server) is None
         await keep(server, {**GOOD, **changes})
@@ -93,7 +93,7 @@ async def test_a_node_is_let_in(autojump_clock: MockClock, changes: Any, groups:
         {"auth-extra-groups": "system:bootstrappers"},
     ],
 )
-async def test_a_secret_that_breaks_a_rule_lets_nobody_in(autojump_clock: MockClock, changes: Any) -> None:
+async def test_an_invalid_secret_is_rejected(autojump_clock: MockClock, changes: Any) -> None:
     async with open_server(bootstrap_tokens=True, namespaces=NAMESPACES) as server:
         await keep(server, {**GOOD, **changes})
         assert await user_of(server) is None
@@ -107,13 +107,13 @@ async def test_a_secret_that_breaks_a_rule_lets_nobody_in(autojump_clock: MockCl
         {"name": "bootstrap-token-abcdeg"},
     ],
 )
-async def test_other_secrets_let_nobody_in(autojump_clock: MockClock, options: Any) -> None:
+async def test_other_secrets_are_rejected(autojump_clock: MockClock, options: Any) -> None:
     async with open_server(bootstrap_tokens=True, namespaces=NAMESPACES) as server:
         await keep(server, GOOD, **options)
         assert await user_of(server) is None
 
 
-async def test_a_secret_on_its_way_out_lets_nobody_in(autojump_clock: MockClock) -> None:
+async def test_a_secret_that_is_being_deleted_is_rejected(autojump_clock: MockClock) -> None:
     async with open_server(bootstrap_tokens=True, namespaces=NAMESPACES) as server:
         await keep(server, GOOD, finalizers=["example.com/stay"])
         assert await user_of(server) is not None
@@ -121,7 +121,7 @@ async def test_a_secret_on_its_way_out_lets_nobody_in(autojump_clock: MockClock)
         assert await user_of(server) is None
 
 
-async def test_nobody_is_let_in_unless_it_is_asked_for(autojump_clock: MockClock) -> None:
+async def test_bootstrap_tokens_are_disabled_by_default(autojump_clock: MockClock) -> None:
     async with open_server(namespaces=NAMESPACES) as server:
         await keep(server, GOOD)
         assert await user_of(server) is None

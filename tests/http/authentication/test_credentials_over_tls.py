@@ -1,5 +1,7 @@
-"""Who gets in over real TLS: certificates of every kind, the authenticating proxy, tokens on WebSockets, authorities
-that change under an open connection; and what of all that reaches the logs."""
+"""Authentication over real TLS: certificates, the authenticating proxy, tokens on WebSockets, changed authorities.
+
+Also that no credential reaches the logs.
+"""
 
 from __future__ import annotations
 
@@ -37,21 +39,21 @@ from kubechronicle.http.wire import tls
 from kubechronicle.ops.klog import set_up
 
 REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-WHO = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
+SELF_REVIEW = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
 JSON = {"content-type": "application/json"}
 SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
 PROXY = ProxyHeaders(
     username=("x-remote-user", "x-forwarded-user"),
     uid=("x-remote-uid",),
     group=("x-remote-group", "x-groups"),
-    extra_prefix=("x-remote-extra-", "x-told-"),
+    extra_prefix=("x-remote-extra-", "x-named-"),
     allowed_names=("front", "second"),
 )
 
 
 @dataclass
 class Gate:
-    """A server that believes two authorities, each for its purpose, and ways to knock."""
+    """A server that trusts two authorities, each for one purpose, and clients for it."""
 
     server: InProcess
     served: Any
@@ -64,21 +66,21 @@ class Gate:
         self.count += 1
         return ca.files(self.folder, f"client{self.count}", *subject, **options)
 
-    async def who(self, certificate: tuple[Path, Path] | None = None, **headers: str) -> Any:
-        """The answer to a SelfSubjectReview over a new connection: the user's information, or the status code."""
+    async def user(self, certificate: tuple[Path, Path] | None = None, **headers: str) -> Any:
+        """Return the user of a new connection by a SelfSubjectReview, or the status code."""
         client = await self.served.http1(certificate)
-        return await asked(client, **headers)
+        return await user_or_status(client, **headers)
 
     def trust(self, ca: CA, *authorities: CA) -> None:
-        """Put other authorities into the file of these."""
+        """Replace the authorities in the file of these."""
         file = self.folder / f"{'clients' if ca is self.clients else 'proxies'}.ca"
         file.with_suffix(".new").write_bytes(b"".join(each.pem for each in authorities))
         os.replace(file.with_suffix(".new"), file)
 
 
-async def asked(client: Any, **headers: str) -> Any:
+async def user_or_status(client: Any, **headers: str) -> Any:
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
-    answer = await client.ask("POST", REVIEW, WHO, {**JSON, **fields})
+    answer = await client.ask("POST", REVIEW, SELF_REVIEW, {**JSON, **fields})
     return json.loads(answer.body)["status"]["userInfo"] if answer.status == 201 else answer.status
 
 
@@ -111,18 +113,18 @@ def gate(wire: Any, tmp_path: Path) -> Open:
 # -- client certificates --------------------------------------------------------------------------------------------
 
 
-async def test_whom_a_client_certificate_names(gate: Open) -> None:
+async def test_the_user_of_a_client_certificate(gate: Open) -> None:
     async with gate() as at:
-        found = await at.who(at.files(at.clients, *subject_of("jane", "ops", "dev"), (UID, "u-1")))
-        extra = found.pop("extra")["authentication.kubernetes.io/credential-id"]
-        assert found == {"username": "jane", "uid": "u-1", "groups": ["ops", "dev", "system:authenticated"]}
+        user = await at.user(at.files(at.clients, *subject_of("jane", "ops", "dev"), (UID, "u-1")))
+        extra = user.pop("extra")["authentication.kubernetes.io/credential-id"]
+        assert user == {"username": "jane", "uid": "u-1", "groups": ["ops", "dev", "system:authenticated"]}
         assert extra[0].startswith("X509SHA256=")
         assert len(extra[0]) == 75
         middle = CA("middle", parent=at.clients)
-        assert (await at.who(at.files(middle, (CN, "joe"), chain=[middle])))["username"] == "joe"
+        assert (await at.user(at.files(middle, (CN, "joe"), chain=[middle])))["username"] == "joe"
 
 
-async def test_certificates_that_lead_nowhere_fail_the_handshake(gate: Open) -> None:
+async def test_certificates_of_unknown_authorities_fail_the_handshake(gate: Open) -> None:
     async with gate() as at:
         stranger = CA("clients")
         for files in (
@@ -131,11 +133,11 @@ async def test_certificates_that_lead_nowhere_fail_the_handshake(gate: Open) -> 
             at.files(stranger, (CN, "front")),
         ):
             with pytest.raises((trio.BrokenResourceError, ssl.SSLError)):
-                await at.who(files)
+                await at.user(files)
         assert at.served.server.statistics().handshakes_failed == 3
 
 
-async def test_certificates_out_of_their_time_or_of_nobody_are_401(gate: Open) -> None:
+async def test_certificates_that_are_expired_or_without_a_user_are_401(gate: Open) -> None:
     async with gate() as at:
         late = CA("late", parent=at.clients, days=-0.5)
         unknown = x509.UnrecognizedExtension(ObjectIdentifier("1.2.3.4"), b"\x05\x00")
@@ -147,10 +149,10 @@ async def test_certificates_out_of_their_time_or_of_nobody_are_401(gate: Open) -
             at.files(at.clients, (O, "system:masters")),
             at.files(at.clients, (CN, "jane"), (UID, "1"), (UID, "2")),
         ):
-            assert await at.who(files) == 401
-            assert (await at.who(files, authorization=f"Bearer {ADMIN}"))["username"] == "admin"
+            assert await at.user(files) == 401
+            assert (await at.user(files, authorization=f"Bearer {ADMIN}"))["username"] == "admin"
         with pytest.raises((trio.BrokenResourceError, ssl.SSLError)):
-            await at.who(at.files(at.clients, (CN, "jane"), extensions=[(unknown, True)]))
+            await at.user(at.files(at.clients, (CN, "jane"), extensions=[(unknown, True)]))
 
 
 async def test_authorities_may_change_under_an_open_connection(gate: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,67 +162,69 @@ async def test_authorities_may_change_under_an_open_connection(gate: Open, monke
         new = CA("clients")
         old_files, new_files = at.files(at.clients, (CN, "jane")), at.files(new, (CN, "joe"))
         connection = await at.served.http1(old_files)
-        assert (await asked(connection))["username"] == "jane"
+        assert (await user_or_status(connection))["username"] == "jane"
         at.trust(at.clients, at.clients, new)
-        assert (await asked(connection))["username"] == "jane"
-        assert (await at.who(new_files))["username"] == "joe"
+        assert (await user_or_status(connection))["username"] == "jane"
+        assert (await at.user(new_files))["username"] == "joe"
         at.trust(at.clients, new)
-        assert await asked(connection) == 401
-        assert (await asked(connection, authorization=f"Bearer {ADMIN}"))["username"] == "admin"
-        assert (await at.who(new_files))["username"] == "joe"
+        assert await user_or_status(connection) == 401
+        assert (await user_or_status(connection, authorization=f"Bearer {ADMIN}"))["username"] == "admin"
+        assert (await at.user(new_files))["username"] == "joe"
         with pytest.raises((trio.BrokenResourceError, ssl.SSLError)):
-            await at.who(old_files)
+            await at.user(old_files)
         at.trust(at.clients, at.clients)
-        assert (await asked(connection))["username"] == "jane"
+        assert (await user_or_status(connection))["username"] == "jane"
 
 
 # -- the authenticating proxy ---------------------------------------------------------------------------------------
 
-TOLD = {"x_remote_user": "mary", "x_remote_uid": "7", "x_remote_group": "ops", "x_remote_extra_scopes": "view"}
+PROXY_HEADERS = {"x_remote_user": "mary", "x_remote_uid": "7", "x_remote_group": "ops", "x_remote_extra_scopes": "view"}
 
 
-async def test_a_proxy_tells_who_asks(gate: Open) -> None:
+async def test_a_proxy_names_the_user(gate: Open) -> None:
     async with gate() as at:
         front = at.files(at.proxies, (CN, "front"))
-        assert await at.who(front, **TOLD) == {
+        assert await at.user(front, **PROXY_HEADERS) == {
             "username": "mary",
             "uid": "7",
             "groups": ["ops", "system:authenticated"],
             "extra": {"scopes": ["view"]},
         }
-        found = await at.who(
+        user = await at.user(
             at.files(at.proxies, (CN, "second")),
             x_forwarded_user="käthe",
             x_groups="a",
             x_remote_group="b",
-            x_told_Example_dot_com_2fkey="1",
-            **{"x_told_a%2Fb": "2"},
+            x_named_Example_dot_com_2fkey="1",
+            **{"x_named_a%2Fb": "2"},
         )
-        assert (found["username"], found["groups"]) == ("käthe", ["b", "a", "system:authenticated"])
-        assert found["extra"] == {"a/b": ["2"], "example-dot-com-2fkey": ["1"]}
-        assert await at.who(front) == 401  # it names nobody, and is no client itself
-        assert (await at.who(front, authorization=f"Bearer {ADMIN}"))["username"] == "admin"
+        assert (user["username"], user["groups"]) == ("käthe", ["b", "a", "system:authenticated"])
+        assert user["extra"] == {"a/b": ["2"], "example-dot-com-2fkey": ["1"]}
+        assert await at.user(front) == 401  # it names no user, and is no client itself
+        assert (await at.user(front, authorization=f"Bearer {ADMIN}"))["username"] == "admin"
 
 
-async def test_nobody_else_is_believed(gate: Open) -> None:
+async def test_other_clients_cannot_name_a_user(gate: Open) -> None:
     async with gate() as at:
-        jane = await at.who(at.files(at.clients, (CN, "jane")), **TOLD)
+        jane = await at.user(at.files(at.clients, (CN, "jane")), **PROXY_HEADERS)
         assert (jane["username"], jane["groups"]) == ("jane", ["system:authenticated"])
-        assert (await at.who(at.files(at.clients, (CN, "front")), **TOLD))["username"] == "front"
-        assert await at.who(at.files(at.proxies, (CN, "jane")), **TOLD) == 401
-        assert await at.who(**TOLD) == 403
-        assert (await at.who(authorization=f"Bearer {ADMIN}", **TOLD))["username"] == "admin"
-        assert await at.who(authorization="Bearer wrong", **TOLD) == 401
+        assert (await at.user(at.files(at.clients, (CN, "front")), **PROXY_HEADERS))["username"] == "front"
+        assert await at.user(at.files(at.proxies, (CN, "jane")), **PROXY_HEADERS) == 401
+        assert await at.user(**PROXY_HEADERS) == 403
+        assert (await at.user(authorization=f"Bearer {ADMIN}", **PROXY_HEADERS))["username"] == "admin"
+        assert await at.user(authorization="Bearer wrong", **PROXY_HEADERS) == 401
 
 
-async def test_what_was_told_goes_no_further(gate: Open) -> None:
+async def test_proxy_headers_are_removed(gate: Open) -> None:
     seen: list[Request] = []
 
     async with gate() as at:
         inner = at.server.assembly.application.application
         at.served.server.app = lambda request: seen.append(request) or inner(request)
-        await at.who(at.files(at.proxies, (CN, "front")), authorization=f"Bearer {ADMIN}", x_groups="a", **TOLD)
-        await at.who(authorization=f"Bearer {ADMIN}", x_forwarded_user="x", x_told_a="b", **TOLD)
+        await at.user(
+            at.files(at.proxies, (CN, "front")), authorization=f"Bearer {ADMIN}", x_groups="a", **PROXY_HEADERS
+        )
+        await at.user(authorization=f"Bearer {ADMIN}", x_forwarded_user="x", x_named_a="b", **PROXY_HEADERS)
         assert len(seen) == 2
         for request in seen:
             names = [name for name, _ in request.headers]
@@ -232,7 +236,7 @@ async def test_what_was_told_goes_no_further(gate: Open) -> None:
 # -- no credential, and tokens on WebSockets ------------------------------------------------------------------------
 
 
-async def test_nobody_comes_in_where_nobody_may(gate: Open) -> None:
+async def test_anonymous_requests_are_limited_to_paths(gate: Open) -> None:
     async with gate(anonymous=Anonymous(enabled=False)) as at:
         client = await at.served.http1()
         for path in ("/healthz", "/api"):
@@ -240,8 +244,10 @@ async def test_nobody_comes_in_where_nobody_may(gate: Open) -> None:
         assert (await client.ask("GET", "/api", b"", {"authorization": f"Bearer {ADMIN}"})).status == 200
     async with gate(anonymous=Anonymous(paths=["/livez", "/api"])) as at:
         client = await at.served.http1()
-        found = {path: (await client.ask("GET", path)).status for path in ("/livez", "/api", "/livez/ping", "/healthz")}
-        assert found == {"/livez": 200, "/api": 403, "/livez/ping": 401, "/healthz": 401}
+        statuses = {
+            path: (await client.ask("GET", path)).status for path in ("/livez", "/api", "/livez/ping", "/healthz")
+        }
+        assert statuses == {"/livez": 200, "/api": 403, "/livez/ping": 401, "/healthz": 401}
         metrics = {result: await at.server.metric("authentication_attempts", result=result) for result in ("failure",)}
         assert metrics == {"failure": 2}
 
@@ -263,7 +269,7 @@ def offered(token: bytes) -> str:
 WATCH = "/api/v1/namespaces?watch=1&timeoutSeconds=1"
 
 
-async def test_a_websocket_may_show_its_token_in_a_subprotocol(gate: Open) -> None:
+async def test_a_websocket_may_have_its_token_in_a_subprotocol(gate: Open) -> None:
     async with (
         gate() as at,
         trio_websocket.open_websocket(
@@ -303,12 +309,12 @@ async def test_wrong_tokens_on_websockets(gate: Open, protocols: list[str], stat
         assert caught.value.status_code == status
 
 
-# -- what reaches the logs ------------------------------------------------------------------------------------------
+# -- logs -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def noisy() -> Any:
-    """Everything that is logged at the highest verbosity, as the command line sets it up."""
+    """Return all log output at the highest verbosity, as the command line sets it up."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
     stream = io.StringIO()
@@ -319,7 +325,7 @@ def noisy() -> Any:
 
 
 async def test_no_credential_reaches_the_logs_or_the_log(gate: Open, noisy: io.StringIO) -> None:
-    """Every way in and out that a secret could take: good and bad, HTTP/1.1, HTTP/2, WebSocket, queries, bodies."""
+    """Valid and wrong credentials over HTTP/1.1, HTTP/2 and WebSocket, in headers, queries and bodies."""
     secret = "s3cr3t-that-nobody-may-see"
     listed = {**USERS, hashlib.sha256(secret.encode()).digest(): User(name="root", groups=("system:masters",))}
     async with gate(static_tokens=[StaticTokens(listed)]) as at:
@@ -340,8 +346,8 @@ async def test_no_credential_reaches_the_logs_or_the_log(gate: Open, noisy: io.S
         assert secret not in json.loads(answer.body)["status"]["error"]
         for path in ("/api", "/nowhere", "/metrics"):
             for headers in (bearer, {"authorization": f"Bearer wrong-{secret}"}):
-                found = await http2.answer(await http2.send("GET", path, headers=headers))
-                assert secret.encode() not in found.body
+                answer = await http2.answer(await http2.send("GET", path, headers=headers))
+                assert secret.encode() not in answer.body
         for token in (secret, f"{secret}x"):
             with contextlib.suppress(trio_websocket.ConnectionRejected):
                 async with trio_websocket.open_websocket(

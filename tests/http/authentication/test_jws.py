@@ -1,4 +1,4 @@
-"""Signed tokens and their keys: what is signed is verified, whatever else is not."""
+"""Signed tokens and their keys: valid signatures verify, all others do not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def joined(header: Any, payload: bytes, signature: bytes = b"x" * 64) -> str:
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
-def test_what_a_key_signs_it_verifies_and_no_other_does(algorithm: str) -> None:
+def test_a_key_verifies_its_own_signatures_only(algorithm: str) -> None:
     parsed = jws.parse(KEYS[algorithm].sign(CLAIMS))
     assert (parsed.claims, parsed.algorithm) == (CLAIMS, algorithm)
     for other, key in KEYS.items():
@@ -56,7 +56,7 @@ def test_a_key_s_id_is_the_digest_of_its_der_form(algorithm: str) -> None:
 
 
 def test_a_public_key_is_no_secret_to_sign_with() -> None:
-    """The classic confusion: HS256 over the public key's text."""
+    """Algorithm confusion: HS256 with the public key's text as the secret."""
     header = jws.encode(b'{"alg":"HS256"}')
     with pytest.raises(jws.BadToken):
         jws.parse(f"{header}.{jws.encode(b'{}')}.{jws.encode(b'x' * 32)}")
@@ -91,14 +91,14 @@ def test_a_public_key_is_no_secret_to_sign_with() -> None:
         "\ud800.\ud800.\ud800",
     ],
 )
-def test_what_is_no_token(token: str) -> None:
+def test_invalid_tokens(token: str) -> None:
     with pytest.raises(jws.BadToken):
         jws.parse(token)
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
-def test_no_changed_character_goes_unnoticed(algorithm: str) -> None:
-    """Also not those of the last one that base64 decoders use to overlook."""
+def test_every_changed_character_is_detected(algorithm: str) -> None:
+    """Also the spare bits of the last character, which base64 decoders often ignore."""
     token = KEYS[algorithm].sign({})
     for position, character in enumerate(token):
         for other in ("A" if character != "A" else "B", chr(ord(character) ^ 1), chr(ord(character) ^ 2)):
@@ -110,7 +110,7 @@ def test_no_changed_character_goes_unnoticed(algorithm: str) -> None:
             assert not KEYS[algorithm].verifying.verify(parsed), position
 
 
-def test_signatures_of_the_wrong_length_are_wrong() -> None:
+def test_signatures_of_another_length_are_rejected() -> None:
     head, _, signature = KEYS["ES256"].sign({}).rpartition(".")
     raw = jws.decode(signature)
     for changed in (b"", raw[:-1], raw + b"\0", b"\0" * 64, b"\xff" * 64, b"\0" + raw):
@@ -132,8 +132,8 @@ def test_keys_are_read_from_private_and_public_files(algorithm: str, form: Priva
 
 def test_a_file_may_hold_several_keys() -> None:
     text = b"# keys\n" + private_pem(RSA) + public_pem(PRIVATE["ES256"]) + public_pem(PRIVATE["ES256"])
-    found = jws.distinct(jws.verifying_keys_of(text))
-    assert [key.algorithm for key in found] == ["RS256", "ES256"]
+    keys = jws.distinct(jws.verifying_keys_of(text))
+    assert [key.algorithm for key in keys] == ["RS256", "ES256"]
 
 
 WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)
@@ -155,7 +155,7 @@ WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)
     ],
     ids=["empty", "no key", "damaged", "another curve", "Ed25519", "weak", "encrypted"],
 )
-def test_files_that_can_t_be_used(pem: bytes, why: str) -> None:
+def test_unusable_files(pem: bytes, why: str) -> None:
     for read in (jws.signing_key_of, jws.verifying_keys_of):
         with pytest.raises(jws.KeyFileError, match=why):
             read(pem)
@@ -174,18 +174,18 @@ def number(text: str) -> int:
 
 
 def test_web_keys_hold_the_public_numbers() -> None:
-    found = KEYS["RS256"].verifying.web_key()
-    assert list(found) == ["use", "kty", "kid", "alg", "n", "e"]
-    assert (found["kty"], found["alg"], found["e"], number(found["n"])) == (
+    web_key = KEYS["RS256"].verifying.web_key()
+    assert list(web_key) == ["use", "kty", "kid", "alg", "n", "e"]
+    assert (web_key["kty"], web_key["alg"], web_key["e"], number(web_key["n"])) == (
         "RSA",
         "RS256",
         "AQAB",
         RSA.public_key().public_numbers().n,
     )
     for algorithm, curve, size in (("ES256", "P-256", 32), ("ES384", "P-384", 48), ("ES512", "P-521", 66)):
-        found, private = KEYS[algorithm].verifying.web_key(), PRIVATE[algorithm]
-        assert list(found) == ["use", "kty", "kid", "crv", "alg", "x", "y"]
+        web_key, private = KEYS[algorithm].verifying.web_key(), PRIVATE[algorithm]
+        assert list(web_key) == ["use", "kty", "kid", "crv", "alg", "x", "y"]
         assert isinstance(private, ec.EllipticCurvePrivateKey)
         point = private.public_key().public_numbers()
-        assert (found["crv"], number(found["x"]), number(found["y"])) == (curve, point.x, point.y)
-        assert len(jws.decode(found["x"])) == size
+        assert (web_key["crv"], number(web_key["x"]), number(web_key["y"])) == (curve, point.x, point.y)
+        assert len(jws.decode(web_key["x"])) == size

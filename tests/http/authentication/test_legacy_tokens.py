@@ -1,4 +1,4 @@
-"""Uses of tokens that should be replaced: noted on their Secret, counted, warned of, and refused where marked."""
+"""Uses of discouraged tokens: recorded on their Secret, counted, answered with a warning, and rejected where marked."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from kubechronicle.http.authentication.legacy_tokens import AUTO_GENERATED, INVA
 ACCOUNTS, SECRETS = "/api/v1/namespaces/default/serviceaccounts", "/api/v1/namespaces/default/secrets"
 TRACKING = "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking"
 REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-WHO = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 NAME = "system:serviceaccount:default:robot"
 
 
 async def kept(server: InProcess, **changes: Any) -> str:
-    """An account with a token in a Secret."""
+    """Create an account with a token in a Secret; return the token."""
     account = await server.post(ACCOUNTS, {"metadata": {"name": "robot"}, **changes})
     claims = {
         "iss": account_tokens.ISSUER,
@@ -56,25 +56,25 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-async def test_the_day_of_the_last_use_is_noted_once(
+async def test_the_day_of_the_last_use_is_recorded_once(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     async with open_server(loops=True) as server:
         token = await kept(server)
         assert await label(server) is None
-        answer = await server.ask("POST", REVIEW, WHO, token=token)
+        answer = await server.ask("POST", REVIEW, SELF_REVIEW, token=token)
         assert answer.ok()["status"]["userInfo"]["username"] == NAME
         assert answer.header("warning") == ""
         assert await label(server) == today()
         quiet = server.log.store.revision
         for _ in range(3):
-            await server.ask("POST", REVIEW, WHO, token=token)
+            await server.ask("POST", REVIEW, SELF_REVIEW, token=token)
         await trio.sleep(1)
         assert server.log.store.revision == quiet
         tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
         await server.patch(f"{SECRETS}/robot-token", {"metadata": {"labels": {loop.LAST_USED: tomorrow}}})
-        await server.ask("POST", REVIEW, WHO, token=token)
+        await server.ask("POST", REVIEW, SELF_REVIEW, token=token)
         assert await label(server) == tomorrow
         assert await server.metric("serviceaccount_legacy_tokens_total") == 5
         assert await server.metric("serviceaccount_legacy_manual_token_uses_total") == 5
@@ -87,26 +87,26 @@ async def test_an_old_day_is_replaced(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         token = await kept(server)
         await server.patch(f"{SECRETS}/robot-token", {"metadata": {"labels": {loop.LAST_USED: "2024-02-29"}}})
-        await server.ask("POST", REVIEW, WHO, token=token)
+        await server.ask("POST", REVIEW, SELF_REVIEW, token=token)
         assert await label(server) == today()
 
 
-async def test_who_uses_a_generated_token_is_warned(autojump_clock: MockClock) -> None:
+async def test_the_use_of_a_generated_token_has_a_warning(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         token = await kept(server, secrets=[{"name": "robot-token"}])
-        answer = await server.ask("POST", REVIEW, WHO, token=token)
+        answer = await server.ask("POST", REVIEW, SELF_REVIEW, token=token)
         answer.ok()
         assert answer.header("warning") == f'299 - "{AUTO_GENERATED}"'
         assert await server.metric("serviceaccount_legacy_auto_token_uses_total") == 1
         await server.patch(f"{ACCOUNTS}/robot", {"secrets": None})
-        assert (await server.ask("POST", REVIEW, WHO, token=token)).header("warning") == ""
+        assert (await server.ask("POST", REVIEW, SELF_REVIEW, token=token)).header("warning") == ""
 
 
-async def test_a_token_marked_invalid_is_refused_and_its_use_noted(autojump_clock: MockClock) -> None:
+async def test_a_token_marked_invalid_is_rejected_and_its_use_recorded(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         token = await kept(server)
         await server.patch(f"{SECRETS}/robot-token", {"metadata": {"labels": {INVALID_SINCE: "2026-01-01"}}})
-        (await server.ask("POST", REVIEW, WHO, token=token)).refused(401)
+        (await server.ask("POST", REVIEW, SELF_REVIEW, token=token)).refused(401)
         assert await label(server) == today()
         assert await server.metric("serviceaccount_invalid_legacy_auto_token_uses_total") == 1
         assert await server.metric("serviceaccount_legacy_tokens_total") == 0
@@ -114,34 +114,34 @@ async def test_a_token_marked_invalid_is_refused_and_its_use_noted(autojump_cloc
         status = (await server.post("/apis/authentication.k8s.io/v1/tokenreviews", spec))["status"]
         assert "default/robot-token for service account default/robot has been marked invalid" in status["error"]
         await server.patch(f"{SECRETS}/robot-token", {"metadata": {"labels": {INVALID_SINCE: None}}})
-        (await server.ask("POST", REVIEW, WHO, token=token)).ok()
+        (await server.ask("POST", REVIEW, SELF_REVIEW, token=token)).ok()
 
 
-async def test_uses_waiting_to_be_noted_are_bounded(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_backlog_of_uses_is_bounded(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "MAX_WAITING", 1)
-    async with open_server() as server:  # without the loop that would note them
+    async with open_server() as server:  # without the loop that records them
         tracking = server.assembly.own.legacy_tokens
         token = await kept(server)
         for _ in range(3):
-            (await server.ask("POST", REVIEW, WHO, token=token)).refused(403)  # let in, without any rights here
+            (await server.ask("POST", REVIEW, SELF_REVIEW, token=token)).refused(403)  # authenticated, without rights
         assert not tracking.used("default", "other", "uid")
         assert tracking._uses.receive_nowait()[:2] == ("default", "robot-token")
         assert tracking.used("default", "other", "uid")
 
 
-async def test_since_when_uses_are_noted(autojump_clock: MockClock) -> None:
+async def test_the_start_of_recording(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         await trio.sleep(1)
         assert (await server.get(TRACKING))["data"] == {"since": today()}
-        for given, there in (("2024-02-29", "2024-02-29"), ("2024-02-30", today()), ("soon", today())):
-            await server.patch(TRACKING, {"data": {"since": given}})
+        for text, since in (("2024-02-29", "2024-02-29"), ("2024-02-30", today()), ("soon", today())):
+            await server.patch(TRACKING, {"data": {"since": text}})
             await trio.sleep(1)
-            assert (await server.get(TRACKING))["data"] == {"since": there}
+            assert (await server.get(TRACKING))["data"] == {"since": since}
         hook = "/readyz/poststarthook/start-legacy-token-tracking-controller"
         assert (await server.ask("GET", hook)).status == 200
 
 
-async def test_a_pods_token_that_should_have_been_replaced_is_counted_and_told_once(
+async def test_a_stale_token_is_counted_and_logged_once(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -158,10 +158,10 @@ async def test_a_pods_token_that_should_have_been_replaced_is_counted_and_told_o
 
         stale = token(warnafter=now - 1000)
         for each in (stale, stale, token(warnafter=now + 1000), token()):
-            (await server.ask("POST", REVIEW, WHO, token=each)).ok()
+            (await server.ask("POST", REVIEW, SELF_REVIEW, token=each)).ok()
         assert await server.metric("serviceaccount_stale_tokens_total") == 2
         assert await server.metric("serviceaccount_valid_tokens_total") == 1
-    told = [record.getMessage() for record in caplog.records if "Stale token" in record.getMessage()]
-    assert len(told) == 1
-    assert told[0].startswith(f"Stale token: subject: {NAME}, seconds after warning threshold: 100")
+    lines = [record.getMessage() for record in caplog.records if "Stale token" in record.getMessage()]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"Stale token: subject: {NAME}, seconds after warning threshold: 100")
     assert stale not in caplog.text

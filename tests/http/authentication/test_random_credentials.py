@@ -1,5 +1,4 @@
-"""Ten thousand credentials that are nearly good, or nothing at all: not one gets in, and no answer tells what was wrong
-with it."""
+"""Ten thousand mutated or random credentials: every one is rejected, all with the same answer."""
 
 from __future__ import annotations
 
@@ -24,35 +23,35 @@ PLAN = {
     "bootstrap_tokens": True,
 }
 BOOTSTRAP = "abcdef.0123456789abcdef"
-TOLD = {"x-remote-user": "root", "x-remote-group": "system:masters"}
+PROXY_HEADERS = {"x-remote-user": "root", "x-remote-group": "system:masters"}
 TOKENS, CERTIFICATES = 7000, 3000
 
 
 def changed(chance: random.Random, good: bytes, letters: bytes | None) -> bytes:
-    """The bytes with one to three of them changed, left out, put in, or swapped; of ``letters`` if given."""
-    found = bytearray(good)
-    while bytes(found) == good:
+    """Return the bytes with one to three of them changed, removed, inserted or swapped. ``letters``: allowed bytes."""
+    mutated = bytearray(good)
+    while bytes(mutated) == good:
         for _ in range(chance.randint(1, 3)):
-            place, new = chance.randrange(len(found)), chance.choice(letters) if letters else chance.randrange(256)
+            place, new = chance.randrange(len(mutated)), chance.choice(letters) if letters else chance.randrange(256)
             match chance.randrange(5):
                 case 0:
-                    found[place] = new
+                    mutated[place] = new
                 case 1:
-                    found[place] ^= 1 << chance.randrange(7 if letters else 8)
+                    mutated[place] ^= 1 << chance.randrange(7 if letters else 8)
                 case 2:
-                    del found[place]
+                    del mutated[place]
                 case 3:
-                    found.insert(place, new)
+                    mutated.insert(place, new)
                 case _:
-                    other = chance.randrange(len(found))
-                    found[place], found[other] = found[other], found[place]
-    return bytes(found)
+                    other = chance.randrange(len(mutated))
+                    mutated[place], mutated[other] = mutated[other], mutated[place]
+    return bytes(mutated)
 
 
 async def good_tokens(server: InProcess) -> list[str]:
     account = await server.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "robot"}})
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    bound = await server.post("/api/v1/namespaces/default/serviceaccounts/robot/token", asked)
+    token_request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    bound = await server.post("/api/v1/namespaces/default/serviceaccounts/robot/token", token_request)
     data = {"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true"}
     metadata, kind = {"name": "bootstrap-token-abcdef"}, "bootstrap.kubernetes.io/token"
     body = {"metadata": metadata, "type": kind, "stringData": data}
@@ -73,7 +72,7 @@ async def good_tokens(server: InProcess) -> list[str]:
 
 
 def signed_by_nobody(token: str) -> list[str]:
-    """A token's claims under headers that would do without the key."""
+    """Return tokens with these claims and headers that need no key."""
     claims = token.split(".")[1]
 
     def part(text: str) -> str:
@@ -89,7 +88,7 @@ def signed_part(der: bytes) -> bytes:
 
 
 class Socket:
-    """As much of a WebSocket as authentication looks at."""
+    """The part of a WebSocket that authentication uses."""
 
     def __init__(self, *offered: str) -> None:
         self.subprotocols = offered
@@ -98,31 +97,31 @@ class Socket:
         self.subprotocols = tuple(each for each in self.subprotocols if not each.startswith(prefix))
 
 
-def shown(chance: random.Random, token: str) -> Request:
-    """A request that shows the token, in one of the ways there are."""
+def request_with(chance: random.Random, token: str) -> Request:
+    """Return a request with the token in a header field or subprotocol."""
     if chance.randrange(4):
         scheme = chance.choice(["Bearer", "bearer", "BEARER"])
-        return Request.of("GET", "/api", headers={"authorization": f"{scheme} {token}", **TOLD})
-    request = Request.of("GET", "/api", headers=TOLD)
+        return Request.of("GET", "/api", headers={"authorization": f"{scheme} {token}", **PROXY_HEADERS})
+    request = Request.of("GET", "/api", headers=PROXY_HEADERS)
     encoded = base64.urlsafe_b64encode(token.encode("utf-8", "surrogateescape")).decode().rstrip("=")
     request.websocket = Socket(SUBPROTOCOL + encoded, "x")  # type: ignore[assignment]
     return request
 
 
-async def got_in(server: InProcess, request: Request) -> bool:
-    """Whether the request comes from somebody, whatever that is good for."""
+async def is_authenticated(server: InProcess, request: Request) -> bool:
+    """Return whether the request is authenticated."""
     response = await server.assembly.application.application(request)
     assert isinstance(response.body, bytes)
     assert response.status in (200, 401, 403), response.body
     return response.status != 401 and b"system:anonymous" not in response.body
 
 
-async def test_no_changed_credential_gets_in(autojump_clock: MockClock) -> None:
+async def test_changed_credentials_are_rejected(autojump_clock: MockClock) -> None:
     chance = random.Random(20261121)
     async with open_server(namespaces=("default", "kube-system"), other=PLAN) as server:
         tokens = await good_tokens(server)
         for token in tokens:
-            assert await got_in(server, shown(chance, token))
+            assert await is_authenticated(server, request_with(chance, token))
         for number in range(TOKENS):
             good = tokens[number % len(tokens)]
             letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
@@ -131,22 +130,24 @@ async def test_no_changed_credential_gets_in(autojump_clock: MockClock) -> None:
             else:
                 token = changed(chance, good.encode(), letters).decode("latin-1")
             if token.strip() not in tokens and token.split(" ")[0] not in tokens:
-                assert not await got_in(server, shown(chance, token)), token
+                assert not await is_authenticated(server, request_with(chance, token)), token
         for token in [each for good in tokens[:2] for each in signed_by_nobody(good)]:
-            assert not await got_in(server, shown(chance, token)), token
+            assert not await is_authenticated(server, request_with(chance, token)), token
         front, client = PROXIES.client("front"), CLIENT_CA.client("jane", "system:masters")
         for der in (front, client):
-            assert await got_in(server, Request.of("GET", "/api", headers=TOLD, peer_certificate=der))
+            assert await is_authenticated(
+                server, Request.of("GET", "/api", headers=PROXY_HEADERS, peer_certificate=der)
+            )
         for number in range(CERTIFICATES):
             good_der = (front, client)[number % 2]
             der = changed(chance, good_der, None)
             if signed_part(good_der) in der:
                 continue  # another way to write the same signature
-            request = Request.of("GET", "/api", headers=TOLD, peer_certificate=der)
-            assert not await got_in(server, request), der.hex()
+            request = Request.of("GET", "/api", headers=PROXY_HEADERS, peer_certificate=der)
+            assert not await is_authenticated(server, request), der.hex()
 
 
-async def test_no_answer_tells_what_was_wrong(autojump_clock: MockClock) -> None:
+async def test_every_rejection_has_the_same_answer(autojump_clock: MockClock) -> None:
     chance = random.Random(7)
     stranger, expired = CA("clients").client("jane"), CLIENT_CA.client("jane", start=-2, end=-1)
     async with open_server(namespaces=("default", "kube-system"), other=PLAN) as server:
@@ -158,10 +159,10 @@ async def test_no_answer_tells_what_was_wrong(autojump_clock: MockClock) -> None
             *({"token": changed(chance, token.encode(), b"az09").decode("latin-1")} for token in tokens),
             *({"token": "", "certificate": der} for der in (stranger, expired, b"x", CLIENT_CA.der[:-1])),
         ]
-        told = set()
+        answers = set()
         for each in wrong:
             answer = await server.ask("GET", "/api/v1/namespaces", **each)
             headers = [pair for pair in answer.headers if pair[0] not in ("audit-id", "date")]
-            told.add((answer.status, answer.body, tuple(headers)))
-        assert len(told) == 1
-        assert next(iter(told))[0] == 401
+            answers.add((answer.status, answer.body, tuple(headers)))
+        assert len(answers) == 1
+        assert next(iter(answers))[0] == 401

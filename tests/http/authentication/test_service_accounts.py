@@ -1,4 +1,4 @@
-"""Service account tokens in use: who gets in with one, and who does not once what it names is gone."""
+"""Service account tokens in use: valid tokens, and tokens after the deletion of the objects they name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountTokens
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, Rejected
 
-# -- until it is gone -----------------------------------------------------------------------------------------------
+# -- deletion of named objects --------------------------------------------------------------------------------------
 
 BINDABLE = {
     "Pod": (PODS, pod_of_robot()),
@@ -50,7 +50,7 @@ BINDABLE = {
 
 
 @pytest.mark.parametrize("kind", BINDABLE)
-async def test_a_token_goes_with_what_it_is_bound_to(autojump_clock: MockClock, kind: str) -> None:
+async def test_a_token_is_invalid_once_its_bound_object_is_deleted(autojump_clock: MockClock, kind: str) -> None:
     collection, body = BINDABLE[kind]
     async with open_server() as server:
         await robot(server)
@@ -61,11 +61,11 @@ async def test_a_token_goes_with_what_it_is_bound_to(autojump_clock: MockClock, 
         await server.delete(f"{collection}/p?gracePeriodSeconds=0")
         assert not await is_authenticated(server, token)
         await server.post(collection, body)
-        assert not await is_authenticated(server, token)  # another one of that name
+        assert not await is_authenticated(server, token)  # another object of that name
         assert await is_authenticated(server, free)
 
 
-async def test_a_token_goes_with_its_service_account(autojump_clock: MockClock) -> None:
+async def test_a_token_is_invalid_once_its_service_account_is_deleted(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await robot(server)
         token = await token_of(server)
@@ -77,8 +77,8 @@ async def test_a_token_goes_with_its_service_account(autojump_clock: MockClock) 
         assert await is_authenticated(server, await token_of(server))
 
 
-async def test_what_is_on_its_way_out_counts_a_minute_longer(autojump_clock: MockClock) -> None:
-    """A pod that ends in order still says goodbye."""
+async def test_a_token_outlives_the_deletion_timestamp_by_a_minute(autojump_clock: MockClock) -> None:
+    """A pod may use its token during its termination."""
     now = 0.0
     async with open_server() as server:
         await robot(server)
@@ -95,7 +95,7 @@ async def test_what_is_on_its_way_out_counts_a_minute_longer(autojump_clock: Moc
             tokens.user_of(token, [ISSUER_NAME])
 
 
-async def test_a_token_has_its_time(autojump_clock: MockClock) -> None:
+async def test_the_times_of_a_token(autojump_clock: MockClock) -> None:
     now = 0.0
     async with open_server() as server:
         await robot(server)
@@ -111,7 +111,7 @@ async def test_a_token_has_its_time(autojump_clock: MockClock) -> None:
                     tokens.user_of(token, [ISSUER_NAME])
 
 
-async def test_tokens_remembered_are_bounded(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_cache_of_tokens_is_bounded(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_accounts, "CACHE_SIZE", 2)
     async with open_server() as server:
         await robot(server)
@@ -121,7 +121,7 @@ async def test_tokens_remembered_are_bounded(autojump_clock: MockClock, monkeypa
         assert len(tokens._known) == 2
 
 
-# -- wrong ones -----------------------------------------------------------------------------------------------------
+# -- invalid tokens -------------------------------------------------------------------------------------------------
 
 
 def _unsigned(token: str) -> str:
@@ -171,7 +171,7 @@ WRONG: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("how", WRONG)
-async def test_wrong_tokens_get_nobody_in(autojump_clock: MockClock, how: str) -> None:
+async def test_wrong_tokens_are_rejected(autojump_clock: MockClock, how: str) -> None:
     async with open_server(bootstrap_tokens=True) as server:
         await robot(server)
         token = await token_of(server)
@@ -180,7 +180,7 @@ async def test_wrong_tokens_get_nobody_in(autojump_clock: MockClock, how: str) -
             assert not await is_authenticated(server, WRONG[how](token))
 
 
-async def test_no_changed_token_gets_in(autojump_clock: MockClock) -> None:
+async def test_changed_tokens_are_rejected(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await robot(server)
         token = await token_of(server)
@@ -200,7 +200,7 @@ async def test_no_changed_token_gets_in(autojump_clock: MockClock) -> None:
             for position, length, text in edits:
                 other = other[:position] + text + other[position + length :]
             if other.split(" ")[0] == token or other.strip() == token:
-                return  # what follows a space is not looked at
+                return  # text after a space is ignored
             if other.startswith(" "):  # a field without a token, which is no credential
                 assert chain.authenticate(server.request("GET", "/api", token=other)) == ANONYMOUS_USER
             else:
@@ -212,8 +212,8 @@ async def test_no_changed_token_gets_in(autojump_clock: MockClock) -> None:
         changed()
 
 
-async def test_any_claims_under_a_good_signature_are_taken_or_refused(autojump_clock: MockClock) -> None:
-    """Whoever holds the key may sign nonsense; it is no reason to fail."""
+async def test_any_claims_with_a_valid_signature_are_accepted_or_rejected(autojump_clock: MockClock) -> None:
+    """The holder of the key may sign nonsense. That must not crash the server."""
     values = st.recursive(
         st.none()
         | st.booleans()
@@ -232,18 +232,18 @@ async def test_any_claims_under_a_good_signature_are_taken_or_refused(autojump_c
 
         @settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(st.dictionaries(st.sampled_from(names), values, min_size=1), st.sampled_from(issuers))
-        def taken_or_refused(changes: dict[str, Any], issuer: str) -> None:
+        def accepted_or_rejected(changes: dict[str, Any], issuer: str) -> None:
             with contextlib.suppress(Rejected):
                 tokens.user_of(signed({**changes, "iss": issuer}, token), [ISSUER_NAME])
 
-        taken_or_refused()
+        accepted_or_rejected()
 
 
 # -- other keys and issuers -----------------------------------------------------------------------------------------
 
 
-async def test_keys_and_issuers_that_are_replaced(autojump_clock: MockClock) -> None:
-    """Tokens of the old key and the old issuer are believed until both are taken away."""
+async def test_replaced_keys_and_issuers(autojump_clock: MockClock) -> None:
+    """Tokens of the old key and the old issuer are valid until both are removed."""
     async with open_server() as server:
         await robot(server)
         old = await token_of(server)
@@ -259,10 +259,10 @@ async def test_keys_and_issuers_that_are_replaced(autojump_clock: MockClock) -> 
         assert ServiceAccountTokens(renewed, views).user_of(without_id, [ISSUER_NAME]) is not None
         for gone in (replace(renewed, verifying=(STRANGER.verifying,)), replace(renewed, issuers=("https://new",))):
             try:
-                found = ServiceAccountTokens(gone, views).user_of(old, [ISSUER_NAME])
+                identified = ServiceAccountTokens(gone, views).user_of(old, [ISSUER_NAME])
             except Rejected:
-                found = None
-            assert found is None
+                identified = None
+            assert identified is None
 
 
 async def test_without_an_issuer_there_are_no_tokens(autojump_clock: MockClock) -> None:
@@ -312,7 +312,7 @@ async def test_a_token_in_a_secret_lasts_as_long_as_the_secret(autojump_clock: M
         assert not await is_authenticated(server, token)
 
 
-async def test_a_token_in_a_secret_goes_at_once_with_what_is_on_its_way_out(autojump_clock: MockClock) -> None:
+async def test_a_token_in_a_secret_has_no_leeway_after_a_deletion(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         token = legacy_token(await robot(server))
         await keep(server, token, finalizers=["example.com/stay"])
@@ -321,7 +321,7 @@ async def test_a_token_in_a_secret_goes_at_once_with_what_is_on_its_way_out(auto
         assert not await is_authenticated(server, token)
 
 
-async def test_a_token_in_a_secret_must_say_who_it_is(autojump_clock: MockClock) -> None:
+async def test_a_token_in_a_secret_must_name_its_account(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         uid = await robot(server)
         for changes in (
@@ -337,10 +337,10 @@ async def test_a_token_in_a_secret_must_say_who_it_is(autojump_clock: MockClock)
             await server.delete(f"{SECRETS}/robot-token")
 
 
-# -- what verifiers are told ----------------------------------------------------------------------------------------
+# -- published keys -------------------------------------------------------------------------------------------------
 
 
-async def test_verifiers_find_issuer_and_keys(autojump_clock: MockClock) -> None:
+async def test_issuer_and_keys_are_published(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         await robot(server)
         token = await token_of(server)
@@ -370,7 +370,7 @@ async def test_verifiers_find_issuer_and_keys(autojump_clock: MockClock) -> None
 
 
 @pytest.mark.parametrize("name", ["robots", "http://a", "https://a?b", "https://a#b", "https://["])
-async def test_an_issuer_that_is_no_url_is_not_told_of(autojump_clock: MockClock, name: str) -> None:
+async def test_an_issuer_that_is_no_url_is_not_published(autojump_clock: MockClock, name: str) -> None:
     async with open_server(issuer=replace(ISSUER, issuers=(name,))) as server:
         assert (await server.ask("GET", "/openid/v1/jwks", token=ADMIN)).status == 404
         await robot(server)
@@ -380,8 +380,8 @@ async def test_an_issuer_that_is_no_url_is_not_told_of(autojump_clock: MockClock
 # -- several servers on one log -------------------------------------------------------------------------------------
 
 
-async def test_a_token_from_another_server_is_good_here_at_once(autojump_clock: MockClock) -> None:
-    """Though the service account is not in this one's views yet."""
+async def test_a_token_of_another_server_is_valid_at_once(autojump_clock: MockClock) -> None:
+    """Also if the service account is not in this server's views yet."""
     store = MemoryStore()
     async with open_server(store) as one, open_server(store) as two, trio.open_nursery() as nursery:
         answers: list[bool] = []

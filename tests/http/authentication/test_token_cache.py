@@ -1,4 +1,4 @@
-"""The cache of costly verdicts: what is kept and for how long, one question for all who ask, bounds, metrics."""
+"""The token cache: TTLs, one question for concurrent requests, bounds, metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cache_of(success: float = 10, failure: float = 0, **options: Any) -> TokenCa
     return TokenCache(success=success, failure=failure, **options)
 
 
-def test_answers_are_kept_for_the_time_of_their_kind() -> None:
+def test_answers_are_cached_for_the_ttl_of_their_kind() -> None:
     clock = Clock()
     cache = cache_of(10, 5, clock=clock)
     answers: list[Answer] = [JANE, None, Rejected("no"), NoAnswer("nobody there"), NotSeen("may come yet")]
@@ -43,7 +43,7 @@ def test_answers_are_kept_for_the_time_of_their_kind() -> None:
     assert [cache.look(key) for key in keys] == [None] * 5
 
 
-def test_without_a_time_nothing_is_kept() -> None:
+def test_without_a_ttl_nothing_is_cached() -> None:
     cache = cache_of(0)
     cache.keep(cache.key("t", ()), JANE)
     assert cache.look(cache.key("t", ())) is None
@@ -62,11 +62,11 @@ def test_the_cache_is_bounded_and_holds_no_tokens() -> None:
     assert not any(b"one" in key for key in cache._kept)
 
 
-def test_keys_tell_tokens_and_audiences_apart_and_servers() -> None:
+def test_keys_differ_by_token_audiences_and_process() -> None:
     cache = cache_of()
     assert cache.key("a", ("b",)) == cache.key("a", ["b"]) != cache_of().key("a", ("b",))
-    asked = [("a", ("b",)), ("ab", ()), ("a", ("b", "")), ("a\ud800", ()), ("b", ("a",)), ("1:a", ()), ("", ("a",))]
-    assert len({cache.key(*each) for each in asked}) == len(asked)
+    pairs = [("a", ("b",)), ("ab", ()), ("a", ("b", "")), ("a\ud800", ()), ("b", ("a",)), ("1:a", ()), ("", ("a",))]
+    assert len({cache.key(*each) for each in pairs}) == len(pairs)
     for number in range(1000):
         cache.key("a", (str(number),))
     assert len(cache._begun) <= 64
@@ -75,9 +75,11 @@ def test_keys_tell_tokens_and_audiences_apart_and_servers() -> None:
         assert many not in cache._begun
 
 
-async def asked(cache: TokenCache, answers: list[Answer], *, tasks: int = 3, wait: float = 1) -> tuple[int, list[str]]:
-    """How often is asked while several tasks want to know the same, and what each of them finds."""
-    key, count, found = cache.key("t", ()), 0, []
+async def concurrent_asks(
+    cache: TokenCache, answers: list[Answer], *, tasks: int = 3, wait: float = 1
+) -> tuple[int, list[str]]:
+    """Return the number of questions of concurrent equal requests, and the type of each answer."""
+    key, count, types = cache.key("t", ()), 0, []
 
     async def question() -> Answer:
         nonlocal count
@@ -88,28 +90,28 @@ async def asked(cache: TokenCache, answers: list[Answer], *, tasks: int = 3, wai
     async def one() -> None:
         known = cache.look(key)
         answer = known[0] if known is not None else await cache.ask(key, question)
-        found.append(type(answer).__name__)
+        types.append(type(answer).__name__)
 
     async with trio.open_nursery() as nursery:
         for _ in range(tasks):
             nursery.start_soon(one)
-    return count, found
+    return count, types
 
 
 @pytest.mark.parametrize("answer", [JANE, None, Rejected("no"), NoAnswer("nobody there"), NotSeen("late")])
-async def test_all_who_ask_at_once_share_one_question(autojump_clock: MockClock, answer: Answer) -> None:
+async def test_concurrent_requests_share_one_question(autojump_clock: MockClock, answer: Answer) -> None:
     for cache in (cache_of(), cache_of(0), cache_of(5, 5)):
-        assert await asked(cache, [answer]) == (1, [type(answer).__name__] * 3)
+        assert await concurrent_asks(cache, [answer]) == (1, [type(answer).__name__] * 3)
         keeps = cache._success if isinstance(answer, Identified) else cache._failure
         if not keeps or isinstance(answer, NoAnswer | NotSeen):
             assert cache._kept == {}
-            assert await asked(cache, [answer], tasks=1) == (1, [type(answer).__name__])
+            assert await concurrent_asks(cache, [answer], tasks=1) == (1, [type(answer).__name__])
         else:
-            assert await asked(cache, [answer], tasks=1) == (0, [type(answer).__name__])
+            assert await concurrent_asks(cache, [answer], tasks=1) == (0, [type(answer).__name__])
         assert cache.metrics.in_flight == cache.metrics.blocked == 0
 
 
-async def test_who_is_cancelled_leaves_the_question_to_the_next(autojump_clock: MockClock) -> None:
+async def test_after_a_cancellation_a_waiting_task_asks(autojump_clock: MockClock) -> None:
     cache = cache_of()
     key, asking = cache.key("t", ()), []
 
@@ -135,8 +137,8 @@ async def test_who_is_cancelled_leaves_the_question_to_the_next(autojump_clock: 
     assert cache.metrics.fetches == {"ok": 1, "error": 1}
 
 
-class Remembering:
-    """A token authenticator with a cache, and somebody outside who knows every token."""
+class CachingAuthenticator:
+    """A token authenticator with a cache. Every token is valid."""
 
     def __init__(self) -> None:
         self.cache = cache_of()
@@ -149,20 +151,20 @@ class Remembering:
         return JANE
 
 
-def test_figures_of_all_caches_are_told_together() -> None:
-    chain = AuthenticationChain(tokens=[Remembering()])
-    other = Remembering()
+def test_metrics_of_all_caches_are_summed() -> None:
+    chain = AuthenticationChain(tokens=[CachingAuthenticator()])
+    other = CachingAuthenticator()
     chain.metrics.caches.append(other.cache.metrics)
     for _ in range(3):
         chain.authenticate_token("good")
         other.user_of("good", ())
-    told = {
+    samples = {
         (sample.name, *sample.labels.values()): sample.value
         for metric in chain.metrics.collect()
         for sample in metric.samples
     }
-    assert told["authentication_token_cache_request_total", "hit"] == 4
-    assert told["authentication_token_cache_request_total", "miss"] == 2
-    assert told["authentication_token_cache_fetch_total", "ok"] == 0
-    assert told["authentication_token_cache_active_fetch_count", "in_flight"] == 0
-    assert told["authentication_token_cache_request_duration_seconds_count", "hit"] == 4
+    assert samples["authentication_token_cache_request_total", "hit"] == 4
+    assert samples["authentication_token_cache_request_total", "miss"] == 2
+    assert samples["authentication_token_cache_fetch_total", "ok"] == 0
+    assert samples["authentication_token_cache_active_fetch_count", "in_flight"] == 0
+    assert samples["authentication_token_cache_request_duration_seconds_count", "hit"] == 4

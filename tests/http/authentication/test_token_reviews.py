@@ -1,4 +1,4 @@
-"""TokenReview: whose token it is, and for whom it holds."""
+"""TokenReview: the user and audiences of a token."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ async def reviewed(server: InProcess, token: str, *audiences: str) -> Any:
     return (await server.post(REVIEWS, {"spec": spec}))["status"]
 
 
-async def test_a_review_tells_for_whom_a_token_holds(autojump_clock: MockClock) -> None:
+async def test_a_review_has_the_audiences_of_a_token(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         uid = await robot(server)
         ours, theirs = await token_of(server), await token_of(server, {"audiences": ["vault", "x", "y"]})
-        found = await reviewed(server, ours)
-        assert found["audiences"] == [ISSUER_NAME]
-        assert (found["authenticated"], found["user"]["uid"]) == (True, uid)
+        status = await reviewed(server, ours)
+        assert status["audiences"] == [ISSUER_NAME]
+        assert (status["authenticated"], status["user"]["uid"]) == (True, uid)
         assert (await reviewed(server, theirs, "z", "y", "vault"))["audiences"] == ["y", "vault"]
         assert await reviewed(server, theirs) == {
             "user": {},
@@ -32,20 +32,20 @@ async def test_a_review_tells_for_whom_a_token_holds(autojump_clock: MockClock) 
 
 
 async def test_a_review_of_a_token_without_audiences(autojump_clock: MockClock) -> None:
-    """It is for whoever this server is, and for nobody else."""
+    """It is valid for this server's audiences only."""
     async with open_server() as server:
         for audiences in ((), (ISSUER_NAME,), ("x", ISSUER_NAME)):
-            found = await reviewed(server, ADMIN, *audiences)
-            assert (found["user"]["username"], found["audiences"]) == ("admin", [ISSUER_NAME])
+            status = await reviewed(server, ADMIN, *audiences)
+            assert (status["user"]["username"], status["audiences"]) == ("admin", [ISSUER_NAME])
         assert await reviewed(server, ADMIN, "x") == {"user": {}, "error": "invalid bearer token"}
 
 
-async def test_a_review_tells_why_a_token_that_was_good_is_not(autojump_clock: MockClock) -> None:
+async def test_a_review_has_the_reason_of_an_invalidated_token(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await robot(server)
         token = await token_of(server)
         old = signed({"exp": int(time.time()) - 120}, token)
         assert (await reviewed(server, old))["error"] == "[invalid bearer token, service account token has expired]"
         await server.delete(f"{ACCOUNTS}/robot")
-        found = await reviewed(server, token)
-        assert found == {"user": {}, "error": '[invalid bearer token, serviceaccounts "robot" not found]'}
+        status = await reviewed(server, token)
+        assert status == {"user": {}, "error": '[invalid bearer token, serviceaccounts "robot" not found]'}

@@ -36,9 +36,9 @@ def knows_joe(spec: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 async def outgoing(nursery: trio.Nursery) -> Outgoing:
-    found = Outgoing()
-    await nursery.start(found.run)
-    return found
+    client_pool = Outgoing()
+    await nursery.start(client_pool.run)
+    return client_pool
 
 
 def peer_of(server: Any) -> RemoteServer:
@@ -54,7 +54,7 @@ async def ask(webhook: WebhookTokens, token: str = "joes", audiences: tuple[str,
     return await decide_with_answers(partial(webhook.user_of, token, audiences))
 
 
-async def test_a_token_is_told_with_its_audiences(wire: Any, outgoing: Outgoing) -> None:
+async def test_a_review_has_the_token_and_its_audiences(wire: Any, outgoing: Outgoing) -> None:
     app = Webhook(knows_joe)
     server = await wire(app)
     for version in ("v1", "v1beta1"):
@@ -73,36 +73,36 @@ async def test_a_token_is_told_with_its_audiences(wire: Any, outgoing: Outgoing)
 
 
 @pytest.mark.parametrize(
-    ("told", "asked", "found"),
+    ("answered", "requested", "common"),
     [
-        ([], ["here"], ("here",)),  # meant for this server, as it says nothing
+        ([], ["here"], ("here",)),  # no audiences mean those of this server
         ([], ["there"], None),
         (["there", "here"], ["here", "x", "there"], ("here", "there")),
         (["there"], ["here"], None),
         (["there"], [], ()),
     ],
 )
-async def test_audiences_are_those_both_name(
-    wire: Any, outgoing: Outgoing, told: list[str], asked: list[str], found: tuple[str, ...] | None
+async def test_audiences_are_the_intersection(
+    wire: Any, outgoing: Outgoing, answered: list[str], requested: list[str], common: tuple[str, ...] | None
 ) -> None:
     webhook = tokens(
-        outgoing, await wire(Webhook(lambda spec: {"authenticated": True, "user": JOE, "audiences": told}))
+        outgoing, await wire(Webhook(lambda spec: {"authenticated": True, "user": JOE, "audiences": answered}))
     )
-    identified = await ask(webhook, audiences=tuple(asked))
-    assert identified == (Identified(USER, found) if found is not None else None)
+    identified = await ask(webhook, audiences=tuple(requested))
+    assert identified == (Identified(USER, common) if common is not None else None)
 
 
-async def test_answers_are_remembered_and_errors_are_not(wire: Any, outgoing: Outgoing) -> None:
+async def test_answers_are_cached_and_errors_are_not(wire: Any, outgoing: Outgoing) -> None:
     now = 0.0
     app = Webhook(knows_joe)
     webhook = tokens(outgoing, await wire(app), ttl=120, clock=lambda: now)
-    for moment, asked in ((0.0, 2), (119.0, 0), (120.0, 2)):
+    for moment, reviews in ((0.0, 2), (119.0, 0), (120.0, 2)):
         now = moment
         app.reviews.clear()
         for _ in range(3):
             assert await ask(webhook) == Identified(USER, HERE)
             assert await ask(webhook, "janes") is None
-        assert len(app.reviews) == asked
+        assert len(app.reviews) == reviews
     app.answer = lambda spec: {"authenticated": False, "error": "locked out"}
     app.reviews.clear()
     for _ in range(2):
@@ -112,7 +112,7 @@ async def test_answers_are_remembered_and_errors_are_not(wire: Any, outgoing: Ou
     assert len(app.reviews) == 2
 
 
-async def test_with_no_time_to_live_every_request_asks(wire: Any, outgoing: Outgoing) -> None:
+async def test_without_a_ttl_every_request_sends_a_review(wire: Any, outgoing: Outgoing) -> None:
     app = Webhook(knows_joe)
     webhook = tokens(outgoing, await wire(app), ttl=0)
     for number in range(1, 4):
@@ -122,52 +122,52 @@ async def test_with_no_time_to_live_every_request_asks(wire: Any, outgoing: Outg
             webhook.user_of("joes", HERE)
 
 
-async def test_a_hundred_with_one_token_ask_one_question(wire: Any, outgoing: Outgoing) -> None:
+async def test_a_hundred_requests_with_one_token_share_one_review(wire: Any, outgoing: Outgoing) -> None:
     app = Webhook(knows_joe)
     webhook = tokens(outgoing, await wire(app))
-    found: list[Identified | None] = []
+    answers: list[Identified | None] = []
 
     async def one() -> None:
-        found.append(await ask(webhook))
+        answers.append(await ask(webhook))
 
     async with trio.open_nursery() as nursery:
         for _ in range(100):
             nursery.start_soon(one)
-    assert found == [Identified(USER, HERE)] * 100
+    assert answers == [Identified(USER, HERE)] * 100
     assert len(app.reviews) == 1
 
 
-TOLD = b'{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"authenticated":true,"user":{%s}}}'
+ANSWER = b'{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"authenticated":true,"user":{%s}}}'
 
 
 @pytest.mark.parametrize(
     ("code", "body"),
     [
-        (200, TOLD % b""),
-        (200, TOLD % b'"username":["joe"]'),
-        (200, TOLD % b'"username":"joe","groups":"system:masters"'),
-        (200, TOLD % b'"username":"joe","groups":[1]'),
-        (200, TOLD % b'"username":"joe","extra":{"a":"b"}'),
-        (200, (TOLD % b'"username":"joe"').replace(b"true", b'"yes"')),
-        (200, (TOLD % b'"username":"joe"').replace(b"TokenReview", b"SubjectAccessReview")),
-        (500, TOLD % b'"username":"joe"'),
-        (307, TOLD % b'"username":"joe"'),
+        (200, ANSWER % b""),
+        (200, ANSWER % b'"username":["joe"]'),
+        (200, ANSWER % b'"username":"joe","groups":"system:masters"'),
+        (200, ANSWER % b'"username":"joe","groups":[1]'),
+        (200, ANSWER % b'"username":"joe","extra":{"a":"b"}'),
+        (200, (ANSWER % b'"username":"joe"').replace(b"true", b'"yes"')),
+        (200, (ANSWER % b'"username":"joe"').replace(b"TokenReview", b"SubjectAccessReview")),
+        (500, ANSWER % b'"username":"joe"'),
+        (307, ANSWER % b'"username":"joe"'),
         (200, b""),
     ],
 )
-async def test_wrong_answers_let_nobody_in(wire: Any, outgoing: Outgoing, code: int, body: bytes) -> None:
+async def test_wrong_answers_reject_the_token(wire: Any, outgoing: Outgoing, code: int, body: bytes) -> None:
     webhook = tokens(outgoing, await wire(Webhook(lambda spec: Response(code, [], body))))
     with pytest.raises(Rejected):
         await ask(webhook)
 
 
-async def test_an_answer_nobody_came_for_is_nobodys(wire: Any, outgoing: Outgoing) -> None:
-    """Of two who show a token at once, one leaves: what was said then counts for nobody who comes later."""
-    said, asked = trio.Event(), trio.Event()
+async def test_an_uncached_answer_is_not_used_for_later_requests(wire: Any, outgoing: Outgoing) -> None:
+    """One of two concurrent requests is cancelled. Its answer is not used for later requests."""
+    said, received = trio.Event(), trio.Event()
     app = Webhook(knows_joe)
 
     async def slow(request: Request) -> Response:
-        asked.set()
+        received.set()
         await said.wait()
         return await app(request)
 
@@ -180,7 +180,7 @@ async def test_an_answer_nobody_came_for_is_nobodys(wire: Any, outgoing: Outgoin
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask, webhook)
-        await asked.wait()
+        await received.wait()
         nursery.start_soon(leaves)
         await trio.testing.wait_all_tasks_blocked(0.01)
         leaving.cancel()
@@ -193,27 +193,27 @@ async def test_an_answer_nobody_came_for_is_nobodys(wire: Any, outgoing: Outgoin
 # -- in a server ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_user_is_let_in_by_the_webhook(wire: Any) -> None:
+async def test_the_webhook_authenticates_a_user(wire: Any) -> None:
     app = Webhook(knows_joe)
     webhook = TokenWebhook(peer=peer_of(await wire(app)), version="v1beta1")
     async with open_server(authorization=EVERYBODY, other={"token_webhook": webhook}) as server:
         for _ in range(3):
-            found = await server.post(WHOAMI, REVIEW, token="joes")
-        assert found["status"]["userInfo"] == {**JOE, "groups": ["devs", "system:authenticated"]}
+            review = await server.post(WHOAMI, REVIEW, token="joes")
+        assert review["status"]["userInfo"] == {**JOE, "groups": ["devs", "system:authenticated"]}
         assert app.specs == [{"token": "joes", "audiences": [ISSUER_NAME]}]
         (await server.ask("POST", WHOAMI, REVIEW, token="janes")).refused(401)
         review = {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "spec": {"token": "joes"}}
         status = (await server.post("/apis/authentication.k8s.io/v1/tokenreviews", review))["status"]
         assert (status["authenticated"], status["user"]["username"]) == (True, "joe")
         assert len(app.reviews) == 2
-        await server.get("/api/v1/namespaces")  # one the server knows by itself is no question
+        await server.get("/api/v1/namespaces")  # a user of this server needs no review
         assert len(app.reviews) == 2
         hits = await server.metric("authentication_token_cache_request_total", status="hit")
         assert hits is not None
         assert hits >= 3
 
 
-async def test_while_the_webhook_is_down_its_users_stay_outside(wire: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_while_the_webhook_is_down_its_users_are_rejected(wire: Any, caplog: pytest.LogCaptureFixture) -> None:
     served = await wire(Webhook(lambda spec: Response(503, [], b"")))
     async with open_server(other={"token_webhook": TokenWebhook(peer=peer_of(served))}) as server:
         with caplog.at_level(logging.ERROR):
@@ -225,10 +225,10 @@ async def test_while_the_webhook_is_down_its_users_stay_outside(wire: Any, caplo
         review = {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "spec": {"token": "joes-secret"}}
         status = (await server.post("/apis/authentication.k8s.io/v1/tokenreviews", review))["status"]
         assert "currently unable to handle the request" in status["error"]
-        await server.get("/api/v1/namespaces")  # others are not concerned
+        await server.get("/api/v1/namespaces")  # other users are not affected
 
 
-async def test_a_question_ends_with_the_request(wire: Any) -> None:
+async def test_a_review_ends_with_its_request(wire: Any) -> None:
     async def silent(request: Request) -> Response:
         await trio.sleep_forever()
         raise AssertionError

@@ -1,4 +1,4 @@
-"""The ABAC policy file: what each line says, and the indexed decision against one that looks at every line."""
+"""The ABAC policy file: its lines, and the indexed decision compared with a model that checks every line."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def policy(**spec: Any) -> Spec:
     return {**HEAD, "spec": spec}
 
 
-def resource(verb: str = "get", what: str = "pods", namespace: str = "one", group: str = "") -> RequestInfo:
-    return RequestInfo(path="/", verb=verb, is_resource=True, group=group, namespace=namespace, resource=what)
+def resource(verb: str = "get", plural: str = "pods", namespace: str = "one", group: str = "") -> RequestInfo:
+    return RequestInfo(path="/", verb=verb, is_resource=True, group=group, namespace=namespace, resource=plural)
 
 
 LOG = replace(resource(), subresource="log", name="a")
@@ -45,8 +45,8 @@ def path(text: str, verb: str = "get") -> RequestInfo:
     return RequestInfo(path=text, verb=verb)
 
 
-def allows(found: AbacAuthorizer, user: User, info: RequestInfo) -> bool:
-    verdict = found.decide(user, info)
+def allows(abac: AbacAuthorizer, user: User, info: RequestInfo) -> bool:
+    verdict = abac.decide(user, info)
     if verdict.decision is Decision.NO_OPINION:
         assert verdict.reason == "No policy matched."
     return verdict.decision is Decision.ALLOW
@@ -74,7 +74,7 @@ EVERYTHING = {"namespace": "*", "resource": "*", "apiGroup": "*"}
             [
                 (BOB, resource(namespace="two")),
                 (BOB, resource(namespace="")),
-                (BOB, resource(what="secrets")),
+                (BOB, resource(plural="secrets")),
                 (BOB, resource(group="apps")),
             ],
         ),
@@ -107,11 +107,11 @@ EVERYTHING = {"namespace": "*", "resource": "*", "apiGroup": "*"}
         (
             {"user": "bob", "resource": "pods"},
             [(BOB, resource(group="any")), (BOB, resource(namespace=""))],
-            [(BOB, resource(what="secrets")), (BOB, path("/version"))],
+            [(BOB, resource(plural="secrets")), (BOB, path("/version"))],
         ),
         (
             {"group": "staff", "namespace": "one", "readonly": True},
-            [(BOB, resource(what="secrets"))],
+            [(BOB, resource(plural="secrets"))],
             [(BOB, resource("update")), (BOB, resource(namespace="two")), (BOB, path("/version"))],
         ),
         (
@@ -128,11 +128,11 @@ EVERYTHING = {"namespace": "*", "resource": "*", "apiGroup": "*"}
     ],
 )
 def test_lines(line: Spec, allowed: list[tuple[User, RequestInfo]], refused: list[tuple[User, RequestInfo]]) -> None:
-    found = authorizer(line)
+    abac = authorizer(line)
     for user, info in allowed:
-        assert allows(found, user, info), (user, info)
+        assert allows(abac, user, info), (user, info)
     for user, info in refused:
-        assert not allows(found, user, info), (user, info)
+        assert not allows(abac, user, info), (user, info)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_file(tmp_path: Path) -> None:
 
 
 def test_rules_are_listed_in_the_order_of_the_file() -> None:
-    found = authorizer(
+    abac = authorizer(
         policy(user="bob", namespace="one", resource="pods", readonly=True),
         policy(group="staff", namespace="*", resource="*", apiGroup="apps"),
         policy(user="bob", namespace="two", resource="secrets"),
@@ -180,7 +180,7 @@ def test_rules_are_listed_in_the_order_of_the_file() -> None:
         policy(user="bob", nonResourcePath="/version"),
     )
     reads = ["get", "list", "watch"]
-    listed = found.rules(BOB, "one")
+    listed = abac.rules(BOB, "one")
     assert listed.rules == [
         {"verbs": reads, "apiGroups": [""], "resources": ["pods"]},
         {"verbs": ["*"], "apiGroups": ["apps"], "resources": ["*"]},
@@ -188,14 +188,14 @@ def test_rules_are_listed_in_the_order_of_the_file() -> None:
     ]
     assert not listed.incomplete
     assert not listed.errors
-    assert found.rules(BOB, "").rules[-1] == {"verbs": ["*"], "nonResourceURLs": ["/version"]}
+    assert abac.rules(BOB, "").rules[-1] == {"verbs": ["*"], "nonResourceURLs": ["/version"]}
 
 
-# -- every line, one by one -------------------------------------------------------------------------------------------
+# -- the model --------------------------------------------------------------------------------------------------------
 
 
-def obvious(lines: list[Spec], user: User, info: RequestInfo) -> bool:
-    """The documentation's rules, of the lines as they are written."""
+def model_allows(lines: list[Spec], user: User, info: RequestInfo) -> bool:
+    """Decide by the documentation, from the unparsed lines."""
     return any(line_allows(line.get("spec", line), "spec" not in line, user, info) for line in lines)
 
 
@@ -259,19 +259,19 @@ REQUESTS = st.one_of(
 
 @settings(max_examples=250, deadline=None)
 @given(LINES, st.lists(st.tuples(st.sampled_from(USERS), REQUESTS), min_size=8, max_size=8))
-def test_every_decision_equals_the_model(lines: list[Spec], asked: list[tuple[User, RequestInfo]]) -> None:
-    found = authorizer(*lines)
-    for user, info in asked:
-        assert allows(found, user, info) == obvious(lines, user, info), (user, info)
+def test_every_decision_equals_the_model(lines: list[Spec], requests: list[tuple[User, RequestInfo]]) -> None:
+    abac = authorizer(*lines)
+    for user, info in requests:
+        assert allows(abac, user, info) == model_allows(lines, user, info), (user, info)
 
 
 def test_ten_thousand_lines_cost_no_more_than_ten() -> None:
-    def cost(found: AbacAuthorizer) -> float:
+    def cost(abac: AbacAuthorizer) -> float:
         best = 1.0
         for _ in range(5):
             started = process_time()
             for _ in range(200):
-                assert not allows(found, BOB, resource("delete"))
+                assert not allows(abac, BOB, resource("delete"))
             best = min(best, (process_time() - started) / 200)
         return best
 

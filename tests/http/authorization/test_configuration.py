@@ -1,4 +1,4 @@
-"""The AuthorizationConfiguration file: what it may say, what it comes to, and what counts when it changes."""
+"""The AuthorizationConfiguration file: its records, its errors, and its changes while the server runs."""
 
 from __future__ import annotations
 
@@ -50,25 +50,25 @@ def kubeconfig(tmp_path: Path) -> str:
 
 
 def webhook(kubeconfig: str, **changes: Any) -> Object:
-    """A webhook with all that is required; ``changes`` of None are left out."""
-    found = {
+    """Return a webhook with all required fields and these changes; None removes a field."""
+    fields = {
         "timeout": "3s",
         "subjectAccessReviewVersion": "v1",
         "failurePolicy": "Deny",
         "connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": kubeconfig},
         **changes,
     }
-    kept = {name: value for name, value in found.items() if value is not None}
+    kept = {name: value for name, value in fields.items() if value is not None}
     return {"type": "Webhook", "name": "outside.example.com", "webhook": kept}
 
 
-# -- what it may say --------------------------------------------------------------------------------------------------
+# -- the file ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha1"])
-def test_every_version_says_the_same(version: str, kubeconfig: str) -> None:
-    found = load(text(NODE, webhook(kubeconfig), RBAC, version=version))
-    assert found == (
+def test_every_version_is_equal(version: str, kubeconfig: str) -> None:
+    configured = load(text(NODE, webhook(kubeconfig), RBAC, version=version))
+    assert configured == (
         AuthorizerConfiguration(type="Node", name="node"),
         AuthorizerConfiguration(
             type="Webhook",
@@ -88,7 +88,7 @@ def test_every_version_says_the_same(version: str, kubeconfig: str) -> None:
     )
 
 
-def test_modes_are_the_same_in_short() -> None:
+def test_modes_make_the_same_records() -> None:
     assert of_modes(("Node", "RBAC")) == load(text(NODE, RBAC))
     assert of_modes(("Webhook",), WebhookConfiguration(timeout=Duration(1)))[0].name == "default"
 
@@ -122,7 +122,7 @@ def test_modes_are_the_same_in_short() -> None:
         ),
     ],
 )
-def test_what_it_may_not_say(authorizers: list[Object], why: str) -> None:
+def test_invalid_authorizers(authorizers: list[Object], why: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         load(text(*authorizers))
     assert str(refused.value).startswith(why)
@@ -173,7 +173,7 @@ def test_what_it_may_not_say(authorizers: list[Object], why: str) -> None:
         ),
     ],
 )
-def test_what_a_webhook_may_not_say(kubeconfig: str, changes: Object, why: str) -> None:
+def test_invalid_webhooks(kubeconfig: str, changes: Object, why: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         load(text(webhook(kubeconfig, **changes)))
     assert str(refused.value).startswith(f"authorizers[0].{why}")
@@ -192,14 +192,14 @@ def test_what_a_webhook_may_not_say(kubeconfig: str, changes: Object, why: str) 
         (text({"type": "Webhook", "webhook": {"timeout": "3"}}), 'time: missing unit in duration "3"'),
     ],
 )
-def test_what_is_no_such_file(data: bytes, why: str) -> None:
+def test_invalid_files(data: bytes, why: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         load(data)
     assert str(refused.value).startswith(f"failed to load AuthorizationConfiguration from file: {why}")
     assert "\n" not in str(refused.value)
 
 
-# -- by the operator --------------------------------------------------------------------------------------------------
+# -- flags ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -219,12 +219,12 @@ def test_what_is_no_such_file(data: bytes, why: str) -> None:
         ({"authorization-config": "FILE"}, "--authorization-config: FILE: failed to load AuthorizationConfiguration"),
     ],
 )
-def test_an_operator_s_mistake_is_one_line(tmp_path: Path, flags: dict[str, str], why: str) -> None:
+def test_errors_of_flags_are_one_line(tmp_path: Path, flags: dict[str, str], why: str) -> None:
     file = tmp_path / "file"
     file.write_text("nonsense\n")
-    given = {flag: value.replace("FILE", str(file)) for flag, value in flags.items()}
+    arguments = {flag: value.replace("FILE", str(file)) for flag, value in flags.items()}
     with pytest.raises(OperatorError) as refused:
-        authorization_plan(settings.load(given, environment={}))
+        authorization_plan(settings.load(arguments, environment={}))
     assert str(refused.value).startswith(why.replace("FILE", str(file)))
     assert "\n" not in str(refused.value)
 
@@ -234,8 +234,8 @@ def test_flags_make_a_plan(tmp_path: Path) -> None:
     file, policies = tmp_path / "config", tmp_path / "policies"
     file.write_bytes(text({"type": "ABAC", "name": "abac"}, RBAC))
     policies.write_text('{"user": "bob"}\n')
-    given = {"authorization-config": str(file), "authorization-policy-file": str(policies)}
-    plan = authorization_plan(settings.load(given, environment={}))
+    arguments = {"authorization-config": str(file), "authorization-policy-file": str(policies)}
+    plan = authorization_plan(settings.load(arguments, environment={}))
     assert plan.policies is not None
     assert [policy.user for policy in plan.policies] == ["bob"]
     assert (plan.file, plan.content) == (file, file.read_bytes())
@@ -246,14 +246,19 @@ def test_the_examples_of_the_documentation(tmp_path: Path, kubeconfig: str) -> N
     blocks = [textwrap.dedent(each) for each in re.findall(r"(?:^    .*\n)+(?:\n(?:^    .*\n)+)*", page, re.MULTILINE)]
     file = tmp_path / "file"
     file.write_text(re.sub(r"/etc/.*kubeconfig", kubeconfig, next(each for each in blocks if "authorizers:" in each)))
-    found = load(file.read_bytes())
-    assert [each.type for each in found] == ["Webhook", "Node", "RBAC", "Webhook"]
-    assert [each.webhook is not None and len(each.webhook.match_conditions) for each in found] == [3, False, False, 0]
+    configured = load(file.read_bytes())
+    assert [each.type for each in configured] == ["Webhook", "Node", "RBAC", "Webhook"]
+    assert [each.webhook is not None and len(each.webhook.match_conditions) for each in configured] == [
+        3,
+        False,
+        False,
+        0,
+    ]
     policies = parse_policies(next(each for each in blocks if '"Policy"' in each).encode(), "policies")
     assert [policy.user or policy.group for policy in policies] == ["alice", "auditors", *["system:authenticated"] * 2]
 
 
-# -- when it changes --------------------------------------------------------------------------------------------------
+# -- changes ----------------------------------------------------------------------------------------------------------
 
 
 def plan_of(file: Path, *authorizers: Object) -> AuthorizationPlan:
@@ -271,7 +276,7 @@ async def joe_may(server: InProcess) -> bool:
     return (await server.ask("GET", "/api/v1/namespaces/default/pods", token=JOE)).status == 200
 
 
-async def test_a_change_counts_from_the_next_request_on(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_a_change_has_effect_from_the_next_request(autojump_clock: MockClock, tmp_path: Path) -> None:
     file = tmp_path / "authorization.yaml"
     async with open_server(authorization=plan_of(file, NODE, RBAC)) as server:
 
@@ -311,7 +316,7 @@ async def test_a_change_counts_from_the_next_request_on(autojump_clock: MockCloc
         (text(NODE, RBAC, ALLOW, {"type": "AlwaysDeny", "name": "no"}), "expected name alwaysdeny for authorizer Alw"),
     ],
 )
-async def test_a_bad_change_keeps_what_was(
+async def test_a_bad_change_keeps_the_former_authorizers(
     autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, why: str
 ) -> None:
     file = tmp_path / "authorization.yaml"
@@ -321,14 +326,14 @@ async def test_a_bad_change_keeps_what_was(
         assert await joe_may(server)
         assert await server.metric(RELOADS, status="failure", apiserver_id_hash="") == 1
         assert any(getattr(record, "err", "").startswith(why) for record in caplog.records)
-        await look(server)  # what has been judged is not judged again
+        await look(server)  # the same content is not checked again
         assert await server.metric(RELOADS, status="failure", apiserver_id_hash="") == 1
         file.unlink()
         await look(server)
         assert await joe_may(server)
 
 
-async def test_the_file_is_looked_after_while_the_server_runs(
+async def test_the_file_is_watched_while_the_server_runs(
     autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "authorization.yaml"
@@ -347,8 +352,8 @@ async def test_the_file_is_looked_after_while_the_server_runs(
         assert await joe_may(server)
 
 
-class Outside:
-    """Stands for an authorizer that asks outside; knows what it was made of and whether it has been ended."""
+class FakeWebhooks:
+    """A fake factory of webhook authorizers that records the made and the closed ones."""
 
     def __init__(self) -> None:
         self.made: list[str] = []
@@ -366,31 +371,33 @@ class Outside:
         self.ended.append(authorizer)
 
 
-async def test_who_asks_outside_is_made_anew_and_ended(autojump_clock: MockClock, kubeconfig: str) -> None:
+async def test_webhook_authorizers_are_replaced_and_closed(autojump_clock: MockClock, kubeconfig: str) -> None:
     async with open_server() as server:
-        outside = Outside()
+        outside = FakeWebhooks()
         good, bad = webhook(kubeconfig, failurePolicy="NoOpinion"), webhook(kubeconfig)
         configured: Configured = load(text(good))
-        found = Authorization(
+        authorization = Authorization(
             AuthorizationPlan(configured=configured), server.assembly.views, Webhooks(outside.make, outside.forget)
         )
-        assert not await found.reload(text(good))
-        assert await found.reload(text(DENY, good))
+        assert not await authorization.reload(text(good))
+        assert await authorization.reload(text(DENY, good))
         assert outside.made == ["outside.example.com"] * 2
         assert len(outside.ended) == 1
         with pytest.raises(ValueError, match="its kubeconfig can't be used"):
-            await found.reload(text({**good, "name": "other"}, bad))
-        assert len(outside.ended) == 2  # of which one was made for the change that failed
+            await authorization.reload(text({**good, "name": "other"}, bad))
+        assert len(outside.ended) == 2  # one of them was made for the failed change
 
 
-async def test_decisions_are_counted_by_who_made_them(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_decisions_are_counted_by_authorizer(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with open_server(authorization=plan_of(tmp_path / "file", DENY, RBAC, ALLOW)) as server:
         for _ in range(3):
             assert await joe_may(server)
         labels = {"type": "AlwaysAllow", "name": "alwaysallow", "decision": "allowed"}
         assert await server.metric("apiserver_authorization_decisions_total", **labels) == 3
         await server.ask("GET", "/api/v1/pods", token=ADMIN)
-        assert await server.metric("authorization_attempts_total", result="allowed") == 5  # with that for the namespace
+        assert (
+            await server.metric("authorization_attempts_total", result="allowed") == 5
+        )  # including that of the namespace
         for type_ in ("RBAC", "AlwaysDeny"):
             labels = {"type": type_, "name": type_.lower(), "decision": "denied"}
             assert await server.metric("apiserver_authorization_decisions_total", **labels) is None

@@ -1,4 +1,4 @@
-"""Several webhooks by file, over real TLS: who is asked about what, and what changes with the file."""
+"""Several webhooks from a file, over real TLS: their conditions, and changes of the file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def webhook(name: str, file: Path, *conditions: str, **changes: Any) -> dict[str
 
 
 class Setting:
-    """A configuration file, and two webhooks that may be named in it: ``guard`` denies, ``rest`` allows."""
+    """A configuration file and two webhooks it may name: ``guard`` denies, ``rest`` allows."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,19 +57,19 @@ class Setting:
         content = self.write(*authorizers)
         return AuthorizationPlan(configured=load(content), file=self.file, content=content)
 
-    def asked(self) -> tuple[int, int]:
-        """How many questions each got since it was last asked for."""
-        found = len(self.guard.reviews), len(self.rest.reviews)
+    def new_reviews(self) -> tuple[int, int]:
+        """Return the number of reviews of each webhook since the last call."""
+        counts = len(self.guard.reviews), len(self.rest.reviews)
         self.guard.reviews.clear()
         self.rest.reviews.clear()
-        return found
+        return counts
 
 
 async def status(server: InProcess, target: str, method: str = "GET") -> int:
     return (await server.ask(method, target, token=JOE)).status
 
 
-async def test_each_is_asked_about_what_its_conditions_say(wire: Any, tmp_path: Path) -> None:
+async def test_conditions_select_the_requests_of_each_webhook(wire: Any, tmp_path: Path) -> None:
     setting = Setting(tmp_path)
     await setting.start(wire)
     plan = setting.plan(
@@ -80,18 +80,18 @@ async def test_each_is_asked_about_what_its_conditions_say(wire: Any, tmp_path: 
     )
     async with open_server(authorization=plan, namespaces=("free", "guarded")) as server:
         assert await status(server, FREE) == 200
-        assert setting.asked() == (0, 1)
+        assert setting.new_reviews() == (0, 1)
         assert await status(server, FREE) == 200
-        assert setting.asked() == (0, 1)  # which is not to be remembered
+        assert setting.new_reviews() == (0, 1)  # not cached
         refused = (await server.ask("GET", GUARDED, token=JOE)).refused(403)
         assert refused["message"].endswith('in the namespace "guarded": not here')
         assert await status(server, GUARDED) == 403
-        assert setting.asked() == (1, 0)  # which is
+        assert setting.new_reviews() == (1, 0)  # cached
         assert await status(server, "/version") == 200
-        assert setting.asked() == (0, 1)
+        assert setting.new_reviews() == (0, 1)
         review = {"spec": {"user": "ann", "resourceAttributes": {"namespace": "guarded", "verb": "x", "resource": "y"}}}
         assert (await server.post(REVIEWS, review))["status"]["allowed"] is True
-        assert setting.asked() == (0, 1)
+        assert setting.new_reviews() == (0, 1)
         excluded = await server.metric(
             "apiserver_authorization_match_condition_exclusions_total", type="Webhook", name="guard"
         )
@@ -105,7 +105,7 @@ async def test_each_is_asked_about_what_its_conditions_say(wire: Any, tmp_path: 
 async def test_a_condition_that_fails(wire: Any, tmp_path: Path) -> None:
     setting = Setting(tmp_path)
     await setting.start(wire)
-    fails = IN_GUARDED[1]  # of a request that is about no resource
+    fails = IN_GUARDED[1]  # for a request that names no resource
 
     def plan(policy: str) -> AuthorizationPlan:
         guard = webhook("guard", setting.files["guard"], fails, failurePolicy=policy)
@@ -116,14 +116,14 @@ async def test_a_condition_that_fails(wire: Any, tmp_path: Path) -> None:
         answer = await server.ask("GET", "/version", token=JOE)
         assert answer.status == 500
         assert b"no such key: resourceAttributes" in answer.body
-        assert setting.asked() == (0, 0)
+        assert setting.new_reviews() == (0, 0)
         plan("NoOpinion")
         await server.assembly.authorization.file.look()
         assert await status(server, "/version") == 200
-        assert setting.asked() == (0, 1)
+        assert setting.new_reviews() == (0, 1)
 
 
-async def test_what_the_file_says_later(wire: Any, tmp_path: Path) -> None:
+async def test_a_changed_file(wire: Any, tmp_path: Path) -> None:
     setting = Setting(tmp_path)
     await setting.start(wire)
     rest = webhook("rest", setting.files["rest"])
@@ -136,11 +136,11 @@ async def test_what_the_file_says_later(wire: Any, tmp_path: Path) -> None:
         await file.look()
         assert await status(server, GUARDED) == 200
         assert await status(server, GUARDED) == 200
-        assert setting.asked() == (1, 1)
+        assert setting.new_reviews() == (1, 1)
         setting.write(NODE, RBAC, rest, webhook("more", setting.files["guard"]))
         await file.look()
         assert await status(server, GUARDED) == 200
-        assert setting.asked() == (0, 1)  # memory begins anew
+        assert setting.new_reviews() == (0, 1)  # the cache is new
         setting.write(NODE, RBAC, webhook("rest", tmp_path / "none.kubeconfig"))
         await file.look()
         setting.files["guard"].write_text("{}")

@@ -1,4 +1,4 @@
-"""Who may change what is there may not thereby create what is not: PUT and server-side apply ask for that as well."""
+"""The right to update does not include creation: PUT and server-side apply require the right to create as well."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ APPLY = {"content-type": "application/apply-patch+yaml"}
 
 
 async def allow(server: InProcess, *verbs: str, name: str = "r", **rule: Any) -> None:
-    """Let joe do so with leases and config maps."""
+    """Give joe these verbs on leases and config maps."""
     rules = [{"apiGroups": ["*"], "resources": ["leases", "configmaps"], "verbs": list(verbs), **rule}]
     reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}
     subjects = [{"apiGroup": GROUP, "kind": "User", "name": "joe"}]
@@ -35,27 +35,27 @@ async def apply(server: InProcess, query: str = "") -> Any:
 
 
 @pytest.mark.parametrize(
-    ("ask", "verb", "told", "again"),
+    ("ask", "verb", "message", "second_status"),
     [
-        # An update of a lease must say of which revision.
+        # An update of a lease must name a revision.
         (put, "update", 'leases.coordination.k8s.io "l" is forbidden: ', 422),
         (apply, "patch", 'configmaps "c" is forbidden: ', 200),
     ],
 )
-async def test_to_create_takes_the_right_to_create(
-    autojump_clock: MockClock, ask: Any, verb: str, told: str, again: int
+async def test_creating_requires_the_right_to_create(
+    autojump_clock: MockClock, ask: Any, verb: str, message: str, second_status: int
 ) -> None:
     async with open_server() as server:
         await allow(server, verb)
-        assert (await ask(server)).refused(403)["message"] == told
+        assert (await ask(server)).refused(403)["message"] == message
         await allow(server, "create", name="others", resourceNames=["other"])
         (await ask(server)).refused(403)
         await allow(server, "create", name="by-name", resourceNames=["l", "c"])
         assert (await ask(server)).status == 201
-        assert (await ask(server)).status == again
+        assert (await ask(server)).status == second_status
 
 
-async def test_who_may_only_change_changes_what_is_there(autojump_clock: MockClock) -> None:
+async def test_the_right_to_update_allows_changes_only(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await allow(server, "update", "patch")
         (await apply(server, "&dryRun=All")).refused(403)

@@ -1,4 +1,4 @@
-"""Requests made as somebody else: whom the headers name, which rights it takes, and what the log remembers."""
+"""Impersonation: the headers, the rights it requires, and its record in the log."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ BOT = User(name="system:serviceaccount:ns:bot", groups=("system:serviceaccounts"
 
 
 class Rights:
-    """Allows exactly the given (verb, group, resource[/subresource], name)."""
+    """Allows exactly these (verb, group, resource[/subresource], name), and records each decision."""
 
     def __init__(self, *rights: tuple[str, str, str, str]) -> None:
         self.rights = set(rights)
-        self.asked: list[tuple[str, str, str, str]] = []
+        self.decisions: list[tuple[str, str, str, str]] = []
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-        asked = (info.verb, info.group, resource, info.name)
-        self.asked.append(asked)
-        return ALLOWED if asked in self.rights else NO_OPINION
+        right = (info.verb, info.group, resource, info.name)
+        self.decisions.append(right)
+        return ALLOWED if right in self.rights else NO_OPINION
 
     explain = decide
 
@@ -64,7 +64,7 @@ def right(mode: str, resource: str, name: str) -> tuple[str, str, str, str]:
             User(name="jane", uid="7", extra={"example.com/scopes": ("view",)}),
         ),
         (
-            # Bytes as they are: UTF-8, or U+FFFD, which is nobody's name by mistake.
+            # Bytes are decoded as UTF-8. Invalid ones become U+FFFD, which no user name has.
             {"Impersonate-User": "Jos\u00c3\u00a9", "Impersonate-Group": "Jos\u00e9", "Impersonate-Extra-a%2": "b"},
             User(name="Jos\u00e9", groups=("Jos\ufffd",), extra={"a%2": ("b",)}),
         ),
@@ -135,8 +135,8 @@ def test_values_of_repeated_headers_keep_their_order() -> None:
     ],
 )
 def test_with_the_rights_the_identity_changes(rights: Any, requestor: User, wanted: User, groups: Any) -> None:
-    found = impersonate(AuthorizationChain([Rights(*rights)]), requestor, wanted, LIST_PODS)
-    assert (found.name, found.groups) == (wanted.name, groups)
+    user = impersonate(AuthorizationChain([Rights(*rights)]), requestor, wanted, LIST_PODS)
+    assert (user.name, user.groups) == (wanted.name, groups)
 
 
 @pytest.mark.parametrize(
@@ -175,10 +175,10 @@ async def test_a_change_records_both_users(autojump_clock: MockClock) -> None:
 
 async def test_the_impersonated_user_is_authorized(autojump_clock: MockClock) -> None:
     async with open_server() as server:
-        found = (await server.ask("GET", MAPS, headers={"impersonate-user": "jane"})).refused(403)
-        assert found["message"].startswith('configmaps is forbidden: User "jane" cannot list resource "configmaps"')
-        found = (await server.ask("GET", MAPS, token=JOE, headers={"impersonate-user": "jane"})).refused(403)
-        assert found["message"] == (
+        refusal = (await server.ask("GET", MAPS, headers={"impersonate-user": "jane"})).refused(403)
+        assert refusal["message"].startswith('configmaps is forbidden: User "jane" cannot list resource "configmaps"')
+        refusal = (await server.ask("GET", MAPS, token=JOE, headers={"impersonate-user": "jane"})).refused(403)
+        assert refusal["message"] == (
             'configmaps is forbidden: User "joe" cannot impersonate-on:user-info:list resource "configmaps" '
             'in API group "" in the namespace "default"'
         )
@@ -196,9 +196,9 @@ async def test_headers_without_a_user_are_a_bad_request(
     autojump_clock: MockClock, headers: dict[str, str], shown: str
 ) -> None:
     async with open_server() as server:
-        found = (await ask(server, headers)).refused(400)
+        refusal = (await ask(server, headers)).refused(400)
         expected = f'requested &user.DefaultInfo{{Name:"", {shown}}} without impersonating a user name'
-        assert found["message"] == expected
+        assert refusal["message"] == expected
 
 
 async def ask(server: InProcess, headers: dict[str, str]) -> Any:
@@ -216,8 +216,8 @@ async def ask(server: InProcess, headers: dict[str, str]) -> Any:
 )
 def test_an_invalid_service_account_name_is_a_plain_user(name: str) -> None:
     rights = Rights(("impersonate", "", "users", name))
-    found = impersonate(AuthorizationChain([rights]), User(name="joe"), User(name=name), LIST_PODS)
-    assert found.groups == ("system:authenticated",)
+    user = impersonate(AuthorizationChain([rights]), User(name="joe"), User(name=name), LIST_PODS)
+    assert user.groups == ("system:authenticated",)
 
 
 def test_masters_may_impersonate_every_user() -> None:

@@ -1,4 +1,4 @@
-"""Match conditions: what they see of a request, what they come to together, and what can't be one."""
+"""Match conditions: their variables, their combination, cost limits, and invalid expressions."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_an_error_is_one_line(tmp_path: Any) -> None:
     )
 
 
-FAILS = "request.resourceAttributes.namespace == 'one'"  # of a request that is about no resource
+FAILS = "request.resourceAttributes.namespace == 'one'"  # for a request that names no resource
 
 
 def test_a_false_condition_outweighs_a_failing_one() -> None:
@@ -189,20 +189,20 @@ def test_conditions_may_not_cost_too_much_together() -> None:
 def test_the_failure_policy_decides_where_a_condition_fails(on_error: Decision, failed: Decision) -> None:
     client = Outgoing().client(RemoteServer(url="https://outside.example.com"))
     path = RequestInfo(path="/version", verb="get")
-    found = WebhookAuthorizer("w", client, on_error=on_error, matches=conditions(FAILS).matches)
-    verdict = found.decide(BOB, path)
+    authorizer = WebhookAuthorizer("w", client, on_error=on_error, matches=conditions(FAILS).matches)
+    verdict = authorizer.decide(BOB, path)
     assert verdict.decision is failed
     assert "no such key" in verdict.error
-    found = WebhookAuthorizer("w", client, on_error=on_error, matches=conditions(FAILS, "false").matches)
-    assert (found.decide(BOB, path).decision, found.decide(BOB, path).error) == (Decision.NO_OPINION, "")
+    authorizer = WebhookAuthorizer("w", client, on_error=on_error, matches=conditions(FAILS, "false").matches)
+    assert (authorizer.decide(BOB, path).decision, authorizer.decide(BOB, path).error) == (Decision.NO_OPINION, "")
 
 
 def test_a_simple_condition_costs_microseconds() -> None:
-    found = conditions("!request.user.startsWith('system:node:')", "'staff' in request.groups")
+    compiled_conditions = conditions("!request.user.startsWith('system:node:')", "'staff' in request.groups")
     best = 1.0
     for _ in range(5):
         started = process_time()
         for _ in range(200):
-            assert found.matches(PODS)
+            assert compiled_conditions.matches(PODS)
         best = min(best, (process_time() - started) / 200)
-    assert best < 500e-6  # a condition that were compiled anew would cost ten times that
+    assert best < 500e-6  # compilation takes ten times as long

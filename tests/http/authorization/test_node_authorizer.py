@@ -1,4 +1,4 @@
-"""What a kubelet may: read what its node's pods refer to, and write what is its own."""
+"""The Node authorizer: a kubelet reads objects that its pods refer to, and writes its own objects."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NODE = User(name="system:node:n1", groups=("system:nodes", "system:authenticated
 ALLOW = ""
 
 
-def info(verb: str, what: str, name: str = "", *, namespace: str = "default", selector: str = "") -> RequestInfo:
-    """``what``: resource[/subresource][.group]."""
-    plural, _, group = what.partition(".")
+def info(verb: str, target: str, name: str = "", *, namespace: str = "default", selector: str = "") -> RequestInfo:
+    """Return a request. ``target``: resource[/subresource][.group]."""
+    plural, _, group = target.partition(".")
     resource, _, subresource = plural.partition("/")
     return RequestInfo(
         path="/",
@@ -86,8 +86,8 @@ async def test_only_objects_of_own_pods(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         authorizer = await with_pods(server)
 
-        def allowed(*asked: Any, **more: Any) -> bool:
-            return authorizer.decide(NODE, info(*asked, **more)).decision is Decision.ALLOW
+        def allowed(*request: Any, **more: Any) -> bool:
+            return authorizer.decide(NODE, info(*request, **more)).decision is Decision.ALLOW
 
         for name in ("env", "key", "pull", "volume", "projected"):
             assert allowed("get", "secrets", name), name
@@ -99,7 +99,7 @@ async def test_only_objects_of_own_pods(autojump_clock: MockClock) -> None:
         assert allowed("get", "persistentvolumeclaims", "claim")
         assert allowed("patch", "persistentvolumeclaims/status", "claim")
         assert allowed("get", "persistentvolumes", "disk", namespace="")
-        assert allowed("get", "secrets", "disk", namespace="storage")  # by way of the claim and its volume
+        assert allowed("get", "secrets", "disk", namespace="storage")  # through the claim and its volume
         assert not allowed("get", "persistentvolumes", "another", namespace="")
         assert allowed("get", "pods", "mine")
         assert not allowed("get", "pods", "other")
@@ -110,7 +110,7 @@ async def test_only_objects_of_own_pods(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("request_info", "reason"),
     [
         (info("get", "nodes", "n1", namespace=""), ALLOW),
         (info("get", "nodes", "n2", namespace=""), "node 'n1' cannot read 'n2', only its own Node object"),
@@ -143,9 +143,9 @@ async def test_only_objects_of_own_pods(autojump_clock: MockClock) -> None:
         (info("get", "serviceaccounts", "default"), "no relationship found between node 'n1' and this object"),
     ],
 )
-async def test_own_objects_and_reasons(autojump_clock: MockClock, asked: RequestInfo, reason: str) -> None:
+async def test_own_objects_and_reasons(autojump_clock: MockClock, request_info: RequestInfo, reason: str) -> None:
     async with open_server() as server:
-        verdict = NodeAuthorizer(server.assembly.views).decide(NODE, asked)
+        verdict = NodeAuthorizer(server.assembly.views).decide(NODE, request_info)
         assert (verdict.decision is Decision.ALLOW) == (reason == ALLOW), verdict
         assert verdict.reason == reason
 

@@ -1,7 +1,6 @@
-"""The Node authorizer on random clusters, against a reading that goes through everything anew for each request.
+"""The Node authorizer on random clusters, compared with a model that searches all objects for each request.
 
-What a pod or volume refers to is noted when it is drawn, beside the object made of it, so that the obvious reading
-never looks into a spec.
+The references of a pod or volume are recorded together with the generated object. So the model never reads a spec.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def in_container(kind: str, **fields: Any) -> Callable[[Object, str], None]:
 
 
 def filled(value: Any, name: str) -> Any:
-    """With the name where NAME stands."""
+    """Replace NAME by the name."""
     if isinstance(value, dict):
         return {key: filled(each, name) for key, each in value.items()}
     if isinstance(value, list):
@@ -119,7 +118,7 @@ class Volume:
 
 
 class Cluster(ViewObjects):
-    """Objects, and what is to be known of them."""
+    """Objects of a cluster, with the references the model needs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +154,7 @@ class Cluster(ViewObjects):
         if draw.random() < 0.2:
             extended_claim(pod, "a")
             made.refers.add((RESOURCE_CLAIMS, "a"))
-        if draw.random() < 0.2:  # of no claim the pod has: says nothing
+        if draw.random() < 0.2:  # of no claim of the pod: without effect
             statuses = pod["status"].setdefault("resourceClaimStatuses", [])
             statuses.append({"name": "stranger", "resourceClaimName": draw.choice(NAMES)})
         if draw.random() < 0.1:
@@ -196,11 +195,11 @@ class Cluster(ViewObjects):
         self.put(resource, "", name, {"spec": {"nodeName": node}})
 
 
-# -- the obvious reading ----------------------------------------------------------------------------------------------
+# -- the model --------------------------------------------------------------------------------------------------------
 
 
 def related(cluster: Cluster, node: str, resource: str, space: str, name: str) -> bool:
-    """Whether there is a way from the object to the node."""
+    """Return whether a path leads from the object to the node."""
     if (resource, name) in cluster.of_node and resource in (ATTACHMENTS, SLICES):
         return space == "" and cluster.of_node[(resource, name)] == node
     if resource == PODS:
@@ -219,8 +218,8 @@ def related(cluster: Cluster, node: str, resource: str, space: str, name: str) -
     return False
 
 
-def obvious(cluster: Cluster, node: str, info: RequestInfo) -> bool:
-    """What the documentation of node authorization lists."""
+def model_allows(cluster: Cluster, node: str, info: RequestInfo) -> bool:
+    """Return the decision by the documentation of node authorization."""
     resource, verb, subresource, name = info.group_resource, info.verb, info.subresource, info.name
     is_related = name != "" and related(cluster, node, resource, info.namespace, name)
     own = name == node or verb == "create"
@@ -314,20 +313,20 @@ def test_every_decision_equals_the_model(seed: int) -> None:
         cluster.change(draw)
         for _ in range(20):
             node, info = draw.choice(NODES), random_request(draw)
-            wanted = obvious(cluster, node, info)
+            wanted = model_allows(cluster, node, info)
             counts[wanted] += 1
             assert (authorizer.decide(users[node], info).decision is Decision.ALLOW) == wanted, (node, info)
-        for node in NODES:  # and every object there could be, as it would be read
+        for node in NODES:  # and reads of every possible object
             for resource in (SECRETS, CLAIMS, RESOURCE_CLAIMS, VOLUMES, ATTACHMENTS):
                 info = reading(resource, draw.choice(SPACES), draw.choice((*NAMES, "a-own", "controllers")))
-                wanted = obvious(cluster, node, info)
+                wanted = model_allows(cluster, node, info)
                 counts[wanted] += 1
                 assert (authorizer.decide(users[node], info).decision is Decision.ALLOW) == wanted, (node, info)
     assert min(counts.values()) > 50
 
 
-def reading(what: str, space: str, name: str) -> RequestInfo:
-    resource, _, group = what.partition(".")
+def reading(plural: str, space: str, name: str) -> RequestInfo:
+    resource, _, group = plural.partition(".")
     return RequestInfo(
         path="/",
         verb="get",
@@ -336,7 +335,7 @@ def reading(what: str, space: str, name: str) -> RequestInfo:
         version="v1",
         resource=resource,
         name=name,
-        namespace="" if what in (VOLUMES, ATTACHMENTS) else space,
+        namespace="" if plural in (VOLUMES, ATTACHMENTS) else space,
     )
 
 

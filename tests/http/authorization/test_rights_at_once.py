@@ -1,4 +1,4 @@
-"""A change of rights counts from the next request on, on the same connection, in both directions."""
+"""A change of rights has effect from the next request on, also on the same connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READ = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
 
 
 class Connection:
-    """One HTTP/1.1 connection, on which an administrator and joe take turns."""
+    """An HTTP/1.1 connection with requests of an administrator and of joe."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -52,7 +52,7 @@ async def test_bindings_and_roles_on_one_connection(wire: Any) -> None:
         roles, bindings = f"{RBAC}/namespaces/default/roles", f"{RBAC}/namespaces/default/rolebindings"
         await http.change("POST", bindings, binding("Role"))
         for _ in range(10):
-            assert not await http.joe_may()  # there is no such role
+            assert not await http.joe_may()  # the role does not exist
             await http.change("POST", roles, role(READ))
             assert await http.joe_may()
             await http.change("PUT", f"{roles}/reader", role({**READ, "verbs": ["get"]}))
@@ -87,7 +87,7 @@ async def test_cluster_wide_on_one_connection(wire: Any) -> None:
 
 
 async def test_an_aggregated_role_on_one_connection(autojump_clock: MockClock) -> None:
-    """What is aggregated follows by itself; what that comes to counts at once."""
+    """The aggregated rules follow by a control loop, and have effect at once."""
     async with open_server(loops=True, controllers=frozenset({"clusterrole-aggregation"})) as server:
 
         async def joe_may() -> bool:

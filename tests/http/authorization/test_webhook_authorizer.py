@@ -1,4 +1,4 @@
-"""The webhook authorizer, against real servers over TLS: what it tells, believes and remembers."""
+"""The webhook authorizer, against real servers over TLS: reviews, answers and cache."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class Clock:
 
 @pytest.fixture
 async def outgoing(nursery: trio.Nursery) -> Outgoing:
-    found = Outgoing()
-    await nursery.start(found.run)
-    return found
+    client_pool = Outgoing()
+    await nursery.start(client_pool.run)
+    return client_pool
 
 
 def authorizer(outgoing: Outgoing, server: Any, *, timeout: float = 20.0, **options: Any) -> WebhookAuthorizer:
@@ -70,7 +70,7 @@ async def ask(webhook: WebhookAuthorizer, info: RequestInfo = LIST, user: User =
     return await decide_with_answers(partial(webhook.decide, user, info))
 
 
-# -- what it tells ----------------------------------------------------------------------------------------------------
+# -- reviews ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_review_equals_that_of_kube_apiserver(wire: Any, outgoing: Outgoing) -> None:
@@ -79,7 +79,7 @@ async def test_a_review_equals_that_of_kube_apiserver(wire: Any, outgoing: Outgo
     for info in (GET, PATH):
         await ask(webhook, info)
     await ask(webhook, PATH, User(name="x"))
-    who = {"user": "joe", "uid": "7", "groups": ["devs", "ops"], "extra": {"a.example/b": ["1", "2"]}}
+    user = {"user": "joe", "uid": "7", "groups": ["devs", "ops"], "extra": {"a.example/b": ["1", "2"]}}
     attributes = {
         "namespace": "a",
         "verb": "get",
@@ -91,8 +91,8 @@ async def test_a_review_equals_that_of_kube_apiserver(wire: Any, outgoing: Outgo
     }
     path = {"path": "/metrics", "verb": "get"}
     assert app.specs == [
-        {**who, "resourceAttributes": attributes},
-        {**who, "nonResourceAttributes": path},
+        {**user, "resourceAttributes": attributes},
+        {**user, "nonResourceAttributes": path},
         {"user": "x", "nonResourceAttributes": path},
     ]
     review = app.reviews[0]
@@ -148,8 +148,8 @@ def test_selectors_are_in_the_review(fields: str, labels: str, expected: Any) ->
     info = RequestInfo(
         path="", verb="list", is_resource=True, resource="pods", field_selector=fields, label_selector=labels
     )
-    found = spec_of(User(name="x"), info)["resourceAttributes"]
-    assert found == {"verb": "list", "resource": "pods", **expected}
+    attributes = spec_of(User(name="x"), info)["resourceAttributes"]
+    assert attributes == {"verb": "list", "resource": "pods", **expected}
 
 
 async def test_bytes_that_are_not_utf8_are_escaped(wire: Any, outgoing: Outgoing) -> None:
@@ -157,7 +157,7 @@ async def test_bytes_that_are_not_utf8_are_escaped(wire: Any, outgoing: Outgoing
     assert (await ask(authorizer(outgoing, await wire(app)), user=User(name="\udcff"))).decision is Decision.ALLOW
 
 
-# -- what it believes -------------------------------------------------------------------------------------------------
+# -- answers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -205,11 +205,11 @@ async def test_wrong_answers_decide_as_configured(wire: Any, outgoing: Outgoing,
     assert verdict.decision is on_error
     assert why in verdict.error
     assert not verdict.reason
-    asked = len(app.reviews)
-    assert asked == (2 if code == 500 else 1)
+    reviews = len(app.reviews)
+    assert reviews == (2 if code == 500 else 1)
     app.answer = lambda spec: {"allowed": True}
-    assert (await ask(webhook)).decision is Decision.ALLOW  # an error is not remembered
-    assert len(app.reviews) == asked + 1
+    assert (await ask(webhook)).decision is Decision.ALLOW  # an error is not cached
+    assert len(app.reviews) == reviews + 1
 
 
 async def test_an_answer_needs_no_kind(wire: Any, outgoing: Outgoing) -> None:
@@ -250,22 +250,22 @@ async def test_down_slow_and_unknown(
     assert samples["evaluations_total", "error"] == 2
     assert samples["duration_seconds_count", "error"] == 2
     assert samples["evaluations_fail_open_total", "timeout"] == 1
-    assert ("evaluations_fail_open_total", "error") not in samples  # it denies
+    assert ("evaluations_fail_open_total", "error") not in samples  # this authorizer denies
 
 
-# -- what it remembers ------------------------------------------------------------------------------------------------
+# -- the cache --------------------------------------------------------------------------------------------------------
 
 
 async def test_answers_are_cached_for_their_ttl(wire: Any, outgoing: Outgoing) -> None:
     app, clock = Webhook(lambda spec: {"allowed": spec["user"] == "joe"}), Clock()
     webhook = authorizer(outgoing, await wire(app), authorized_ttl=10, unauthorized_ttl=3, clock=clock)
     jane = User(name="jane")
-    for now, asked in ((0, ["joe", "jane"]), (2.9, []), (3, ["jane"]), (9, ["jane"]), (10, ["joe"])):
+    for now, users in ((0, ["joe", "jane"]), (2.9, []), (3, ["jane"]), (9, ["jane"]), (10, ["joe"])):
         clock.now = now
         app.reviews.clear()
         assert (await ask(webhook)).decision is Decision.ALLOW
         assert (await ask(webhook, user=jane)).decision is Decision.NO_OPINION
-        assert [spec["user"] for spec in app.specs] == asked
+        assert [spec["user"] for spec in app.specs] == users
 
 
 async def test_every_field_is_part_of_the_cache_key(wire: Any, outgoing: Outgoing) -> None:
@@ -307,7 +307,7 @@ async def test_without_a_ttl_each_request_has_its_own_review(wire: Any, outgoing
 
     async def one() -> None:
         def twice() -> Verdict:
-            """A decision asks for the same more than once."""
+            """Decide twice: one operation may repeat a decision."""
             verdict = webhook.decide(JOE, LIST)
             assert webhook.decide(JOE, LIST) == verdict
             return verdict
@@ -325,22 +325,22 @@ async def test_without_a_ttl_each_request_has_its_own_review(wire: Any, outgoing
 async def test_large_requests_are_not_cached(wire: Any, outgoing: Outgoing) -> None:
     app = Webhook()
     webhook = authorizer(outgoing, await wire(app))
-    for length, asked in ((MAX_CHOSEN - 1, 1), (MAX_CHOSEN, 2)):
+    for length, reviews in ((MAX_CHOSEN - 1, 1), (MAX_CHOSEN, 2)):
         app.reviews.clear()
         for _ in range(2):
             assert (await ask(webhook, RequestInfo(path="/" * length, verb=""))).decision is Decision.ALLOW
-        assert len(app.reviews) == asked
+        assert len(app.reviews) == reviews
 
 
-@pytest.mark.parametrize("asked", [1, 2])
-async def test_large_users_are_not_cached(wire: Any, outgoing: Outgoing, asked: int) -> None:
+@pytest.mark.parametrize("reviews", [1, 2])
+async def test_large_users_are_not_cached(wire: Any, outgoing: Outgoing, reviews: int) -> None:
     app = Webhook()
     webhook = authorizer(outgoing, await wire(app))
-    part = "x" * (MAX_USER // 4 - (10 if asked == 1 else 0))
+    part = "x" * (MAX_USER // 4 - (10 if reviews == 1 else 0))
     somebody = User(name=part, uid="1", groups=(part,), extra={"a": (part, part)})
     for _ in range(2):
         assert (await decide_with_answers(lambda: webhook.decide(somebody, LIST))).decision is Decision.ALLOW
-    assert len(app.reviews) == asked
+    assert len(app.reviews) == reviews
 
 
 async def test_a_hundred_concurrent_requests_share_one_review(wire: Any, outgoing: Outgoing) -> None:
@@ -358,7 +358,7 @@ async def test_a_hundred_concurrent_requests_share_one_review(wire: Any, outgoin
     assert len(app.reviews) == 1
 
 
-# -- whether it is asked, and what it cannot tell ---------------------------------------------------------------------
+# -- conditions and rules ---------------------------------------------------------------------------------------------
 
 
 async def test_conditions_decide_about_the_review(wire: Any, outgoing: Outgoing) -> None:
@@ -379,6 +379,6 @@ async def test_conditions_decide_about_the_review(wire: Any, outgoing: Outgoing)
 
 
 async def test_its_rules_cannot_be_listed(wire: Any, outgoing: Outgoing) -> None:
-    found = authorizer(outgoing, await wire(Webhook())).rules(JOE, "a")
-    assert (found.rules, found.incomplete) == ((), True)
-    assert found.errors == ("webhook authorizer does not support user rule resolution",)
+    rules = authorizer(outgoing, await wire(Webhook())).rules(JOE, "a")
+    assert (rules.rules, rules.incomplete) == ((), True)
+    assert rules.errors == ("webhook authorizer does not support user rule resolution",)

@@ -1,4 +1,4 @@
-"""A server that asks a webhook who may do what: what clients see of it, and what it does to writes."""
+"""A server with a webhook authorizer: its effect on requests, reviews and writes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def asking(
     policy: str = "",
     **options: Any,
 ) -> AsyncIterator[InProcess]:
-    """A server that asks ``app`` what RBAC does not allow. ``kept``: nanoseconds for which answers are remembered."""
+    """Serve with ``app`` as the webhook after RBAC. ``kept``: nanoseconds for which answers are cached."""
     served = await wire(app)
     file = kubeconfig(folder, served.server.port, served.authority.file)
     webhook = WebhookConfiguration(
@@ -67,12 +67,12 @@ async def asking(
 
 
 def verbs(app: Webhook) -> list[tuple[str, str, str]]:
-    """(user, verb, resource) of each question."""
-    found = []
+    """Return (user, verb, resource) of each review."""
+    triples = []
     for spec in app.specs:
         attributes = spec.get("resourceAttributes") or spec["nonResourceAttributes"]
-        found.append((spec["user"], attributes["verb"], attributes.get("resource") or attributes["path"]))
-    return found
+        triples.append((spec["user"], attributes["verb"], attributes.get("resource") or attributes["path"]))
+    return triples
 
 
 def except_verbs(*refused: str, reason: str = "") -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -82,14 +82,14 @@ def except_verbs(*refused: str, reason: str = "") -> Callable[[dict[str, Any]], 
     return answer
 
 
-async def test_requests_are_what_the_webhook_allows(wire: Any, tmp_path: Path) -> None:
+async def test_the_webhook_decides_about_requests(wire: Any, tmp_path: Path) -> None:
     app = Webhook(except_verbs("delete", reason="nothing is deleted on a Saturday"))
     async with asking(wire, tmp_path, app) as server:
         for _ in range(3):
             await server.get(f"{MAPS}?fieldSelector=metadata.name%3Da&labelSelector=x", token=JOE)
         await server.post(MAPS, configmap("a"), token=JOE)
-        found = (await server.ask("DELETE", f"{MAPS}/a", token=JOE)).refused(403)
-        assert found["message"] == (
+        refusal = (await server.ask("DELETE", f"{MAPS}/a", token=JOE)).refused(403)
+        assert refusal["message"] == (
             'configmaps "a" is forbidden: User "joe" cannot delete resource "configmaps" in API group "" in the '
             'namespace "default": nothing is deleted on a Saturday'
         )
@@ -110,10 +110,10 @@ async def test_requests_are_what_the_webhook_allows(wire: Any, tmp_path: Path) -
             "apiserver_authorization_decisions_total", type="Webhook", name="default", decision="allowed"
         )
         assert decided == 5
-        asked = await server.metric(
+        evaluations = await server.metric(
             "apiserver_authorization_webhook_evaluations_total", name="default", result="success"
         )
-        assert asked == 4
+        assert evaluations == 4
 
 
 @pytest.mark.parametrize("policy", ["NoOpinion", DENY])
@@ -126,7 +126,7 @@ async def test_without_an_answer_the_request_fails(wire: Any, tmp_path: Path, po
             b'Internal Server Error: "/api/v1/namespaces/default/configmaps?limit=5&amp;x=&lt;b&gt;": '
             b"the server is currently unable to handle the request\n"
         )
-        await server.get(MAPS)  # an administrator is not concerned
+        await server.get(MAPS)  # an administrator is not affected
         await server.post(
             ROLES,
             {
@@ -137,14 +137,14 @@ async def test_without_an_answer_the_request_fails(wire: Any, tmp_path: Path, po
         subject = {"apiGroup": GROUP, "kind": "User", "name": "joe"}
         reference = {"apiGroup": GROUP, "kind": "Role", "name": "reader"}
         await server.post(BINDINGS, {"metadata": {"name": "joe"}, "roleRef": reference, "subjects": [subject]})
-        await server.get(MAPS, token=JOE)  # nor is whoever somebody before it allows
+        await server.get(MAPS, token=JOE)  # nor is a user that RBAC allows
         opened = await server.metric(
             "apiserver_authorization_webhook_evaluations_fail_open_total", name="default", result="error"
         )
         assert opened == (None if policy == DENY else 1)
 
 
-async def test_reviews_ask_it_too(wire: Any, tmp_path: Path) -> None:
+async def test_reviews_ask_the_webhook(wire: Any, tmp_path: Path) -> None:
     def answer(spec: dict[str, Any]) -> dict[str, Any] | Response:
         verb = spec["resourceAttributes"]["verb"]
         if verb == "explode":
@@ -173,8 +173,8 @@ async def test_reviews_ask_it_too(wire: Any, tmp_path: Path) -> None:
         selector = {"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n"]}]}
         labels = {"requirements": [{"key": "a", "operator": "NotIn", "values": ["1", "2"]}]}
         await review(verb="list", fieldSelector=selector, labelSelector=labels)
-        told = app.specs[0]["resourceAttributes"]
-        assert (told["fieldSelector"], told["labelSelector"]) == (selector, labels)
+        sent = app.specs[0]["resourceAttributes"]
+        assert (sent["fieldSelector"], sent["labelSelector"]) == (selector, labels)
         status = await review(
             verb="get",
             namespace="x",
@@ -188,9 +188,9 @@ async def test_reviews_ask_it_too(wire: Any, tmp_path: Path) -> None:
         own = {"spec": {"resourceAttributes": {"resource": "pods", "verb": "get"}}}
         app.answer = lambda spec: {"allowed": True}
         assert (await server.post(f"{REVIEWS}/selfsubjectaccessreviews", own, token=JOE))["status"]["allowed"]
-        found = await server.post(f"{REVIEWS}/selfsubjectrulesreviews", {"spec": {"namespace": "default"}}, token=JOE)
-        assert found["status"]["incomplete"] is True
-        assert found["status"]["evaluationError"] == "webhook authorizer does not support user rule resolution"
+        listed = await server.post(f"{REVIEWS}/selfsubjectrulesreviews", {"spec": {"namespace": "default"}}, token=JOE)
+        assert listed["status"]["incomplete"] is True
+        assert listed["status"]["evaluationError"] == "webhook authorizer does not support user rule resolution"
 
 
 @pytest.mark.parametrize("kept", [0, KEPT])
@@ -199,11 +199,11 @@ async def test_impersonation_asks_for_each_part_of_the_identity(wire: Any, tmp_p
     async with asking(wire, tmp_path, app, kept=kept) as server:
         headers = {"impersonate-user": "jane", "impersonate-group": "g"}
         await server.get(MAPS, token=JOE, headers=headers)
-        asked = [
+        reviewed = [
             (spec["user"], spec["resourceAttributes"]["verb"], spec["resourceAttributes"].get("name", ""))
             for spec in app.specs
         ]
-        assert asked == [
+        assert reviewed == [
             ("joe", "impersonate-on:user-info:list", ""),
             ("joe", "impersonate", "jane"),
             ("joe", "impersonate", "g"),
@@ -219,7 +219,7 @@ async def test_impersonation_asks_for_each_part_of_the_identity(wire: Any, tmp_p
 
 
 def described(name: str, file: Path, *conditions: str, policy: str = "NoOpinion") -> dict[str, Any]:
-    """A webhook of an AuthorizationConfiguration."""
+    """Return a webhook of an AuthorizationConfiguration."""
     webhook = {
         "connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": str(file)},
         "timeout": "5s",
@@ -253,17 +253,17 @@ async def test_several_webhooks_each_with_its_conditions(wire: Any, tmp_path: Pa
         maps = "/api/v1/namespaces/vault/configmaps"
         await server.get(MAPS, token=JOE)
         assert (verbs(first), verbs(second)) == ([], [("joe", "list", "configmaps")])
-        found = (await server.ask("GET", maps, token=JOE)).refused(403)
-        assert found["message"].endswith(": not here")
+        refusal = (await server.ask("GET", maps, token=JOE)).refused(403)
+        assert refusal["message"].endswith(": not here")
         assert (len(first.reviews), len(second.reviews)) == (1, 1)
-        (await server.ask("GET", "/version", token="")).refused(403)  # nobody is asked about anonymous
+        (await server.ask("GET", "/version", token="")).refused(403)  # no webhook is asked about anonymous
         assert (len(first.reviews), len(second.reviews)) == (1, 1)
         excluded = "apiserver_authorization_match_condition_exclusions_total"
         assert await server.metric(excluded, type="Webhook", name="rest") == 1
         assert (
             await server.metric(excluded, type="Webhook", name="guard") == 3
-        )  # once more after the other had answered
-        # A condition that fails counts as the policy says.
+        )  # once more after the answer of the other
+        # A condition that fails is decided by the failure policy.
         broken = described("guard", files["first"], "request.extra['none'][0] == 'x'", policy=DENY)
         file.write_bytes(configuration(broken, rest))
         assert server.assembly.authorization.file is not None
@@ -276,7 +276,7 @@ async def test_several_webhooks_each_with_its_conditions(wire: Any, tmp_path: Pa
         )
         await server.assembly.authorization.file.look()
         await server.get(MAPS, token=JOE)
-        assert (len(first.reviews), len(second.reviews)) == (1, 2)  # a new one remembers nothing
+        assert (len(first.reviews), len(second.reviews)) == (1, 2)  # a new authorizer has an empty cache
 
 
 # -- writes -----------------------------------------------------------------------------------------------------------
@@ -291,20 +291,20 @@ def to(name: str) -> Any:
 
 
 @pytest.mark.parametrize("kept", [0, KEPT])
-async def test_who_may_escalate_is_asked_of_the_webhook(wire: Any, tmp_path: Path, kept: int) -> None:
+async def test_the_webhook_decides_about_escalation(wire: Any, tmp_path: Path, kept: int) -> None:
     app = Webhook()
     async with asking(wire, tmp_path, app, kept=kept) as server:
         await server.post(ROLES, role("made", PODS), token=JOE)
         await server.put(f"{ROLES}/made", role("made", PODS, SECRETS), token=JOE)
-        found = await server.ask("PATCH", f"{ROLES}/made", {"rules": [SECRETS]}, token=JOE, headers=MERGE)
-        assert found.ok()["rules"] == [SECRETS]
+        answer = await server.ask("PATCH", f"{ROLES}/made", {"rules": [SECRETS]}, token=JOE, headers=MERGE)
+        assert answer.ok()["rules"] == [SECRETS]
         applied = f"{ROLES}/applied?fieldManager=me"
         for rules in ([PODS], [SECRETS]):
             await server.ask("PATCH", applied, role("applied", *rules), token=JOE, headers=APPLY)
         await server.post(BINDINGS, to("made"), token=JOE)
-        asked = verbs(app)
-        assert asked.count(("joe", "bind", "roles")) == 1
-        assert {("joe", verb, "roles") for verb in ("create", "update", "patch", "escalate")} <= set(asked)
+        reviewed = verbs(app)
+        assert reviewed.count(("joe", "bind", "roles")) == 1
+        assert {("joe", verb, "roles") for verb in ("create", "update", "patch", "escalate")} <= set(reviewed)
         names = [
             spec["resourceAttributes"].get("name", "")
             for spec in app.specs
@@ -321,7 +321,7 @@ async def test_who_may_escalate_is_asked_of_the_webhook(wire: Any, tmp_path: Pat
         }
 
 
-async def test_who_may_not_escalate_holds_what_rbac_gives(wire: Any, tmp_path: Path) -> None:
+async def test_without_the_escalate_verb_rbac_rights_limit_a_role(wire: Any, tmp_path: Path) -> None:
     app = Webhook(except_verbs("escalate", "bind"))
     async with asking(wire, tmp_path, app, modes=("Webhook",)) as server:
         await server.post(ROLES, role("reader", PODS))
@@ -335,7 +335,7 @@ async def test_who_may_not_escalate_holds_what_rbac_gives(wire: Any, tmp_path: P
         assert (await server.get(f"{ROLES}/reader"))["rules"] == [PODS]
 
 
-async def test_who_may_approve_certificates_is_asked_of_the_webhook(wire: Any, tmp_path: Path) -> None:
+async def test_the_webhook_decides_about_approval_of_certificates(wire: Any, tmp_path: Path) -> None:
     requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
     def answer(spec: dict[str, Any]) -> dict[str, Any]:
@@ -354,8 +354,8 @@ async def test_who_may_approve_certificates_is_asked_of_the_webhook(wire: Any, t
             body = {"status": {"conditions": [condition]}}
             approved = await server.ask("PATCH", f"{requests}/{name}/approval", body, token=JOE, headers=MERGE)
             assert approved.status == (200 if name == "a" else 403)
-        asked = [spec["resourceAttributes"] for spec in app.specs if spec["resourceAttributes"]["verb"] == "approve"]
-        assert [(one["resource"], one["name"]) for one in asked] == [
+        reviewed = [spec["resourceAttributes"] for spec in app.specs if spec["resourceAttributes"]["verb"] == "approve"]
+        assert [(one["resource"], one["name"]) for one in reviewed] == [
             ("signers", "example.com/a"),
             ("signers", "example.com/*"),
             ("signers", "example.org/b"),
@@ -364,7 +364,7 @@ async def test_who_may_approve_certificates_is_asked_of_the_webhook(wire: Any, t
 
 
 class Hesitant(Webhook):
-    """Answers a verb only when it is told to."""
+    """Delays the answers to reviews of one verb until ``go`` is set."""
 
     def __init__(self, verb: str) -> None:
         super().__init__()
@@ -379,7 +379,7 @@ class Hesitant(Webhook):
         return response
 
 
-async def test_while_the_webhook_hesitates_others_go_on(wire: Any, tmp_path: Path) -> None:
+async def test_a_slow_webhook_does_not_block_other_requests(wire: Any, tmp_path: Path) -> None:
     app = Hesitant("escalate")
     async with asking(wire, tmp_path, app) as server:
         await server.post(ROLES, role("shared", PODS))
@@ -399,16 +399,16 @@ async def test_while_the_webhook_hesitates_others_go_on(wire: Any, tmp_path: Pat
             assert server.assembly.views.applied == before + 2
             assert not patched
             app.go.set()
-        found = await server.get(f"{ROLES}/shared")
-        assert found["rules"] == [PODS, SECRETS]
-        assert (found["metadata"]["labels"], found["metadata"]["annotations"]) == (
+        stored = await server.get(f"{ROLES}/shared")
+        assert stored["rules"] == [PODS, SECRETS]
+        assert (stored["metadata"]["labels"], stored["metadata"]["annotations"]) == (
             {"joe": "was-here"},
             {"admin": "too"},
         )
-        assert found == patched[0]
+        assert stored == patched[0]
 
 
-async def test_a_write_that_waits_too_long_has_done_nothing(wire: Any, tmp_path: Path) -> None:
+async def test_a_write_that_times_out_has_no_effect(wire: Any, tmp_path: Path) -> None:
     app = Hesitant("escalate")
     async with asking(wire, tmp_path, app) as server:
         await server.post(ROLES, role("shared", PODS))
@@ -421,18 +421,18 @@ async def test_a_write_that_waits_too_long_has_done_nothing(wire: Any, tmp_path:
         await server.put(f"{ROLES}/shared", role("shared", SECRETS), token=JOE)
 
 
-async def test_a_hundred_requests_at_once_ask_one_question(wire: Any, tmp_path: Path) -> None:
+async def test_a_hundred_concurrent_requests_share_one_review(wire: Any, tmp_path: Path) -> None:
     app = Hesitant("list")
     async with asking(wire, tmp_path, app) as server:
-        found: list[Any] = []
+        answers: list[Any] = []
 
         async def one() -> None:
-            found.append(await server.get(MAPS, token=JOE))
+            answers.append(await server.get(MAPS, token=JOE))
 
         async with trio.open_nursery() as nursery:
             for _ in range(100):
                 nursery.start_soon(one)
             await app.reached.wait()
             app.go.set()
-        assert len(found) == 100
+        assert len(answers) == 100
         assert len(app.reviews) == 1

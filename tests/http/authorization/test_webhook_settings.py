@@ -1,4 +1,4 @@
-"""What an operator may say of webhooks, and every mistake in one line."""
+"""Flags of webhooks, and their errors in one line."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_flags_make_an_authorizer(file: str) -> None:
         ({"authorization-mode": "Webhook,Webhook"}, "Webhook is listed twice"),
     ],
 )
-def test_an_authorizer_that_cannot_be(file: str, tmp_path: Path, flags: dict[str, str], why: str) -> None:
+def test_invalid_authorizer_flags(file: str, tmp_path: Path, flags: dict[str, str], why: str) -> None:
     broken = tmp_path / "broken"
     broken.write_text("a: [")
     flags = {name: {"FILE": file, "BROKEN": str(broken)}.get(value, value) for name, value in flags.items()}
@@ -104,7 +104,7 @@ def test_flags_make_an_authenticator(file: str, authority: Any) -> None:
         ({f"{TOKENS}-cache-ttl": "soon"}, "--authentication-token-webhook-cache-ttl: "),
     ],
 )
-def test_an_authenticator_that_cannot_be(tmp_path: Path, flags: dict[str, str], why: str) -> None:
+def test_invalid_authenticator_flags(tmp_path: Path, flags: dict[str, str], why: str) -> None:
     broken = tmp_path / "broken"
     broken.write_text("a: [")
     with pytest.raises(OperatorError) as caught:

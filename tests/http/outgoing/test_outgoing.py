@@ -1,4 +1,4 @@
-"""Questions to other servers, over real TLS: what is shown and believed, bounds, and that nothing stays behind."""
+"""Requests to other servers, over real TLS: credentials, verification, bounds, retries and clean-up."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ QUICK = Backoff(initial=0.001, steps=4)
 
 @pytest.fixture
 async def outgoing(nursery: trio.Nursery) -> Outgoing:
-    found = Outgoing()
-    await nursery.start(found.run)
-    return found
+    client_pool = Outgoing()
+    await nursery.start(client_pool.run)
+    return client_pool
 
 
 def peer_of(wire: Any, **changes: Any) -> RemoteServer:
@@ -40,7 +40,7 @@ def peer_of(wire: Any, **changes: Any) -> RemoteServer:
 
 
 class Seen:
-    """An application that keeps what it was asked and answers from a list, the last answer again and again."""
+    """An application that records requests. It answers from a list, and repeats the last answer."""
 
     def __init__(self, *answers: Response) -> None:
         self.answers = list(answers) or [Response(200, [], b"{}")]
@@ -60,15 +60,15 @@ async def failing(ask: Awaitable[Answer]) -> AskError:
     return caught.value
 
 
-async def test_a_question_is_posted_and_its_answer_whole(wire: Any, outgoing: Outgoing) -> None:
+async def test_a_request_is_posted_and_its_answer_read(wire: Any, outgoing: Outgoing) -> None:
     app = Seen(Response(201, [("x-thing", "1")], b'{"a":1}'))
     client = outgoing.client(peer_of(await wire(app)))
     answer = await client.ask(body=b'{"q":1}')
     assert (answer.status, answer.headers["x-thing"], answer.body) == (201, "1", b'{"a":1}')
-    asked = app.requests[0]
-    assert (asked.method, asked.path, app.bodies) == ("POST", "/ask", [b'{"q":1}'])
-    assert asked.headers.get("content-type") == asked.headers.get("accept") == "application/json"
-    assert not asked.headers.get("authorization")
+    request = app.requests[0]
+    assert (request.method, request.path, app.bodies) == ("POST", "/ask", [b'{"q":1}'])
+    assert request.headers.get("content-type") == request.headers.get("accept") == "application/json"
+    assert not request.headers.get("authorization")
     assert (await client.ask("GET", "/.well-known/keys")).status == 201
     assert (app.requests[1].method, app.requests[1].path) == ("GET", "/.well-known/keys")
 
@@ -80,13 +80,13 @@ async def test_a_question_is_posted_and_its_answer_whole(wire: Any, outgoing: Ou
         ({"username": "me", "password": "pä:ss"}, "Basic " + base64.b64encode("me:pä:ss".encode()).decode()),
     ],
 )
-async def test_who_asks_is_shown(wire: Any, outgoing: Outgoing, shown: Any, expected: str) -> None:
+async def test_credentials_are_sent(wire: Any, outgoing: Outgoing, shown: Any, expected: str) -> None:
     app = Seen()
     await outgoing.client(peer_of(await wire(app), **shown)).ask()
     assert app.requests[0].headers.get("authorization") == expected
 
 
-async def test_another_origin_is_shown_no_token(wire: Any, outgoing: Outgoing) -> None:
+async def test_no_token_is_sent_to_another_origin(wire: Any, outgoing: Outgoing) -> None:
     first, second = Seen(), Seen()
     one, two = await wire(first), await wire(second)
     client = outgoing.client(peer_of(one, token="secret"))
@@ -95,7 +95,7 @@ async def test_another_origin_is_shown_no_token(wire: Any, outgoing: Outgoing) -
     assert "it is not https" in str(await failing(client.ask("GET", "http://localhost/keys")))
 
 
-async def test_a_client_certificate_is_shown(wire: Any, outgoing: Outgoing, authority: Any) -> None:
+async def test_a_client_certificate_is_sent(wire: Any, outgoing: Outgoing, authority: Any) -> None:
     app = Seen()
     certificate, key = authority.issue("asker", client=True)
     server = await wire(app)
@@ -106,7 +106,7 @@ async def test_a_client_certificate_is_shown(wire: Any, outgoing: Outgoing, auth
     assert [request.peer_certificate for request in app.requests] == [shown, shown]
 
 
-async def test_files_that_change_are_read_again(wire: Any, outgoing: Outgoing, authority: Any, tmp_path: Path) -> None:
+async def test_changed_files_are_reloaded(wire: Any, outgoing: Outgoing, authority: Any, tmp_path: Path) -> None:
     app = Seen()
     token, ca = tmp_path / "token", tmp_path / "ca.crt"
     token.write_text("one\n")
@@ -121,7 +121,7 @@ async def test_files_that_change_are_read_again(wire: Any, outgoing: Outgoing, a
         "Bearer two",
         "Bearer three",
     ]
-    token.unlink()  # being replaced: what was read stays in force
+    token.unlink()  # being replaced: the former credentials stay
     assert (await client.ask()).status == 200
     other = type(authority)(tmp_path, "other")
     token.write_text("four")
@@ -129,15 +129,13 @@ async def test_files_that_change_are_read_again(wire: Any, outgoing: Outgoing, a
     assert "failed to verify certificate" in str(await failing(client.ask()))
 
 
-async def test_whom_it_does_not_know_it_does_not_ask(
-    wire: Any, outgoing: Outgoing, authority: Any, tmp_path: Path
-) -> None:
+async def test_untrusted_servers_get_no_request(wire: Any, outgoing: Outgoing, authority: Any, tmp_path: Path) -> None:
     app = Seen()
     server = await wire(app)
     peer = peer_of(server)
     strangers = [
         replace(peer, ca=type(authority)(tmp_path, "stranger").file),
-        replace(peer, ca=None),  # the system's
+        replace(peer, ca=None),  # trusts the authorities of the system
         replace(peer, url=f"https://127.0.0.1:{server.server.port}/"),  # the certificate is for localhost
         replace(peer, server_name="elsewhere.example"),
     ]
@@ -153,7 +151,7 @@ async def test_whom_it_does_not_know_it_does_not_ask(
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
-async def test_expired_certificates_and_old_protocols_are_refused(
+async def test_expired_certificates_and_old_protocols_are_rejected(
     nursery: trio.Nursery, outgoing: Outgoing, authority: Any, server_files: tuple[Path, Path]
 ) -> None:
     for files, most in (
@@ -176,7 +174,7 @@ async def silently(stream: Any) -> None:
 
 
 async def _raw(nursery: trio.Nursery, serve: Callable[[Any], Awaitable[None]], context: ssl.SSLContext) -> int:
-    """A TLS server that does with each connection what ``serve`` says; its port."""
+    """Start a TLS server that passes each connection to ``serve``; return its port."""
 
     async def handle(stream: trio.SocketStream) -> None:
         tls = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
@@ -208,7 +206,7 @@ def server_context(server_files: tuple[Path, Path]) -> ssl.SSLContext:
         (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100_000, "too"),
     ],
 )
-async def test_what_is_no_answer(
+async def test_invalid_answers(
     nursery: trio.Nursery,
     outgoing: Outgoing,
     authority: Any,
@@ -225,7 +223,7 @@ async def test_what_is_no_answer(
     assert why in str(await failing(client.ask())).lower()
 
 
-async def test_nobody_there_and_no_such_name(outgoing: Outgoing, authority: Any) -> None:
+async def test_a_closed_port_and_an_unknown_name(outgoing: Outgoing, authority: Any) -> None:
     with trio.socket.socket() as taken:
         await taken.bind(("127.0.0.1", 0))  # bound and not listening
         client = outgoing.client(RemoteServer(url=f"https://127.0.0.1:{taken.getsockname()[1]}/x", ca=authority.file))
@@ -237,7 +235,7 @@ async def test_nobody_there_and_no_such_name(outgoing: Outgoing, authority: Any)
         assert await failing(outgoing.client(RemoteServer(url=f"https://{name}:1/")).ask())
 
 
-async def test_an_answer_that_does_not_come_or_never_ends(wire: Any, outgoing: Outgoing) -> None:
+async def test_a_missing_and_an_endless_answer(wire: Any, outgoing: Outgoing) -> None:
     async def silent(request: Request) -> Response:
         await trio.sleep_forever()
         raise AssertionError
@@ -258,7 +256,7 @@ async def test_an_answer_that_does_not_come_or_never_ends(wire: Any, outgoing: O
     assert "has more than 100000 bytes" in str(error)
 
 
-async def test_no_redirect_is_followed_and_no_cookie_kept(wire: Any, outgoing: Outgoing) -> None:
+async def test_redirects_and_cookies_are_ignored(wire: Any, outgoing: Outgoing) -> None:
     app = Seen(Response(307, [("location", "/elsewhere"), ("set-cookie", "a=b")], b""))
     client = outgoing.client(peer_of(await wire(app)))
     assert [(await client.ask()).status for _ in range(2)] == [307, 307]
@@ -279,10 +277,10 @@ async def test_connections_are_reused_bounded_and_closed(wire: Any) -> None:
         return Response(200, [], b"{}")
 
     server = await wire(app)
-    found = Outgoing()
+    client_pool = Outgoing()
     async with trio.open_nursery() as nursery:
-        await nursery.start(found.run)
-        client = found.client(peer_of(server), max_connections=3)
+        await nursery.start(client_pool.run)
+        client = client_pool.client(peer_of(server), max_connections=3)
         async with trio.open_nursery() as askers:
             for _ in range(30):
                 askers.start_soon(client.ask)
@@ -311,7 +309,7 @@ async def test_idle_connections_are_closed(wire: Any, nursery: trio.Nursery) -> 
     assert (await client.ask()).status == 200
 
 
-async def test_questions_under_way_end_with_the_server(wire: Any) -> None:
+async def test_requests_in_flight_end_with_the_server(wire: Any) -> None:
     reached = trio.Event()
 
     async def silent(request: Request) -> Response:
@@ -320,28 +318,28 @@ async def test_questions_under_way_end_with_the_server(wire: Any) -> None:
         raise AssertionError
 
     server = await wire(silent)
-    found = Outgoing()
+    client_pool = Outgoing()
     errors: list[AskError] = []
 
     async def ask(client: Client) -> None:
         errors.append(await failing(client.ask()))
 
     async with trio.open_nursery() as askers, trio.open_nursery() as nursery:
-        await nursery.start(found.run)
-        askers.start_soon(ask, found.client(peer_of(server)))
+        await nursery.start(client_pool.run)
+        askers.start_soon(ask, client_pool.client(peer_of(server)))
         await reached.wait()
         nursery.cancel_scope.cancel()
     assert len(errors) == 1
 
 
-async def test_a_proxy_is_gone_through(wire: Any, outgoing: Outgoing, nursery: trio.Nursery) -> None:
-    asked: list[bytes] = []
+async def test_requests_go_through_a_proxy(wire: Any, outgoing: Outgoing, nursery: trio.Nursery) -> None:
+    connects: list[bytes] = []
 
     async def proxy(stream: trio.SocketStream) -> None:
         head = b""
         while b"\r\n\r\n" not in head:
             head += await stream.receive_some()
-        asked.append(head.split(b"\r\n")[0])
+        connects.append(head.split(b"\r\n")[0])
         port = int(head.split(b" ")[1].rpartition(b":")[2])
         there = await trio.open_tcp_stream("127.0.0.1", port)
         await stream.send_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -365,10 +363,10 @@ async def test_a_proxy_is_gone_through(wire: Any, outgoing: Outgoing, nursery: t
     named = peer_of(server, url=f"https://127.0.0.1:{server.server.port}/", server_name="localhost", proxy_url=through)
     assert (await outgoing.client(named).ask()).status == 200
     port = server.server.port
-    assert asked == [f"CONNECT {host}:{port} HTTP/1.1".encode() for host in ("localhost", "127.0.0.1")]
+    assert connects == [f"CONNECT {host}:{port} HTTP/1.1".encode() for host in ("localhost", "127.0.0.1")]
 
 
-# -- asking again -----------------------------------------------------------------------------------------------------
+# -- retries ----------------------------------------------------------------------------------------------------------
 
 
 def only_200(answer: Answer) -> int:
@@ -388,29 +386,29 @@ def only_200(answer: Answer) -> int:
         ([307], ["error"]),
     ],
 )
-async def test_passing_failures_are_asked_again(
+async def test_transient_failures_are_retried(
     wire: Any, outgoing: Outgoing, statuses: list[int], results: list[str]
 ) -> None:
     app = Seen(*(Response(status, [], b"{}") for status in statuses))
     seen: list[str] = []
     client = outgoing.client(peer_of(await wire(app)))
-    asked = ask_patiently(client, b"{}", only_200, backoff=QUICK, observe=lambda result, _: seen.append(result))
+    pending = ask_patiently(client, b"{}", only_200, backoff=QUICK, observe=lambda result, _: seen.append(result))
     if results[-1] == "success":
-        assert await asked == 200
+        assert await pending == 200
     else:
-        assert str(await failing(asked)) == f"status {statuses[len(results) - 1]}"
+        assert str(await failing(pending)) == f"status {statuses[len(results) - 1]}"
     assert seen == results
     assert len(app.requests) == len(results)
 
 
-async def test_retry_after_is_heeded_within_the_time(wire: Any, outgoing: Outgoing) -> None:
+async def test_retry_after_is_obeyed_within_the_timeout(wire: Any, outgoing: Outgoing) -> None:
     app = Seen(Response(503, [("retry-after", "3600")], b"{}"))
     client = outgoing.client(peer_of(await wire(app)))
     assert str(await failing(ask_patiently(client, b"{}", only_200, backoff=QUICK))) == "status 503"
-    assert len(app.requests) == 1  # an hour is not within the time-out
+    assert len(app.requests) == 1  # an hour exceeds the timeout
 
 
-async def test_a_broken_connection_is_asked_again(
+async def test_a_broken_connection_is_retried(
     nursery: trio.Nursery, outgoing: Outgoing, authority: Any, server_context: ssl.SSLContext
 ) -> None:
     connections = 0
@@ -428,61 +426,61 @@ async def test_a_broken_connection_is_asked_again(
     assert connections == 3
 
 
-# -- one question for many --------------------------------------------------------------------------------------------
+# -- single flight ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_flight_does_not_end_with_who_was_first_but_with_the_last(outgoing: Outgoing) -> None:
-    flights: SingleFlight[int] = SingleFlight(outgoing)
-    asked, ended = 0, 0
+async def test_a_call_ends_with_the_last_request_that_waits(outgoing: Outgoing) -> None:
+    single_flight: SingleFlight[int] = SingleFlight(outgoing)
+    started, ended = 0, 0
     go = trio.Event()
 
     async def ask() -> int:
-        nonlocal asked, ended
-        asked += 1
+        nonlocal started, ended
+        started += 1
         try:
             await go.wait()
         finally:
             ended += 1
-        return asked
+        return started
 
-    found: list[int] = []
+    results: list[int] = []
 
     async def join(*, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED) -> None:
         with trio.CancelScope() as scope:
             task_status.started(scope)
-            found.append(await flights.join("key", ask))
+            results.append(await single_flight.join("key", ask))
 
     async with trio.open_nursery() as nursery:
         first = await nursery.start(join)
         second = await nursery.start(join)
         await trio.testing.wait_all_tasks_blocked()
-        assert (asked, len(flights)) == (1, 1)
+        assert (started, len(single_flight)) == (1, 1)
         first.cancel()
         await trio.testing.wait_all_tasks_blocked()
-        assert (asked, ended) == (1, 0)
+        assert (started, ended) == (1, 0)
         second.cancel()
         await trio.testing.wait_all_tasks_blocked()
-        assert (asked, ended, len(flights)) == (1, 1, 0)
+        assert (started, ended, len(single_flight)) == (1, 1, 0)
         nursery.start_soon(join)
         nursery.start_soon(join)
         await trio.testing.wait_all_tasks_blocked()
         go.set()
-    assert found == [2, 2]
-    assert len(flights) == 0
+    assert results == [2, 2]
+    assert len(single_flight) == 0
 
 
-async def test_nobody_is_left_waiting_when_the_server_stops() -> None:
-    found = Outgoing()
-    flights: SingleFlight[int] = SingleFlight(found)
+async def test_waiting_requests_end_when_the_server_stops() -> None:
+    client_pool = Outgoing()
+    single_flight: SingleFlight[int] = SingleFlight(client_pool)
     errors: list[AskError] = []
 
     async def join() -> None:
         with pytest.raises(AskError) as caught:
-            await flights.join("key", trio.sleep_forever)
+            await single_flight.join("key", trio.sleep_forever)
         errors.append(caught.value)
 
     async with trio.open_nursery() as askers, trio.open_nursery() as nursery:
-        await nursery.start(found.run)
+        await nursery.start(client_pool.run)
         askers.start_soon(join)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
@@ -493,7 +491,7 @@ async def test_nobody_is_left_waiting_when_the_server_stops() -> None:
     ]
 
 
-def test_what_is_remembered_is_bounded_and_ends() -> None:
+def test_the_ttl_cache_is_bounded_and_expires() -> None:
     now = 0.0
     cached: TtlCache[int] = TtlCache(2, lambda: now)
     for number in range(3):
@@ -597,7 +595,7 @@ def test_a_kubeconfig_is_read(authority: Any) -> None:
         ({"user": {"tokenFile": "nowhere"}}, "cannot read the token"),
     ],
 )
-def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, changes: Any, why: str) -> None:
+def test_unusable_kubeconfigs(tmp_path: Path, changes: Any, why: str) -> None:
     path = kubeconfig(tmp_path, **changes)
     with pytest.raises(KubeconfigError) as caught:
         read_kubeconfig(path)
@@ -608,7 +606,7 @@ def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, changes: Any, why: str
 
 
 @pytest.mark.parametrize(("text", "why"), [("a: [", "is not YAML at line"), ("- a", "must be a mapping"), ("", "map")])
-def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str, why: str) -> None:
+def test_files_that_are_no_kubeconfig(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "x"
     path.write_text(text)
     with pytest.raises(KubeconfigError, match=why):

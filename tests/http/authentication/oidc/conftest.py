@@ -1,4 +1,4 @@
-"""A provider on a real socket with TLS, and a whole server in this process that believes it."""
+"""A provider on a real socket with TLS, and a whole server in this process that trusts it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from kubechronicle.http.authorization.current_authorizers import AuthorizationPl
 
 @pytest.fixture
 def provider(wire: Any, authority: Any) -> StartProvider:
-    """`await provider(…fields of OpenIdProvider)`: served until the test ends, its issuer set."""
+    """Return `provider(…fields of OpenIdProvider)`: it serves until the test ends, and its issuer is set."""
 
     async def start(path: str = "", **fields: Any) -> Served:
-        found = OpenIdProvider(**fields)
-        server = await wire(found)
-        found.issuer = f"https://localhost:{server.server.port}{path}"
-        return Served(found, authority.file.read_text())
+        openid_provider = OpenIdProvider(**fields)
+        server = await wire(openid_provider)
+        openid_provider.issuer = f"https://localhost:{server.server.port}{path}"
+        return Served(openid_provider, authority.file.read_text())
 
     return start
 
 
 @pytest.fixture
 def believing() -> StartServer:
-    """`async with believing(plan) as server`: ready, unless told not to wait."""
+    """Return `async with believing(plan) as server`. The server is ready, unless ``wait`` is false."""
 
     @asynccontextmanager
     async def start(plan: JwtPlan, *, wait: bool = True, **options: Any) -> AsyncIterator[Server]:

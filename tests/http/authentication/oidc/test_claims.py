@@ -1,4 +1,4 @@
-"""From claims to users, case by case: each as kube-apiserver decides it, with its words in the log."""
+"""Mapping of claims to users: each case as in kube-apiserver, with its text in the log."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_usernames(claims: dict[str, Any], mapping: PrefixedClaimOrExpression, n
         ({"email_verified": True}, of_claim("email"), "claim not present"),
     ],
 )
-def test_usernames_refused(claims: dict[str, Any], mapping: PrefixedClaimOrExpression, why: str) -> None:
+def test_usernames_rejected(claims: dict[str, Any], mapping: PrefixedClaimOrExpression, why: str) -> None:
     with pytest.raises(Refused) as caught:
         user_of(claims, username=mapping)
     assert why in str(caught.value)
@@ -120,12 +120,12 @@ def test_usernames_refused(claims: dict[str, Any], mapping: PrefixedClaimOrExpre
 )
 def test_groups(groups: Any, prefix: str, expected: tuple[str, ...]) -> None:
     claims = JANE if groups is ... else {**JANE, "groups": groups}
-    found = user_of(claims, groups=of_claim("groups", prefix))
-    assert found == User(name="jane", groups=expected)
+    user = user_of(claims, groups=of_claim("groups", prefix))
+    assert user == User(name="jane", groups=expected)
 
 
 @pytest.mark.parametrize(("groups", "word"), [(42, "number"), ([1], "array"), ({"a": "b"}, "object"), (True, "bool")])
-def test_groups_refused(groups: Any, word: str) -> None:
+def test_groups_rejected(groups: Any, word: str) -> None:
     with pytest.raises(Refused) as caught:
         user_of({**JANE, "groups": groups}, groups=GROUPS)
     why = f'oidc: parse groups claim "groups": json: cannot unmarshal {word} into Go value of type string'
@@ -145,7 +145,7 @@ def test_uids() -> None:
     ("jti", "extra"),
     [("a", {CREDENTIAL_ID: ("JTI=a",)}), ("", {}), (None, {}), (5, {}), (["a"], {})],
 )
-def test_a_token_s_own_id_is_told(jti: Any, extra: dict[str, Any]) -> None:
+def test_the_token_id_is_in_the_extra(jti: Any, extra: dict[str, Any]) -> None:
     assert user_of({**JANE, "jti": jti}).extra == extra
 
 
@@ -251,7 +251,7 @@ def test_username_expressions(claims: dict[str, Any], text: str, value: str) -> 
         (JANE, "claims.username.foo", "error evaluating username claim expression"),
     ],
 )
-def test_username_expressions_refused(claims: dict[str, Any], text: str, why: str) -> None:
+def test_username_expressions_rejected(claims: dict[str, Any], text: str, why: str) -> None:
     with pytest.raises(Refused) as caught:
         user_of(claims, username=expression(text))
     assert why in str(caught.value)
@@ -300,7 +300,7 @@ def test_group_and_extra_expressions(value: Any, text: str, expected: tuple[str,
         (["a", None], "claims.x"),
     ],
 )
-def test_group_and_extra_expressions_refused(value: Any, text: str) -> None:
+def test_group_and_extra_expressions_rejected(value: Any, text: str) -> None:
     claims = {**JANE, "x": value}
     with pytest.raises(Refused, match="oidc: error evaluating group claim expression: expression must return a string"):
         user_of(claims, groups=expression(text))
@@ -353,20 +353,20 @@ def test_claim_rules(claims: dict[str, Any], rule: str, holds: bool) -> None:
         return
     with pytest.raises(Refused) as caught:
         user_of({**JANE, **claims}, claim_validation_rules=rules)
-    what = "oidc: error evaluating claim validation expression: validation expression"
-    assert str(caught.value) == f"{what} '{rule}' failed: why it failed"
+    prefix = "oidc: error evaluating claim validation expression: validation expression"
+    assert str(caught.value) == f"{prefix} '{rule}' failed: why it failed"
 
 
 @pytest.mark.parametrize(
     "rule",
     ["claims.hd == 'x'", "claims.foo.bar == 'x'", "claims.username.size() > claims.nothing", "claims.n == 1 / 0"],
 )
-def test_a_rule_without_a_value_refuses(rule: str) -> None:
+def test_a_rule_without_a_value_rejects(rule: str) -> None:
     with pytest.raises(Refused, match=r"oidc: error evaluating claim validation expression: expression '.*' resulted"):
         user_of(JANE, claim_validation_rules=(ClaimValidationRule(expression=rule),))
 
 
-def test_a_rule_that_costs_too_much_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_costs_too_much_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expressions, "BUDGET", 10_000)
     many = "claims.l.all(a, claims.l.all(b, claims.l.all(c, a + b + c != 'x')))"
     with pytest.raises(Refused, match="cost limit exceeded"):
@@ -409,20 +409,20 @@ def test_user_rules(rule: str, holds: bool) -> None:
         return
     with pytest.raises(Refused) as caught:
         user_of(claims, **parts)
-    what = "oidc: error evaluating user info validation rule: validation expression"
-    assert str(caught.value) == f"{what} '{rule}' failed: why it failed"
+    prefix = "oidc: error evaluating user info validation rule: validation expression"
+    assert str(caught.value) == f"{prefix} '{rule}' failed: why it failed"
 
 
-def test_fields_that_are_not_set_can_be_asked_about() -> None:
+def test_unset_fields_can_be_read() -> None:
     rules = ("user.username == ' '", "user.uid == ''", "!('bar' in user.groups)", "!('bar' in user.extra)")
-    found = user_of(
+    user = user_of(
         {"username": " "}, user_validation_rules=tuple(UserValidationRule(expression=rule) for rule in rules)
     )
-    assert found == User(name=" ")
+    assert user == User(name=" ")
 
 
-def test_the_order_in_which_parts_are_judged() -> None:
-    """kube-apiserver's: username, groups, uid, extra, required claims, rules about claims, rules about the user."""
+def test_the_order_of_evaluation() -> None:
+    """kube-apiserver's: username, groups, uid, extra, required claims, claim rules, user rules."""
     failing: list[tuple[str, Any, str]] = [
         (
             "user_validation_rules",
@@ -448,7 +448,7 @@ def test_the_order_in_which_parts_are_judged() -> None:
 
 
 def test_a_service_account_s_token_in_full() -> None:
-    found = user_of(
+    user = user_of(
         ACCOUNT,
         username=expression(
             '"system:serviceaccount:" + claims.kubernetes__dot__io.namespace + ":" + '
@@ -463,7 +463,7 @@ def test_a_service_account_s_token_in_full() -> None:
             ExtraMapping(key="example.org/credential-id", value_expression='"JTI=" + claims.jti'),
         ),
     )
-    assert found == User(
+    assert user == User(
         name="system:serviceaccount:kube-system:default",
         uid="4fc3a4f2",
         groups=("system:serviceaccounts", "system:serviceaccounts:kube-system"),

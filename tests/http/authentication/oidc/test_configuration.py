@@ -1,4 +1,4 @@
-"""The AuthenticationConfiguration file: what is decoded, what is refused and in which words."""
+"""The AuthenticationConfiguration file: decoding, validation and error texts."""
 
 from __future__ import annotations
 
@@ -68,26 +68,26 @@ anonymous:
 
 
 def file_of(*jwt: dict[str, Any], **fields: Any) -> bytes:
-    found = {"apiVersion": f"{GROUP}/v1", "kind": "AuthenticationConfiguration", "jwt": list(jwt), **fields}
-    return yaml.safe_dump(found).encode()
+    document = {"apiVersion": f"{GROUP}/v1", "kind": "AuthenticationConfiguration", "jwt": list(jwt), **fields}
+    return yaml.safe_dump(document).encode()
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    """JWT with a field set: ``issuer.url``; the value ``...`` removes it."""
-    found: Any = copy.deepcopy(JWT)
+    """Return JWT with one field changed, such as ``issuer.url``; the value ``...`` removes it."""
+    jwt: Any = copy.deepcopy(JWT)
     *parents, last = path.split(".")
-    place = found
+    parent = jwt
     for name in parents:
-        place = place.setdefault(name, {})
+        parent = parent.setdefault(name, {})
     if value is ...:
-        del place[last]
+        del parent[last]
     else:
-        place[last] = value
-    return dict(found)
+        parent[last] = value
+    return dict(jwt)
 
 
-def complaints(data: bytes, **options: Any) -> str:
-    """What is wrong with a file; "" for nothing."""
+def errors_of(data: bytes, **options: Any) -> str:
+    """Return the errors of a file, "" for none."""
     try:
         compile_configuration(parse(data), **options)
     except Invalid as invalid:
@@ -97,8 +97,8 @@ def complaints(data: bytes, **options: Any) -> str:
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha1"])
 def test_all_fields_of_all_versions(version: str) -> None:
-    found = parse(EVERYTHING.replace(f"{GROUP}/v1", f"{GROUP}/{version}").encode())
-    (jwt,) = found.jwt
+    config = parse(EVERYTHING.replace(f"{GROUP}/v1", f"{GROUP}/{version}").encode())
+    (jwt,) = config.jwt
     assert jwt.issuer.url == "https://example.com"
     assert jwt.issuer.discovery_url == "https://discovery.example.com/.well-known/openid-configuration"
     assert (jwt.issuer.audiences, jwt.issuer.audience_match_policy) == (("my-app", "my-other-app"), "MatchAny")
@@ -113,13 +113,13 @@ def test_all_fields_of_all_versions(version: str) -> None:
     assert [(each.key, each.value_expression) for each in mappings.extra] == [("example.com/tenant", "claims.tenant")]
     assert jwt.user_validation_rules[0].message == "reserved"
     conditions = (AnonymousAuthCondition(path="/livez"), AnonymousAuthCondition(path="/readyz"))
-    assert found.anonymous == AnonymousAuthConfig(enabled=True, conditions=conditions)
-    assert found.anonymous.paths == ("/livez", "/readyz")
-    (mapper,) = compile_configuration(found)
+    assert config.anonymous == AnonymousAuthConfig(enabled=True, conditions=conditions)
+    assert config.anonymous.paths == ("/livez", "/readyz")
+    (mapper,) = compile_configuration(config)
     assert mapper.required == (("tenant", "blue"),)
 
 
-def test_a_file_may_be_json_and_may_say_nothing() -> None:
+def test_a_file_may_be_json_or_empty() -> None:
     empty = configuration.AuthenticationConfiguration()
     text = f'{{"apiVersion":"{GROUP}/v1","kind":"AuthenticationConfiguration","jwt":null}}'
     assert parse(text.encode()) == parse(HEAD.encode()) == parse((HEAD + "jwt: []\n").encode()) == empty
@@ -158,7 +158,7 @@ def test_a_file_may_be_json_and_may_say_nothing() -> None:
         (f'{{"apiVersion":"{GROUP}/v1","kind":"AuthenticationConfiguration","jwt":[],"jwt":[]}}', "duplicate field"),
     ],
 )
-def test_what_is_no_such_file(text: str, why: str) -> None:
+def test_invalid_files(text: str, why: str) -> None:
     with pytest.raises(ConfigFileError) as caught:
         parse(text.encode())
     assert why in str(caught.value)
@@ -465,13 +465,13 @@ def _extra(*keys: str, expression: str = "claims.x") -> list[dict[str, str]]:
     ],
 )
 def test_one_field(path: str, value: Any, expected: str) -> None:
-    """In what is expected, ~ stands for the first issuer."""
-    assert complaints(file_of(changed(path, value))) == re.sub(r"(?<!_)~", "jwt[0].", expected)
+    """~ in ``expected`` stands for the path of the first issuer."""
+    assert errors_of(file_of(changed(path, value))) == re.sub(r"(?<!_)~", "jwt[0].", expected)
 
 
-def test_a_field_that_is_not_there() -> None:
-    found = complaints(file_of(changed("userValidationRules", [{"expression": "user.unknown == 'a'"}])))
-    assert "compilation failed: ERROR: <input>:1:5: undefined field 'unknown'" in found
+def test_an_undefined_field() -> None:
+    errors = errors_of(file_of(changed("userValidationRules", [{"expression": "user.unknown == 'a'"}])))
+    assert "compilation failed: ERROR: <input>:1:5: undefined field 'unknown'" in errors
 
 
 _UNVERIFIED = (
@@ -506,9 +506,7 @@ _UNVERIFIED = (
         ("claims.email_verified ? claims.email : claims.sub", "", "", True),
     ],
 )
-def test_an_address_counts_only_if_somebody_looks_whether_it_is_verified(
-    username: str, rule: str, extra: str, sound: bool
-) -> None:
+def test_the_email_claim_requires_a_check_of_email_verified(username: str, rule: str, extra: str, sound: bool) -> None:
     jwt = changed("claimMappings.username", {"expression": username})
     if rule:
         jwt["claimValidationRules"] = [{"expression": rule}]
@@ -516,45 +514,45 @@ def test_an_address_counts_only_if_somebody_looks_whether_it_is_verified(
         jwt["claimMappings"]["extra"] = _extra("panda.io/foo", expression=extra)
     quoted = username.replace('"', '\\"')
     wanted = f'jwt[0].claimMappings.username.expression: Invalid value: "{quoted}": {_UNVERIFIED}'
-    assert complaints(file_of(jwt)) == ("" if sound else wanted)
+    assert errors_of(file_of(jwt)) == ("" if sound else wanted)
 
 
-def test_what_several_issuers_must_not_share() -> None:
-    assert complaints(file_of(JWT, JWT)) == 'jwt[1].issuer.url: Duplicate value: "https://issuer-url"'
+def test_duplicates_among_issuers() -> None:
+    assert errors_of(file_of(JWT, JWT)) == 'jwt[1].issuer.url: Duplicate value: "https://issuer-url"'
     one = changed("issuer.discoveryURL", "https://discovery")
     other = copy.deepcopy(one)
     other["issuer"]["url"] = "https://different-issuer-url"
-    assert complaints(file_of(one, other)) == 'jwt[1].issuer.discoveryURL: Duplicate value: "https://discovery"'
+    assert errors_of(file_of(one, other)) == 'jwt[1].issuer.discoveryURL: Duplicate value: "https://discovery"'
 
 
 def test_no_more_than_64_issuers() -> None:
     def issuers(number: int) -> list[dict[str, Any]]:
         return [changed("issuer.url", f"https://issuer-{position}") for position in range(number)]
 
-    assert complaints(file_of(*issuers(64))) == ""
-    assert complaints(file_of(*issuers(65))) == "jwt: Too many: 65: must have at most 64 items"
+    assert errors_of(file_of(*issuers(64))) == ""
+    assert errors_of(file_of(*issuers(65))) == "jwt: Too many: 65: must have at most 64 items"
 
 
 def test_no_issuer_may_be_this_server() -> None:
-    found = complaints(file_of(JWT), disallowed=("c", "https://issuer-url", "a"))
+    errors = errors_of(file_of(JWT), disallowed=("c", "https://issuer-url", "a"))
     overlap = "URL must not overlap with disallowed issuers: [a c https://issuer-url]"
-    assert found == f'jwt[0].issuer.url: Invalid value: "https://issuer-url": {overlap}'
+    assert errors == f'jwt[0].issuer.url: Invalid value: "https://issuer-url": {overlap}'
     discovery = changed("issuer.discoveryURL", "https://a")
-    assert complaints(file_of(discovery), disallowed=("https://a",)) == ""
+    assert errors_of(file_of(discovery), disallowed=("https://a",)) == ""
 
 
 def test_anonymous_requests() -> None:
     condition = {"conditions": [{"path": "/livez"}]}
-    assert complaints(file_of(anonymous={"enabled": True, **condition})) == ""
-    assert complaints(file_of(anonymous={"enabled": False})) == ""
-    found = complaints(file_of(anonymous={"enabled": False, **condition}))
-    assert found.startswith("anonymous.conditions: Invalid value: [")
-    assert found.endswith(": enabled should be set to true when conditions are defined")
+    assert errors_of(file_of(anonymous={"enabled": True, **condition})) == ""
+    assert errors_of(file_of(anonymous={"enabled": False})) == ""
+    errors = errors_of(file_of(anonymous={"enabled": False, **condition}))
+    assert errors.startswith("anonymous.conditions: Invalid value: [")
+    assert errors.endswith(": enabled should be set to true when conditions are defined")
     options: dict[str, Any] = {"anonymous": None}
-    assert complaints(file_of(anonymous={"enabled": False}), **options) == (
+    assert errors_of(file_of(anonymous={"enabled": False}), **options) == (
         "anonymous: Forbidden: changed from initial configuration file"
     )
-    assert complaints(file_of(anonymous={"enabled": False}), anonymous=AnonymousAuthConfig(enabled=False)) == ""
+    assert errors_of(file_of(anonymous={"enabled": False}), anonymous=AnonymousAuthConfig(enabled=False)) == ""
 
 
 @pytest.mark.parametrize(
@@ -565,7 +563,7 @@ def test_anonymous_requests() -> None:
         ("issuer.url", "https:opaque", "and name a host"),
     ],
 )
-def test_what_is_sound_and_cannot_be_had(path: str, value: str, why: str) -> None:
+def test_valid_configurations_that_are_not_supported(path: str, value: str, why: str) -> None:
     mappers = compile_configuration(parse(file_of(changed(path, value))))
     with pytest.raises(ValueError, match=why):
         check_peers(mappers)
@@ -591,7 +589,7 @@ def test_the_prefix_of_user_names_by_flags(flags: dict[str, str], expected: Pref
     assert _flags(**flags).claim_mappings.username == expected
 
 
-def test_what_the_other_flags_stand_for() -> None:
+def test_other_flags() -> None:
     plain = _flags()
     assert (plain.claim_mappings.groups, plain.claim_validation_rules, plain.issuer.audiences) == (
         PrefixedClaimOrExpression(),

@@ -1,4 +1,4 @@
-"""docs/authentication.md: its file is sound and does what the page says."""
+"""docs/authentication.md: its file is valid and works as the page says."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PAGE = (Path(__file__).resolve().parents[4] / "docs" / "authentication.md").read
 
 
 def documented() -> bytes:
-    """The page's file, with a real certificate where it shows none."""
-    found = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    assert found is not None
+    """Return the page's file, with a real certificate."""
+    block = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert block is not None
     pem = CA("the provider's").pem.decode().strip().replace("\n", "\n      ")
-    return re.sub(r"-----BEGIN.*END CERTIFICATE-----", pem, found[1], flags=re.DOTALL).encode()
+    return re.sub(r"-----BEGIN.*END CERTIFICATE-----", pem, block[1], flags=re.DOTALL).encode()
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +47,10 @@ CLAIMS = {
 }
 
 
-def test_whom_it_lets_in(staff: Mapper) -> None:
-    found = staff.user_of({**CLAIMS, "roles": "dev,ops", "tenant": "blue"})
+def test_accepted_claims(staff: Mapper) -> None:
+    user = staff.user_of({**CLAIMS, "roles": "dev,ops", "tenant": "blue"})
     extra = {"example.com/tenant": ("blue",)}
-    assert found == User(name="jane@example.com", uid="7", groups=("oidc:dev", "oidc:ops"), extra=extra)
+    assert user == User(name="jane@example.com", uid="7", groups=("oidc:dev", "oidc:ops"), extra=extra)
     assert staff.user_of({**CLAIMS, "email_verified": False}).name == "unverified:7"
 
 
@@ -63,6 +63,6 @@ def test_whom_it_lets_in(staff: Mapper) -> None:
         ({"nbf": None}, "no such overload"),
     ],
 )
-def test_whom_it_does_not(staff: Mapper, claims: dict[str, object], why: str) -> None:
+def test_rejected_claims(staff: Mapper, claims: dict[str, object], why: str) -> None:
     with pytest.raises(Refused, match=why):
         staff.user_of({**CLAIMS, **claims})

@@ -1,4 +1,4 @@
-"""From a token on the wire to a user and back: real providers with TLS, rotation, slow and broken answers."""
+"""Tokens on the wire, with real providers over TLS: key rotation, slow and broken answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEYS, WELL_KNOWN = "/keys", "/.well-known/openid-configuration"
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 
-async def test_whoever_shows_a_token_is_its_user(provider: StartProvider, believing: StartServer) -> None:
+async def test_a_token_authenticates_its_user(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
     mapped = {
         "uid": ClaimOrExpression(claim="oid"),
@@ -52,20 +52,18 @@ def _hash(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-async def test_a_review_tells_whose_token_it_is_and_what_is_wrong(
-    provider: StartProvider, believing: StartServer
-) -> None:
+async def test_a_review_has_the_user_or_the_error(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
     async with believing(jwt_plan(served.config())) as server:
 
         async def review(token: str, **spec: Any) -> dict[str, Any]:
-            found = await server.inner.post(TOKEN_REVIEWS, {"spec": {"token": token, **spec}})
-            return dict(found["status"])
+            answer = await server.inner.post(TOKEN_REVIEWS, {"spec": {"token": token, **spec}})
+            return dict(answer["status"])
 
         ours = "https://kubernetes.default.svc.cluster.local"
-        found = await review(served.provider.token())
-        assert (found["authenticated"], found["user"]["username"]) == (True, "oidc:jane")
-        assert found["audiences"] == [ours]
+        answer = await review(served.provider.token())
+        assert (answer["authenticated"], answer["user"]["username"]) == (True, "oidc:jane")
+        assert answer["audiences"] == [ours]
         other = await review(served.provider.token(), audiences=["somebody"])
         assert "authenticated" not in other
         late = await review(served.provider.token(exp=5))
@@ -97,7 +95,7 @@ async def test_a_review_tells_whose_token_it_is_and_what_is_wrong(
         (None, {}, {"pad": "x" * 20_000}),
     ],
 )
-async def test_whoever_shows_a_wrong_token_is_nobody(
+async def test_a_wrong_token_is_rejected(
     provider: StartProvider, believing: StartServer, key: Key | None, header: dict[str, Any], claims: dict[str, Any]
 ) -> None:
     served = await provider()
@@ -106,7 +104,7 @@ async def test_whoever_shows_a_wrong_token_is_nobody(
         assert (await server.user(served.provider.token()))["username"] == "oidc:jane"
 
 
-async def test_no_random_or_mutated_token_gets_in(provider: StartProvider, believing: StartServer) -> None:
+async def test_random_and_mutated_tokens_are_rejected(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
     random_ = random.Random(5)
     async with believing(jwt_plan(served.config())) as server:
@@ -143,7 +141,7 @@ async def test_a_new_key_is_fetched_when_it_is_first_seen(
             assert (await server.user(served.provider.token()))["username"] == "oidc:jane"
         await server.user(old)
         assert served.provider.requests[KEYS] == 2
-        # The provider withdraws the old key: who has shown such a token before is not believed any longer either.
+        # The provider withdraws the old key: cached tokens with it are rejected as well.
         served.provider.keys = [Key("ES256"), Key("ES384")]
         await server.user(served.provider.token())
         await server.refused(old)
@@ -151,7 +149,7 @@ async def test_a_new_key_is_fetched_when_it_is_first_seen(
         await server.user(served.provider.token())
 
 
-async def test_many_wait_for_one_fetch(provider: StartProvider, believing: StartServer) -> None:
+async def test_concurrent_requests_share_one_fetch(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
     async with believing(jwt_plan(served.config())) as server:
         served.provider.keys.append(Key("ES256"))
@@ -167,7 +165,7 @@ async def test_many_wait_for_one_fetch(provider: StartProvider, believing: Start
             old = served.provider.token(key=Key())
             with trio.fail_after(PATIENCE):
                 while served.provider.requests[KEYS] < 2:
-                    await server.user(old)  # whose key is known is not kept waiting
+                    await server.user(old)  # a token with a known key does not wait
                     await trio.lowlevel.checkpoint()
             assert not seen
             gate.set()
@@ -175,8 +173,10 @@ async def test_many_wait_for_one_fetch(provider: StartProvider, believing: Start
         assert served.provider.requests[KEYS] == 2
 
 
-async def test_who_leaves_takes_nobody_along(provider: StartProvider, believing: StartServer) -> None:
-    """The first to see a new key goes away while it is fetched; who waits for the same keys gets in all the same."""
+async def test_a_fetch_survives_the_cancellation_of_its_first_request(
+    provider: StartProvider, believing: StartServer
+) -> None:
+    """The first request is cancelled during the fetch. A request that waits for the same keys succeeds."""
     served = await provider()
     async with believing(jwt_plan(served.config())) as server, trio.open_nursery() as nursery:
         served.provider.keys.append(Key("ES256"))
@@ -202,7 +202,7 @@ async def test_who_leaves_takes_nobody_along(provider: StartProvider, believing:
     assert served.provider.requests[KEYS] == 2
 
 
-async def test_strange_keys_do_not_make_us_hammer_the_provider(provider: StartProvider, believing: StartServer) -> None:
+async def test_unknown_keys_cause_few_fetches(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
     async with believing(jwt_plan(served.config())) as server:
         (issuer,) = server.jwt._generation.issuers.values()
@@ -245,9 +245,7 @@ def _says(body: bytes) -> Any:
     return lambda request: Response(200, [("content-type", "text/html")], body)
 
 
-async def test_nobody_is_believed_before_the_provider_has_answered(
-    provider: StartProvider, believing: StartServer
-) -> None:
+async def test_all_tokens_are_rejected_before_discovery(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
     gate = served.provider.blocked[WELL_KNOWN] = trio.Event()
     async with believing(jwt_plan(served.config()), wait=False) as server:
@@ -275,7 +273,7 @@ async def test_nobody_is_believed_before_the_provider_has_answered(
         {"pages": {WELL_KNOWN: _says(b"x" * (2 << 20))}},
     ],
 )
-async def test_a_provider_that_says_nonsense_is_asked_again(
+async def test_discovery_is_retried_after_an_invalid_answer(
     provider: StartProvider, believing: StartServer, monkeypatch: pytest.MonkeyPatch, broken: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(provider_module, "DISCOVERY_INTERVAL", 0.01)
@@ -290,7 +288,7 @@ async def test_a_provider_that_says_nonsense_is_asked_again(
         await server.user(served.provider.token())
 
 
-async def test_a_provider_with_another_certificate_is_not_believed(
+async def test_a_provider_with_another_certificate_is_not_trusted(
     provider: StartProvider, believing: StartServer, authority: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     served = await provider()
@@ -301,7 +299,7 @@ async def test_a_provider_with_another_certificate_is_not_believed(
     assert not served.provider.requests
 
 
-async def test_a_provider_may_describe_itself_elsewhere(provider: StartProvider, believing: StartServer) -> None:
+async def test_the_discovery_url_may_differ(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
     origin = served.provider.issuer
     served.provider.issuer = "https://issuer.example.com/tenant"
@@ -312,18 +310,20 @@ async def test_a_provider_may_describe_itself_elsewhere(provider: StartProvider,
     assert served.provider.requests == {f"/elsewhere{WELL_KNOWN}": 1, KEYS: 1}
 
 
-@pytest.mark.parametrize(("path", "asked"), [("/tenant", "/tenant" + WELL_KNOWN), ("/tenant/", "/tenant" + WELL_KNOWN)])
+@pytest.mark.parametrize(
+    ("path", "discovery"), [("/tenant", "/tenant" + WELL_KNOWN), ("/tenant/", "/tenant" + WELL_KNOWN)]
+)
 async def test_an_issuer_may_have_a_path(
-    provider: StartProvider, believing: StartServer, path: str, asked: str
+    provider: StartProvider, believing: StartServer, path: str, discovery: str
 ) -> None:
     served = await provider(path)
     async with believing(jwt_plan(served.config())) as server:
         await server.user(served.provider.token())
         await server.refused(served.provider.token(iss=served.provider.issuer.rstrip("/") + "//"))
-    assert served.provider.requests == {asked: 1, KEYS: 1}
+    assert served.provider.requests == {discovery: 1, KEYS: 1}
 
 
-async def test_each_issuer_vouches_for_its_own(provider: StartProvider, believing: StartServer) -> None:
+async def test_an_issuer_is_trusted_for_its_own_tokens_only(provider: StartProvider, believing: StartServer) -> None:
     one, other = await provider(), await provider(keys=[Key("ES384")])
     several = {"audiences": ("x", "my-client"), "audience_match_policy": "MatchAny"}
     named = other.config(username=PrefixedClaimOrExpression(claim="sub", prefix="other:"), **several)
@@ -346,7 +346,7 @@ async def test_the_algorithms_may_be_restricted(provider: StartProvider, believi
         await server.refused(served.provider.token(key=keys[1]))
 
 
-async def test_a_token_that_is_remembered_expires(provider: StartProvider, believing: StartServer) -> None:
+async def test_a_cached_token_expires(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
     async with believing(jwt_plan(served.config())) as server:
         now = time.time()
@@ -359,7 +359,7 @@ async def test_a_token_that_is_remembered_expires(provider: StartProvider, belie
         await server.refused(token)
 
 
-async def test_the_log_says_why_and_never_shows_a_token(
+async def test_the_log_has_the_reason_and_no_token(
     provider: StartProvider, believing: StartServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     served = await provider()
@@ -368,14 +368,14 @@ async def test_the_log_says_why_and_never_shows_a_token(
         tokens = [served.provider.token(exp=number) for number in range(1, 40)]
         for token in tokens:
             await server.refused(token)
-    told = [record for record in caplog.records if record.getMessage() == "Refused a token"]
-    assert 1 <= len(told) < 20
-    assert "oidc: verify token: oidc: token is expired" in vars(told[0])["err"]
+    refusals = [record for record in caplog.records if record.getMessage() == "Refused a token"]
+    assert 1 <= len(refusals) < 20
+    assert "oidc: verify token: oidc: token is expired" in vars(refusals[0])["err"]
     everything = " ".join(str(vars(record)) for record in caplog.records)
     assert not any(part in everything for token in tokens for part in token.split(".")[1:])
 
 
-# -- groups kept elsewhere --------------------------------------------------------------------------------------------
+# -- distributed groups -----------------------------------------------------------------------------------------------
 
 
 def _elsewhere(served: Served, **source: Any) -> dict[str, Any]:
@@ -383,57 +383,57 @@ def _elsewhere(served: Served, **source: Any) -> dict[str, Any]:
     return {"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": endpoint}}
 
 
-def _gives(provider: OpenIdProvider, asked: list[str] | None = None, **claims: Any) -> Any:
+def _gives(provider: OpenIdProvider, seen: list[str] | None = None, **claims: Any) -> Any:
     def page(request: Request) -> Response:
-        if asked is not None:
-            asked.append(request.headers.get("authorization"))
+        if seen is not None:
+            seen.append(request.headers.get("authorization"))
         return Response(200, [], provider.token(**claims).encode())
 
     return page
 
 
-async def test_groups_kept_elsewhere(provider: StartProvider, believing: StartServer) -> None:
+async def test_distributed_groups(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
-    asked: list[str] = []
-    served.provider.pages["/groups"] = _gives(served.provider, asked, groups=["a", "b"])
+    seen: list[str] = []
+    served.provider.pages["/groups"] = _gives(served.provider, seen, groups=["a", "b"])
     async with believing(jwt_plan(served.config())) as server:
         now = time.time()
         server.jwt._clock = lambda: now
         token = served.provider.token(**_elsewhere(served))
         for _ in range(3):
             assert (await server.user(token))["groups"] == ["oidc:a", "oidc:b", "system:authenticated"]
-        assert asked == ["Bearer let me in"]
+        assert seen == ["Bearer let me in"]
         now += 11
-        served.provider.pages["/groups"] = _gives(served.provider, asked, groups="only")
+        served.provider.pages["/groups"] = _gives(served.provider, seen, groups="only")
         assert (await server.user(token))["groups"] == ["oidc:only", "system:authenticated"]
         bare = served.provider.token(**_elsewhere(served, access_token=None))
         await server.user(bare)
-        assert asked[2:] == [""]
+        assert seen[2:] == [""]
         own = served.provider.token(groups=["mine"], **_elsewhere(served))
         assert (await server.user(own))["groups"] == ["oidc:mine", "system:authenticated"]
-        assert len(asked) == 3
+        assert len(seen) == 3
 
 
-async def test_groups_kept_by_another_issuer(provider: StartProvider, believing: StartServer) -> None:
+async def test_distributed_groups_of_another_issuer(provider: StartProvider, believing: StartServer) -> None:
     served, other = await provider(), await provider(keys=[Key("ES512")])
     other.provider.pages["/groups"] = _gives(other.provider, groups=["theirs"])
     async with believing(jwt_plan(served.config())) as server:
         token = served.provider.token(**_elsewhere(other))
         assert (await server.user(token))["groups"] == ["oidc:theirs", "system:authenticated"]
-        await server.refused(other.provider.token())  # who keeps groups vouches for nobody
+        await server.refused(other.provider.token())  # the issuer of groups is no issuer of users
         other.provider.keys = [Key("ES256")]
         await server.user(served.provider.token(jti="2", **_elsewhere(other)))
 
 
 @pytest.mark.parametrize("source", [{"endpoint": None}, {"endpoint": ""}, {"endpoint": None, "JWT": "a.b.c"}], ids=str)
-async def test_aggregated_groups_are_none(provider: StartProvider, believing: StartServer, source: Any) -> None:
+async def test_aggregated_groups_are_ignored(provider: StartProvider, believing: StartServer, source: Any) -> None:
     served = await provider()
     async with believing(jwt_plan(served.config())) as server:
-        found = await server.user(served.provider.token(**_elsewhere(served, **source)))
-        assert found["groups"] == ["system:authenticated"]
+        user = await server.user(served.provider.token(**_elsewhere(served, **source)))
+        assert user["groups"] == ["system:authenticated"]
 
 
-async def test_nobody_asks_for_groups_that_no_mapping_wants(provider: StartProvider, believing: StartServer) -> None:
+async def test_groups_are_not_fetched_without_a_mapping(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
     async with believing(jwt_plan(served.config(groups=PrefixedClaimOrExpression()))) as server:
         assert (await server.user(served.provider.token(**_elsewhere(served))))["groups"] == ["system:authenticated"]
@@ -457,7 +457,7 @@ async def test_nobody_asks_for_groups_that_no_mapping_wants(provider: StartProvi
         lambda provider: lambda request: Response(302, [("location", "/keys")], b""),
     ],
 )
-async def test_groups_that_are_not_to_be_believed(provider: StartProvider, believing: StartServer, page: Any) -> None:
+async def test_untrusted_groups(provider: StartProvider, believing: StartServer, page: Any) -> None:
     served = await provider()
     served.provider.pages["/groups"] = page(served.provider)
     async with believing(jwt_plan(served.config())) as server:
@@ -465,7 +465,7 @@ async def test_groups_that_are_not_to_be_believed(provider: StartProvider, belie
         await server.user(served.provider.token())
 
 
-async def test_groups_are_asked_for_over_https_alone(provider: StartProvider, believing: StartServer) -> None:
+async def test_groups_are_fetched_over_https_only(provider: StartProvider, believing: StartServer) -> None:
     served = await provider()
     async with believing(jwt_plan(served.config())) as server:
         for endpoint in ("http://localhost/groups", "file:///etc/passwd", "nonsense", "https://"):

@@ -1,4 +1,4 @@
-"""The AuthenticationConfiguration file changes while the server runs: what counts from when, and what does not."""
+"""Changes of the AuthenticationConfiguration file while the server runs."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def content(*served: Served, prefix: str = "one:", **fields: Any) -> bytes:
     return yaml.safe_dump({**head, "jwt": jwt, **fields}).encode()
 
 
-class Following:
-    """A server that follows a file."""
+class ServeFile:
+    """Starts a server that reloads a file."""
 
     def __init__(self, file: Path, believing: StartServer) -> None:
         self.file = file
@@ -61,15 +61,15 @@ class Following:
         return self._believing(plan)
 
     def write(self, data: bytes) -> None:
-        """As whoever replaces a file in one step."""
+        """Replace the file atomically."""
         other = self.file.with_suffix(".new")
         other.write_bytes(data)
         other.replace(self.file)
 
 
 @pytest.fixture
-def following(tmp_path: Path, believing: StartServer) -> Following:
-    return Following(tmp_path / "authentication.yaml", believing)
+def serve_file(tmp_path: Path, believing: StartServer) -> ServeFile:
+    return ServeFile(tmp_path / "authentication.yaml", believing)
 
 
 async def reloads(server: Server, status: str) -> float:
@@ -77,8 +77,8 @@ async def reloads(server: Server, status: str) -> float:
     return await server.inner.metric(f"{RELOADS}_automatic_reloads_total", **labels) or 0.0
 
 
-async def counted(server: Server, status: str, number: int) -> None:
-    """Wait until there have been so many reloads of this outcome."""
+async def wait_for_reloads(server: Server, status: str, number: int) -> None:
+    """Wait until there have been ``number`` reloads with this status."""
     with trio.fail_after(PATIENCE):
         while await reloads(server, status) < number:
             await trio.testing.wait_all_tasks_blocked()
@@ -88,32 +88,32 @@ def digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-async def in_force(server: Server, data: bytes) -> bool:
+async def is_current(server: Server, data: bytes) -> bool:
     labels = {"apiserver_id_hash": "", "hash": digest(data)}
     return await server.inner.metric(f"{RELOADS}_last_config_info", **labels) == 1
 
 
-async def test_a_new_file_counts_from_then_on(provider: StartProvider, following: Following) -> None:
+async def test_a_new_file_has_effect_at_once(provider: StartProvider, serve_file: ServeFile) -> None:
     served, other = await provider(), await provider()
     first = content(served)
-    async with following(first) as server:
+    async with serve_file(first) as server:
         token = served.provider.token()
         assert (await server.user(token))["username"] == "one:jane"
-        assert await in_force(server, first)
+        assert await is_current(server, first)
         assert await reloads(server, "success") == 0
         second = content(served, other, prefix="two:")
-        following.write(second)
-        await counted(server, "success", 1)
-        assert await in_force(server, second)
-        # Whoever was let in before is looked at anew.
+        serve_file.write(second)
+        await wait_for_reloads(server, "success", 1)
+        assert await is_current(server, second)
+        # A cached token is decided again.
         assert (await server.user(token))["username"] == "two:jane"
         assert (await server.user(other.provider.token()))["username"] == "two:jane"
-        following.write(content(other))
-        await counted(server, "success", 2)
+        serve_file.write(content(other))
+        await wait_for_reloads(server, "success", 2)
         await server.refused(token)
         assert (await server.user(other.provider.token()))["username"] == "one:jane"
-        following.write(content())
-        await counted(server, "success", 3)
+        serve_file.write(content())
+        await wait_for_reloads(server, "success", 3)
         await server.refused(other.provider.token())
         labels = {"status": "success", "apiserver_id_hash": ""}
         stamp = await server.inner.metric(f"{RELOADS}_automatic_reload_last_timestamp_seconds", **labels)
@@ -121,12 +121,12 @@ async def test_a_new_file_counts_from_then_on(provider: StartProvider, following
         assert stamp > 1_700_000_000
 
 
-async def test_issuers_may_be_added_to_a_file_without_any(provider: StartProvider, following: Following) -> None:
+async def test_issuers_may_be_added_to_a_file_without_any(provider: StartProvider, serve_file: ServeFile) -> None:
     served = await provider()
-    async with following(content()) as server:
+    async with serve_file(content()) as server:
         await server.refused(served.provider.token())
-        following.write(content(served))
-        await counted(server, "success", 1)
+        serve_file.write(content(served))
+        await wait_for_reloads(server, "success", 1)
         assert (await server.user(served.provider.token()))["username"] == "one:jane"
 
 
@@ -153,70 +153,68 @@ async def test_issuers_may_be_added_to_a_file_without_any(provider: StartProvide
         ),
     ],
 )
-async def test_a_bad_file_leaves_everything_as_it_was(
-    provider: StartProvider, following: Following, caplog: pytest.LogCaptureFixture, bad: bytes, why: str
+async def test_a_bad_file_keeps_the_former_configuration(
+    provider: StartProvider, serve_file: ServeFile, caplog: pytest.LogCaptureFixture, bad: bytes, why: str
 ) -> None:
     served = await provider()
     good = content(served)
-    async with following(good) as server:
+    async with serve_file(good) as server:
         token = served.provider.token()
         await server.user(token)
-        following.write(bad)
-        await counted(server, "failure", 1)
+        serve_file.write(bad)
+        await wait_for_reloads(server, "failure", 1)
         assert why in " ".join(str(vars(record).get("err")) for record in caplog.records)
-        assert await in_force(server, good)
+        assert await is_current(server, good)
         assert (await server.user(token))["username"] == "one:jane"
-        asked = served.provider.requests["/keys"]
-        following.write(content(served, prefix="better:"))
-        await counted(server, "success", 1)
+        fetches = served.provider.requests["/keys"]
+        serve_file.write(content(served, prefix="better:"))
+        await wait_for_reloads(server, "success", 1)
         assert (await server.user(token))["username"] == "better:jane"
-        assert served.provider.requests["/keys"] == asked + 1
-        assert await reloads(server, "failure") == 1  # a file that can't be right is not tried again and again
+        assert served.provider.requests["/keys"] == fetches + 1
+        assert await reloads(server, "failure") == 1  # an invalid file is not retried
 
 
-async def test_a_file_counts_when_its_providers_answer(
-    provider: StartProvider, following: Following, monkeypatch: pytest.MonkeyPatch
+async def test_a_file_has_effect_once_its_providers_answer(
+    provider: StartProvider, serve_file: ServeFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(authenticator, "UPDATE_TIMEOUT", 0.2)
     served, late = await provider(), await provider(status=503)
-    async with following(content(served)) as server:
+    async with serve_file(content(served)) as server:
         token = served.provider.token()
-        following.write(content(served, late, prefix="both:"))
-        await counted(server, "failure", 2)  # and is tried again
+        serve_file.write(content(served, late, prefix="both:"))
+        await wait_for_reloads(server, "failure", 2)  # it is retried
         assert (await server.user(token))["username"] == "one:jane"
         await server.refused(late.provider.token())
         late.provider.status = 200
-        await counted(server, "success", 1)
+        await wait_for_reloads(server, "success", 1)
         assert (await server.user(token))["username"] == "both:jane"
         await server.user(late.provider.token())
 
 
-async def test_a_file_that_is_gone_for_a_while(
-    provider: StartProvider, following: Following, caplog: pytest.LogCaptureFixture
+async def test_a_file_that_is_missing_for_a_while(
+    provider: StartProvider, serve_file: ServeFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     served = await provider()
     caplog.set_level(logging.ERROR)
-    async with following(content(served)) as server:
-        following.file.unlink()
-        await counted(server, "failure", 1)
+    async with serve_file(content(served)) as server:
+        serve_file.file.unlink()
+        await wait_for_reloads(server, "failure", 1)
         await server.user(served.provider.token())
-        following.write(content(served))
-        following.write(content(served, prefix="back:"))
-        await counted(server, "success", 1)
+        serve_file.write(content(served))
+        serve_file.write(content(served, prefix="back:"))
+        await wait_for_reloads(server, "success", 1)
         assert (await server.user(served.provider.token()))["username"] == "back:jane"
 
 
-async def test_a_configuration_that_is_replaced_leaves_nothing_behind(
-    provider: StartProvider, following: Following
-) -> None:
+async def test_a_replaced_configuration_is_released(provider: StartProvider, serve_file: ServeFile) -> None:
     served = await provider()
-    async with following(content(served)) as server:
+    async with serve_file(content(served)) as server:
         await server.user(served.provider.token())
         clients = server.jwt._outgoing._clients
         before = len(clients)
         for number in range(1, 5):
-            following.write(content(served, prefix=f"{number}:"))
-            await counted(server, "success", number)
+            serve_file.write(content(served, prefix=f"{number}:"))
+            await wait_for_reloads(server, "success", number)
         with trio.fail_after(PATIENCE):
             while len(clients) != before:
                 await trio.testing.wait_all_tasks_blocked()

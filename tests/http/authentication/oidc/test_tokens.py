@@ -1,4 +1,4 @@
-"""Tokens and keys: every algorithm there is, and everything that is no token of a believed issuer."""
+"""Tokens and keys: every algorithm, and everything that is no token of a trusted issuer."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def claims(**changes: Any) -> dict[str, Any]:
 
 
 def parsed(text: str) -> tokens.Token:
-    found = tokens.parse(text)
-    assert found is not None
-    return found
+    token = tokens.parse(text)
+    assert token is not None
+    return token
 
 
 def published(*keys: dict[str, Any]) -> tuple[WebKey, ...]:
@@ -48,7 +48,7 @@ def test_the_algorithms_are_kube_apiservers() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_algorithm_verifies_what_its_key_signed(algorithm: str) -> None:
+def test_every_algorithm_verifies_its_signatures(algorithm: str) -> None:
     key, other = Key(algorithm), Key(algorithm, number=1)
     text = key.sign(claims())
     assert verified(text, key.web_key())
@@ -66,7 +66,7 @@ def test_every_algorithm_verifies_what_its_key_signed(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("other", ALGORITHMS)
-def test_a_signature_counts_for_its_algorithm_alone(algorithm: str, other: str) -> None:
+def test_a_signature_is_valid_for_its_algorithm_only(algorithm: str, other: str) -> None:
     key = Key(algorithm)
     text = key.sign(claims(), {"alg": other})
     assert verified(text, key.web_key(alg=None)) == (algorithm == other)
@@ -75,7 +75,7 @@ def test_a_signature_counts_for_its_algorithm_alone(algorithm: str, other: str) 
 
 
 def test_a_public_key_is_no_secret() -> None:
-    """The old trick: HS256 with the public key as the secret."""
+    """Algorithm confusion: HS256 with the public key as the secret."""
     key = Key()
     pem = key.private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     der = key.private.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -89,7 +89,7 @@ def test_a_public_key_is_no_secret() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["none", "None", "NONE", "nOnE", "", "HS256", "EdDSA", "ES256K", "RS1", "rs256"])
-def test_no_other_algorithm_is_one(algorithm: str) -> None:
+def test_other_algorithms_are_rejected(algorithm: str) -> None:
     key = Key()
     text = key.sign(claims(), {"alg": algorithm})
     head, body, _ = text.split(".")
@@ -136,19 +136,19 @@ _WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024).public_ke
         {"n": b64(b"\xff" * 3000)},
     ],
 )
-def test_keys_that_cannot_be_used_are_left_out(bad: dict[str, Any]) -> None:
+def test_unusable_keys_are_ignored(bad: dict[str, Any]) -> None:
     good = Key(number=1)
-    found = published({**_KEY.web_key(), **bad} if None not in bad.values() else _KEY.web_key(**bad), good.web_key())
-    assert [key.key_id for key in found] == [good.kid]
+    keys = published({**_KEY.web_key(), **bad} if None not in bad.values() else _KEY.web_key(**bad), good.web_key())
+    assert [key.key_id for key in keys] == [good.kid]
 
 
 @pytest.mark.parametrize("bad", [{"crv": "P-384"}, {"crv": "secp256k1"}, {"x": "AAAA"}, {"y": None}, {"kty": "RSA"}])
-def test_points_that_are_none_are_left_out(bad: dict[str, Any]) -> None:
+def test_invalid_points_are_ignored(bad: dict[str, Any]) -> None:
     assert not published(Key("ES256").web_key(**bad))
 
 
 @pytest.mark.parametrize("document", [b"", b"{", b"[]", b"null", b"{}", b'{"keys":{}}', b'{"keys":"x"}', b"<html>"])
-def test_what_is_no_key_set(document: bytes) -> None:
+def test_invalid_key_sets(document: bytes) -> None:
     with pytest.raises(KeySetError):
         web_keys.parse(document)
 
@@ -198,7 +198,7 @@ _DEEP = b'{"a":' * 100 + b"1" + b"}" * 100
         f"{_HEAD}.{b64(_DEEP)}.{_SIGNATURE}",
     ],
 )
-def test_what_is_no_token(text: str) -> None:
+def test_invalid_tokens(text: str) -> None:
     assert tokens.parse(text) is None
 
 
@@ -206,23 +206,23 @@ def test_what_is_no_token(text: str) -> None:
     "header",
     [{"crit": ["exp"]}, {"crit": []}, {"crit": None, "b64": False}, {"alg": None}, {"alg": 5}, {"kid": 5}, {"kid": []}],
 )
-def test_headers_that_are_none(header: dict[str, Any]) -> None:
+def test_invalid_headers(header: dict[str, Any]) -> None:
     assert tokens.parse(Key().sign(claims(), header)) is None
 
 
-def test_headers_with_keys_of_their_own_are_not_believed() -> None:
-    """jwk, jku, x5u and x5c name keys; only the provider's count."""
+def test_keys_in_headers_are_not_trusted() -> None:
+    """jwk, jku, x5u and x5c name keys; only the provider's are used."""
     stranger = Key(number=7)
     for header in ({"jwk": stranger.web_key()}, {"jku": "https://evil"}, {"x5u": "https://evil"}, {"x5c": ["AAAA"]}):
         assert not verified(stranger.sign(claims(), {"kid": Key().kid, **header}), Key().web_key())
         assert verified(Key().sign(claims(), header), Key().web_key())
 
 
-def test_a_token_too_large_is_none() -> None:
+def test_a_token_that_is_too_large_is_invalid() -> None:
     assert tokens.parse(Key().sign(claims(pad="x" * jws.MAX_TOKEN))) is None
 
 
-def test_one_changed_character_is_always_wrong() -> None:
+def test_one_changed_character_makes_a_token_invalid() -> None:
     random_ = random.Random(1)
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
     for key in (Key(), Key("ES256")):
@@ -319,11 +319,11 @@ def test_claims_that_pass(changes: dict[str, Any], wanted: dict[str, Any]) -> No
         ({"_claim_sources": {"s": {"endpoint": 1}}}, {}, "failed to unmarshal claims"),
     ],
 )
-def test_claims_that_do_not(changes: dict[str, Any], wanted: dict[str, Any], why: str) -> None:
+def test_claims_that_fail(changes: dict[str, Any], wanted: dict[str, Any], why: str) -> None:
     with pytest.raises(Refused, match=why):
         check(changes, **wanted)
 
 
-def test_what_is_not_whole_base64url_is_refused() -> None:
+def test_incomplete_base64url_is_rejected() -> None:
     standard = base64.b64encode(b"\xfb\xff").decode()
     assert tokens.parse(f"{_HEAD}.{_BODY}.{standard}") is None
