@@ -1,4 +1,4 @@
-"""Fixtures of the real-client tests. See harness.py and programs.py for what they yield."""
+"""Fixtures of the real-client tests. The yielded objects are in harness.py and programs.py."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from harness import BINARIES, SERVERS, Cluster, Server, cluster_in, home, prepare, server_in
 from programs import Kubectl
 
-LOG_SHOWN = 6000  # characters of each server's log beside a failure
+LOG_SHOWN = 6000  # characters of each server's log shown with a failure
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A file whose tests run with several kubectls and kinds may say which of them together (``wanted``)."""
+    """Deselect combinations of kubectl and kind that a test file does not want (its function ``wanted``)."""
 
     def is_wanted(item: pytest.Item) -> bool:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Beside a failed test, what its servers logged meanwhile."""
+    """Show the log lines of the servers with a failed test."""
     report = yield
     if Path(__file__).parent in item.path.parents and report.when == "call":
         for server in SERVERS:
@@ -48,7 +48,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session", autouse=True)
 def end_in_order() -> Iterator[None]:
-    """A run that is told to end (a CI job's time limit) takes its servers along, as with Ctrl-C."""
+    """Stop the servers when the run gets SIGTERM (the time limit of a CI job), as with Ctrl-C."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     yield
     signal.signal(signal.SIGTERM, before)
@@ -56,7 +56,7 @@ def end_in_order() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """One server on its embedded Postgres, shared by the tests that leave it as they find it: in good health."""
+    """One server on its embedded Postgres, shared by tests that leave it healthy."""
     with home("server") as directory:
         server = server_in(directory / "data")
         try:
@@ -67,7 +67,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def own_server() -> Iterator[Server]:
-    """A server for one test, not started: for tests that kill it."""
+    """A server for one test that kills it; not started yet."""
     with home("own") as directory:
         server = server_in(directory / "data")
         try:
@@ -91,19 +91,19 @@ def informers() -> Path:
 
 @pytest.fixture(scope="session", params=["kubectl 1.36", "kubectl on PATH"])
 def kubectl_binary(request: pytest.FixtureRequest) -> str:
-    """The kubectl of the API version served, and the one users happen to have."""
+    """The kubectl of the served API version, and the one installed on PATH."""
     if request.param == "kubectl 1.36":
         prepare("kubectl")
         return str(BINARIES / "kubectl")
-    found = shutil.which("kubectl", path=os.environ.get("PATH", os.defpath))
-    if found is None or Path(found).parent == BINARIES:
+    path = shutil.which("kubectl", path=os.environ.get("PATH", os.defpath))
+    if path is None or Path(path).parent == BINARIES:
         pytest.skip("no kubectl on PATH")
-    return found
+    return path
 
 
 @pytest.fixture(scope="session")
 def kubectl(kubectl_binary: str, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    """kubectl with a namespace of its own. What cluster-scoped objects tests make, they remove."""
+    """kubectl with a namespace of its own. Tests remove the cluster-scoped objects they create."""
     api = server.api()
     name = "kubectl-136" if str(BINARIES) in kubectl_binary else "kubectl-path"
     api.namespace(name)

@@ -1,14 +1,13 @@
-"""What the real-client tests share: servers as their users run them, and a plain HTTPS client.
+"""Servers as users run them, and a plain HTTPS client, for the real-client tests.
 
-Free of pytest except for its assertion rewriting; the fixtures are in conftest.py. Tests import it as ``harness``
-(conftest puts this folder on the path). Nothing here knows how the server works: it uses the command line and HTTPS.
+The fixtures are in conftest.py. This module knows nothing of the server's implementation: it uses the command line and
+HTTPS.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
-import importlib.util
 import itertools
 import json
 import os
@@ -24,49 +23,35 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar
+
+import postgres_fixture
 
 from kubechronicle.ops.development.server_process import ServerProcess, postmaster
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BINARIES = ROOT / ".cache" / "bin"
-PATIENCE = 60.0  # how long a test waits for what should take milliseconds, on a machine that is busy with other tests
-IDLE = 45.0  # seconds after which a connection is not used again: the server closes those that say nothing for 90
+PATIENCE = 60.0  # seconds for an action of milliseconds, on a machine busy with other tests
+IDLE = 45.0  # seconds after which an idle connection is not reused: the server closes it after 90
 T = TypeVar("T")
 
 _numbers = itertools.count(1)
 
 
 def unique(prefix: str) -> str:
-    """A name nobody else in this run uses."""
+    """Return a name that is unique in this run."""
     return f"{prefix}-{next(_numbers)}"
 
 
-def _load(path: Path) -> ModuleType:
-    """A module by its path: the folders of tests are no packages."""
-    if path.stem in sys.modules:
-        return sys.modules[path.stem]
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-postgres_fixture = _load(ROOT / "tests" / "postgres_fixture.py")
-
-
 def prepare(*programs: str) -> None:
-    """Build the Go programs named; a second or two when they are built already."""
+    """Build the named Go programs. Takes a second or two if they are up to date."""
     subprocess.run([HERE / "prepare.sh", *programs], check=True, env=os.environ | {"PYTHON": sys.executable})
 
 
 @contextlib.contextmanager
 def home(name: str) -> Iterator[Path]:
-    """A temporary directory others may enter: started by root, the embedded Postgres runs as another user."""
+    """Create a temporary directory readable by others: if root runs the tests, Postgres runs as another user."""
     path = Path(tempfile.mkdtemp(prefix=f"kubechronicle-{name}-"))
     path.chmod(0o755)
     try:
@@ -75,13 +60,13 @@ def home(name: str) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def eventually(look: Callable[[], T], what: str, *, timeout: float = PATIENCE, pause: float = 0.05) -> T:
-    """What ``look`` returns once it is truthy. For conditions nobody announces, such as another process' state."""
+def eventually(look: Callable[[], T], condition: str, *, timeout: float = PATIENCE, pause: float = 0.05) -> T:
+    """Call ``look`` until its result is true, and return it. For conditions without an event, as in another process."""
     end = time.monotonic() + timeout
-    while not (found := look()):
-        assert time.monotonic() < end, f"waited {timeout:.0f} s in vain: {what}"
+    while not (result := look()):
+        assert time.monotonic() < end, f"waited {timeout:.0f} s in vain: {condition}"
         time.sleep(pause)
-    return found
+    return result
 
 
 # HTTPS
@@ -97,13 +82,13 @@ class Answer:
         return json.loads(self.body)
 
     def expect(self, *statuses: int) -> Any:
-        """The decoded body, if the status is one of these."""
+        """Return the decoded body. Assert that the status is one of these."""
         assert self.status in statuses, f"{self.status} instead of {statuses}: {self.body[:600]!r}"
         return self.json()
 
 
 class Api:
-    """One keep-alive HTTPS connection as cluster-admin, opened on demand. Not for use by several threads."""
+    """One keep-alive HTTPS connection as cluster-admin, opened on demand. Not for several threads."""
 
     def __init__(self, server: Server, *, timeout: float = PATIENCE) -> None:
         self._server, self._timeout = server, timeout
@@ -111,7 +96,8 @@ class Api:
         self._used = 0.0  # time.monotonic at its last answer
 
     def request(self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None) -> Answer:
-        """One exchange. ``body``: bytes as they are, anything else as JSON. Raises what http.client and ssl raise."""
+        """Send a request and read the answer. ``body``: sent unchanged if bytes, else as JSON. Raises the errors of
+        http.client and ssl."""
         response = self.open(method, path, body, headers=headers)
         try:
             body = response.read()
@@ -124,7 +110,7 @@ class Api:
     def open(
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
     ) -> http.client.HTTPResponse:
-        """The answer's head, its body still to be read (watches)."""
+        """Send a request. Return the answer with its body still to be read (for watches)."""
         if time.monotonic() - self._used > IDLE:
             self.close()
         if self._connection is None:
@@ -148,11 +134,11 @@ class Api:
             self._connection = None
 
     def abort(self) -> None:
-        """End the connection under whoever reads from it."""
+        """Shut the connection down while another thread reads from it."""
         connection = self._connection
         if connection is not None and connection.sock is not None:
             with contextlib.suppress(OSError):
-                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)  # not TLS's, which would change its state
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)  # of the socket, not of TLS
 
     def get(self, path: str) -> Any:
         return self.request("GET", path).expect(200)
@@ -161,7 +147,7 @@ class Api:
         return self.request("POST", path, obj).expect(201)
 
     def namespace(self, name: str) -> str:
-        """Make sure that it exists."""
+        """Create the namespace if it does not exist."""
         obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self.request("POST", "/api/v1/namespaces", obj).expect(201, 409)
         return name
@@ -189,26 +175,26 @@ class Watch:
         self.events.put(None)
 
     def next(self, *, timeout: float = PATIENCE) -> dict[str, Any]:
-        """The next event that is no bookmark."""
+        """Return the next event that is not a bookmark."""
         while True:
-            found = self.events.get(timeout=timeout)
-            assert found is not None, "the watch ended"
-            if found[1]["type"] != "BOOKMARK":
-                return found[1]
+            result = self.events.get(timeout=timeout)
+            assert result is not None, "the watch ended"
+            if result[1]["type"] != "BOOKMARK":
+                return result[1]
 
     def take(self, count: int, *, timeout: float = PATIENCE) -> list[tuple[float, dict[str, Any]]]:
-        """The next events (bookmarks left out), as many as ``count``."""
+        """Return the next ``count`` events, without bookmarks."""
         taken: list[tuple[float, dict[str, Any]]] = []
         end = time.monotonic() + timeout
         while len(taken) < count:
-            found = self.events.get(timeout=max(0.01, end - time.monotonic()))
-            assert found is not None, f"the watch ended after {len(taken)} of {count} events"
-            if found[1]["type"] != "BOOKMARK":
-                taken.append(found)
+            result = self.events.get(timeout=max(0.01, end - time.monotonic()))
+            assert result is not None, f"the watch ended after {len(taken)} of {count} events"
+            if result[1]["type"] != "BOOKMARK":
+                taken.append(result)
         return taken
 
     def close(self) -> None:
-        """Waking the reading thread first: closing would wait for the lock it holds while it reads."""
+        """Close the watch. The reading thread is woken first: it holds a lock that closing waits for."""
         self._api.abort()
         self._thread.join(PATIENCE)
         self._api.close()
@@ -218,10 +204,10 @@ class Watch:
 
 
 class Server(ServerProcess):
-    """A server process with what tests want from it."""
+    """A server process with helpers for tests."""
 
     database_url: str = ""
-    log_read: int = 0  # how much of the log earlier tests' reports have shown or skipped
+    log_read: int = 0  # length of the log that earlier reports have shown or skipped
 
     @property
     def port(self) -> int:
@@ -239,11 +225,11 @@ class Server(ServerProcess):
         return Watch(self, path)
 
     def where(self) -> list[str]:
-        """The arguments by which every subcommand finds this server's log."""
+        """Return the arguments that name this server's database for a subcommand."""
         return ["--database-url", self.database_url] if self.database_url else ["--data-dir", str(self.data_dir)]
 
     def new_log(self) -> str:
-        """What was logged since the last call."""
+        """Return the lines logged since the last call."""
         if not self.log.exists():
             return ""
         text = self.log.read_text(errors="replace")
@@ -251,20 +237,20 @@ class Server(ServerProcess):
         return fresh
 
     def verify(self) -> None:
-        """``kubechronicle verify``: revisions gapless, the hash chain whole."""
+        """Run ``kubechronicle verify``: revisions without gaps, an intact hash chain."""
         done = subprocess.run(
             [*self.command(), "verify", *self.where()], capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, f"verify: {done.stdout}{done.stderr}"
 
 
-# All but the one that puts a ConfigMap into each namespace: tests count theirs, and watch them.
+# Without the loop that creates a ConfigMap in each namespace: tests count and watch ConfigMaps.
 CONTROLLERS = ("--controllers", "*,-root-ca-cert-publisher")
-SERVERS: list[Server] = []  # those of this session, for conftest to show their logs beside failures
+SERVERS: list[Server] = []  # of this session; conftest shows their logs with failures
 
 
 def server_in(directory: Path, *, database_url: str = "", arguments: Sequence[str] = ()) -> Server:
-    """A server that is not started yet, with its data in ``directory``."""
+    """Return a server with its data in ``directory``, not started yet."""
     more = ["--database-url", database_url] if database_url else []
     server = Server(directory, arguments=[*CONTROLLERS, *more, *arguments], port=postgres_fixture.free_port())
     server.database_url = database_url
@@ -273,7 +259,7 @@ def server_in(directory: Path, *, database_url: str = "", arguments: Sequence[st
 
 
 def postgres_of(server: Server) -> int:
-    """The process id of the server's embedded postmaster."""
+    """Return the process id of the server's embedded postmaster."""
     pid = postmaster(server.data_dir / "postgres")
     assert pid is not None, "no embedded Postgres is running"
     return pid

@@ -1,6 +1,6 @@
-"""The programs the tests run beside a server: kubectl, and the Go program of informers/.
+"""The client programs of the tests: kubectl, and the Go program of informers/.
 
-Each gets an environment of its own and its output is read as it comes. See harness.py for servers and HTTPS.
+Each has an environment of its own. Its output is read line by line. Servers and HTTPS are in harness.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness import BINARIES, PATIENCE, Server, unique
 
 @dataclass
 class Kubectl:
-    """One kubectl binary with a home of its own, so that its caches are its own too."""
+    """One kubectl binary with a home directory, and so caches, of its own."""
 
     binary: str
     server: Server
@@ -54,20 +54,20 @@ class Kubectl:
         )
 
     def __call__(self, *arguments: str, stdin: str | None = None, environment: Mapping[str, str] | None = None) -> str:
-        """What it prints, if it succeeds."""
+        """Run kubectl. Assert that it succeeds, and return its output."""
         done = self.call(*arguments, stdin=stdin, environment=environment)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout
 
     def refused(self, *arguments: str, stdin: str | None = None) -> str:
-        """What it complains, if it fails."""
+        """Run kubectl. Assert that it fails, and return its error output."""
         done = self.call(*arguments, stdin=stdin)
         assert done.returncode != 0, f"kubectl {' '.join(arguments)} succeeded: {done.stdout}"
         return done.stderr
 
     @contextlib.contextmanager
     def following(self, *arguments: str) -> Iterator[Lines]:
-        """A kubectl that goes on printing (get -w), ended when the block is left."""
+        """Run a kubectl that keeps printing (get -w) within the block."""
         with subprocess.Popen(
             self.command(*arguments),
             stdout=subprocess.PIPE,
@@ -82,7 +82,7 @@ class Kubectl:
 
 
 class Lines:
-    """The lines a process prints, as they come."""
+    """The lines that a process prints, as they arrive."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._queue: queue.Queue[str | None] = queue.Queue()
@@ -96,11 +96,11 @@ class Lines:
         self._queue.put(None)
 
     def next(self, *, timeout: float = PATIENCE) -> str | None:
-        """The next line; None: the end."""
+        """Return the next line; None at the end."""
         return self._queue.get(timeout=timeout)
 
     def until(self, wanted: Callable[[str], bool], *, timeout: float = PATIENCE) -> str:
-        """The first line that is wanted, skipping others."""
+        """Return the first line that is wanted. Skip others."""
         skipped: list[str] = []
         end = time.monotonic() + timeout
         while True:
@@ -115,7 +115,7 @@ class Lines:
 
 
 class GoProgram:
-    """A running ``informers`` program: its documents as they come, its full report in a file."""
+    """A running ``informers`` program. It prints JSON documents, and writes its full report to a file."""
 
     def __init__(self, directory: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self.file = directory / f"{unique('report')}.json"
@@ -132,7 +132,7 @@ class GoProgram:
         self._lines = Lines(self._process)
 
     def wait(self, event: str, *, timeout: float, wanted: Callable[[dict[str, Any]], bool] = lambda _: True) -> Any:
-        """The next document of this kind that is wanted; others are skipped."""
+        """Return the next document of this kind that is wanted. Skip others."""
         try:
             line = self._lines.until(
                 lambda text: (found := json.loads(text))["event"] == event and wanted(found), timeout=timeout
@@ -142,7 +142,7 @@ class GoProgram:
         return json.loads(line)
 
     def finish(self, *, timeout: float) -> Any:
-        """Tell it to come to an end, and its report."""
+        """Make the program finish. Return its report."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         report = self.wait("report", timeout=timeout)

@@ -1,5 +1,8 @@
-"""Credentials as clients hold them: kubeconfigs of each kind with client-go, tokens mounted as into a Pod and changed
-while an informer runs, the Python client's in-cluster configuration. No kubeconfig here starts a program.
+"""Credentials of real clients:
+
+- kubeconfigs of each kind with client-go; none of them starts a program
+- tokens mounted as into a Pod, and rotated while an informer runs
+- the in-cluster configuration of the Python client
 """
 
 from __future__ import annotations
@@ -21,16 +24,16 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config.incluster_config import InClusterConfigLoader
 from programs import GoProgram
 
-pytestmark = pytest.mark.usefixtures("rotation")  # which is begun before everything else here, and waited for last
+pytestmark = pytest.mark.usefixtures("rotation")  # it starts before all tests here, and the last test waits for it
 
 Kubeconfig = dict[str, Any]
-IN_NO_CERTIFICATE = "127.0.0.2"  # an address that leads to the server, and that its certificate does not name
+IN_NO_CERTIFICATE = "127.0.0.2"  # an address of the server that is not in its certificate
 
 
 @pytest.fixture(scope="module")
 def api(server: Server) -> Iterator[Api]:
-    with closing(server.api()) as found:
-        yield found
+    with closing(server.api()) as connection:
+        yield connection
 
 
 @dataclass
@@ -50,7 +53,7 @@ class Robot:
         return f"/api/v1/namespaces/{self.namespace}"
 
     def token(self, *, bound_to: str = "") -> str:
-        """A token of ten minutes, which is good for as long as the Secret exists that it is bound to."""
+        """Return a token of ten minutes, bound to a new Secret of the name ``bound_to`` if given."""
         spec: dict[str, Any] = {"expirationSeconds": 600}
         if bound_to:
             self.api.create(f"{self.path}/secrets", {"metadata": {"name": bound_to}})
@@ -64,21 +67,21 @@ class Robot:
 
 def made_robot(api: Api) -> Robot:
     namespace = api.namespace(unique("access"))
-    found = Robot(api, namespace)
-    api.create(f"{found.path}/serviceaccounts", {"metadata": {"name": found.name}})
-    grant(api, namespace, {"kind": "ServiceAccount", "name": found.name, "namespace": namespace})
-    return found
+    robot = Robot(api, namespace)
+    api.create(f"{robot.path}/serviceaccounts", {"metadata": {"name": robot.name}})
+    grant(api, namespace, {"kind": "ServiceAccount", "name": robot.name, "namespace": namespace})
+    return robot
 
 
 @pytest.fixture
 def robot(api: Api) -> Iterator[Robot]:
-    found = made_robot(api)
-    yield found
-    api.request("DELETE", f"/api/v1/namespaces/{found.namespace}")
+    account = made_robot(api)
+    yield account
+    api.request("DELETE", f"/api/v1/namespaces/{account.namespace}")
 
 
 def grant(api: Api, namespace: str, subject: Any) -> None:
-    """Let somebody read ConfigMaps there."""
+    """Allow the subject to read ConfigMaps in the namespace."""
     base = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
     rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
     api.create(f"{base}/roles", {"metadata": {"name": "reader"}, "rules": [rule]})
@@ -87,10 +90,10 @@ def grant(api: Api, namespace: str, subject: Any) -> None:
 
 
 def put(file: Path, text: str) -> Path:
-    """In one step, as the kubelet changes what is mounted."""
-    beside = file.with_suffix(".new")
-    beside.write_text(text)
-    beside.rename(file)
+    """Replace the file in one step, as the kubelet changes mounted files."""
+    temporary = file.with_suffix(".new")
+    temporary.write_text(text)
+    temporary.rename(file)
     return file
 
 
@@ -99,29 +102,29 @@ def put(file: Path, text: str) -> Path:
 
 @dataclass
 class Kubeconfigs:
-    """Writes kubeconfigs into a folder: the administrator's with changes."""
+    """Variants of the administrator's kubeconfig, written into a folder."""
 
     server: Server
     folder: Path
 
     def of(self, name: str, user: Any, **cluster: Any) -> Path:
-        """With this user; what ``cluster`` sets to None is left out."""
-        found = yaml.safe_load(self.server.kubeconfig.read_text())
-        found["users"][0]["user"] = user
-        entry = {**found["clusters"][0]["cluster"], **{key.replace("_", "-"): cluster[key] for key in cluster}}
-        found["clusters"][0]["cluster"] = {key: value for key, value in entry.items() if value is not None}
-        return put(self.folder / f"{name}.kubeconfig", yaml.safe_dump(found))
+        """Write a kubeconfig with this user, and changes of the cluster; None removes a field."""
+        config = yaml.safe_load(self.server.kubeconfig.read_text())
+        config["users"][0]["user"] = user
+        entry = {**config["clusters"][0]["cluster"], **{key.replace("_", "-"): cluster[key] for key in cluster}}
+        config["clusters"][0]["cluster"] = {key: value for key, value in entry.items() if value is not None}
+        return put(self.folder / f"{name}.kubeconfig", yaml.safe_dump(config))
 
     @property
     def admin(self) -> dict[str, str]:
-        """The administrator's certificate and key, within the file."""
+        """The administrator's user entry: certificate and key inline."""
         user = yaml.safe_load(self.server.kubeconfig.read_text())["users"][0]["user"]
         assert user.keys() == {"client-certificate-data", "client-key-data"}
         return dict(user)
 
     @property
     def admin_files(self) -> dict[str, str]:
-        """The same in files of their own, named from the kubeconfig's place."""
+        """The same with certificate and key in files, named by relative paths."""
         for key, name in (("client-certificate-data", "admin.crt"), ("client-key-data", "admin.key")):
             (self.folder / name).write_bytes(base64.b64decode(self.admin[key]))
         return {"client-certificate": "admin.crt", "client-key": "admin.key"}
@@ -137,8 +140,8 @@ def kubeconfigs(server: Server, tmp_path: Path) -> Kubeconfigs:
     return Kubeconfigs(server, tmp_path)
 
 
-def who(*kubeconfigs: Path) -> list[tuple[dict[str, Any], str]]:
-    """(user, error) for each, as client-go is answered."""
+def users_of(*kubeconfigs: Path) -> list[tuple[dict[str, Any], str]]:
+    """Return (user, error) for each kubeconfig, from client-go."""
     files = ",".join(map(str, kubeconfigs))
     command = [str(BINARIES / "informers"), "whoami", "--kubeconfig", files]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -150,7 +153,7 @@ def who(*kubeconfigs: Path) -> list[tuple[dict[str, Any], str]]:
 def test_certificates_and_tokens(kubeconfigs: Kubeconfigs, robot: Robot) -> None:
     token = robot.token()
     put(kubeconfigs.folder / "token", f"{token}\n")
-    by_data, by_files, by_token, by_token_file = who(
+    by_data, by_files, by_token, by_token_file = users_of(
         kubeconfigs.of("data", kubeconfigs.admin),
         kubeconfigs.of(
             "files",
@@ -159,7 +162,7 @@ def test_certificates_and_tokens(kubeconfigs: Kubeconfigs, robot: Robot) -> None
             certificate_authority=kubeconfigs.authority,
         ),
         kubeconfigs.of("token", {"token": token}),
-        # The file is what counts where both are given.
+        # If both are given, the file counts.
         kubeconfigs.of("token-file", {"token": "not.a.token", "tokenFile": "token"}),
     )
     for user, error in (by_data, by_files):
@@ -178,12 +181,12 @@ def test_certificates_and_tokens(kubeconfigs: Kubeconfigs, robot: Robot) -> None
         assert user["uid"]
 
 
-def test_what_is_no_credential(kubeconfigs: Kubeconfigs, robot: Robot) -> None:
+def test_invalid_credentials(kubeconfigs: Kubeconfigs, robot: Robot) -> None:
     token = robot.token()
     head, _, signature = token.rpartition(".")
     altered = f"{head}.{'A' if signature[0] != 'A' else 'B'}{signature[1:]}"
     put(kubeconfigs.folder / "empty", "")
-    found = who(
+    answers = users_of(
         kubeconfigs.of("altered", {"token": altered}),
         kubeconfigs.of("stranger", {"token": "abcdef.0123456789abcdef"}),
         kubeconfigs.of("basic", {"username": "admin", "password": "admin"}),
@@ -191,17 +194,17 @@ def test_what_is_no_credential(kubeconfigs: Kubeconfigs, robot: Robot) -> None:
         kubeconfigs.of("nobody", {}),
         kubeconfigs.of("empty", {"tokenFile": "empty"}),
     )
-    altered_token, stranger, basic, both, nobody, empty = found
+    altered_token, stranger, basic, both, nobody, empty = answers
     for _, error in (altered_token, stranger):
         assert error == "Unauthorized"
     for user, _ in (altered_token, stranger, basic, nobody, empty):
         assert "username" not in user
     assert nobody[1].startswith('selfsubjectreviews.authentication.k8s.io is forbidden: User "system:anonymous"')
-    # The certificate comes first in the chain, and is good.
+    # The certificate is checked first, and is valid.
     assert set(both[0]["groups"]) == {"system:masters", "system:authenticated"}
 
 
-def test_in_somebody_elses_name(kubeconfigs: Kubeconfigs, robot: Robot) -> None:
+def test_impersonation(kubeconfigs: Kubeconfigs, robot: Robot) -> None:
     jane = {
         "as": "jane",
         "as-uid": "42",
@@ -214,11 +217,11 @@ def test_in_somebody_elses_name(kubeconfigs: Kubeconfigs, robot: Robot) -> None:
         kubeconfigs.of("refused", {"token": robot.token(), "as": "jane"}),
         kubeconfigs.of("incomplete", {**kubeconfigs.admin, "as-groups": ["developers"]}),
     ]
-    as_jane, as_robot, refused, incomplete = who(*files)
+    as_jane, as_robot, refused, incomplete = users_of(*files)
     assert as_jane[1] == ""
     assert (as_jane[0]["username"], as_jane[0]["uid"]) == ("jane", "42")
     assert set(as_jane[0]["groups"]) == {"developers", "oncall", "system:authenticated"}
-    # Header names know no case: what is in capitals arrives in small letters.
+    # Header names have no case: capitals arrive as small letters.
     assert as_jane[0]["extra"] == {"reason": ["trouble", "3 a.m."], "example.com/ticket": ["a b"]}
     assert as_robot[0]["username"] == robot.user
     assert f"system:serviceaccounts:{robot.namespace}" in as_robot[0]["groups"]
@@ -227,9 +230,9 @@ def test_in_somebody_elses_name(kubeconfigs: Kubeconfigs, robot: Robot) -> None:
     assert incomplete[1]
 
 
-def test_the_name_in_the_servers_certificate(server: Server, kubeconfigs: Kubeconfigs) -> None:
+def test_the_name_in_the_server_certificate(server: Server, kubeconfigs: Kubeconfigs) -> None:
     elsewhere = f"https://{IN_NO_CERTIFICATE}:{server.port}"
-    by_address, by_name, by_wrong_name, trusting = who(
+    by_address, by_name, by_wrong_name, trusting = users_of(
         kubeconfigs.of("address", kubeconfigs.admin, server=elsewhere),
         kubeconfigs.of("name", kubeconfigs.admin, server=elsewhere, tls_server_name="kubernetes.default.svc"),
         kubeconfigs.of("wrong", kubeconfigs.admin, server=elsewhere, tls_server_name="example.com"),
@@ -254,7 +257,7 @@ def test_the_name_in_the_servers_certificate(server: Server, kubeconfigs: Kubeco
 
 @dataclass
 class Rotation:
-    """Informers that began with the token t-0 in a file, which holds t-1 since."""
+    """Informers started with the token t-0 in a file, which has since been replaced by t-1."""
 
     robot: Robot
     programs: list[GoProgram]
@@ -262,7 +265,7 @@ class Rotation:
 
 @pytest.fixture(scope="module")
 def rotation(server: Server, api: Api, tmp_path_factory: pytest.TempPathFactory, informers: Path) -> Iterator[Rotation]:
-    """Made for the module, as client-go takes most of a minute to read the file again: other tests run meanwhile."""
+    """Start once for the module: client-go needs most of a minute to reread the file, while other tests run."""
     folder = tmp_path_factory.mktemp("rotated")
     made, robot = Kubeconfigs(server, folder), made_robot(api)
     put(folder / "token", robot.token(bound_to="t-0"))
@@ -278,14 +281,14 @@ def rotation(server: Server, api: Api, tmp_path_factory: pytest.TempPathFactory,
             for source in sources
         ]
         for program in programs:
-            program.wait("seen", timeout=60, wanted=lambda found: found["value"] == "0")
+            program.wait("seen", timeout=60, wanted=lambda event: event["value"] == "0")
         put(folder / "token", robot.token(bound_to="t-1"))
         yield Rotation(robot, programs)
     api.request("DELETE", f"/api/v1/namespaces/{robot.namespace}")
 
 
 def test_the_python_client_in_a_pod(kubeconfigs: Kubeconfigs, robot: Robot, server: Server) -> None:
-    """What config.load_incluster_config does, on a folder of the test's; the token is read again when it is told to."""
+    """As config.load_incluster_config, on a folder of the test. The token is reread on request."""
     mounted = kubeconfigs.folder
     authority = mounted / kubeconfigs.authority
     token = put(mounted / "token", robot.token(bound_to="t-0"))
@@ -315,18 +318,18 @@ def test_the_python_client_in_a_pod(kubeconfigs: Kubeconfigs, robot: Robot, serv
     assert review.status.user_info.extra["authentication.kubernetes.io/credential-id"]
 
 
-def test_a_token_is_changed_while_informers_run(rotation: Rotation) -> None:
-    """They take the new one by themselves, in time: not one request is refused, though the old token is dead by then.
-    When the new one dies as well, they are refused."""
+def test_a_token_is_rotated_while_informers_run(rotation: Rotation) -> None:
+    """The informers read the new token in time: no request is rejected, although the old token is invalid by then.
+    When the new token becomes invalid as well, requests are rejected."""
     robot, maps = rotation.robot, f"{rotation.robot.path}/configmaps"
     for program in rotation.programs:
-        program.wait("token", timeout=90, wanted=lambda found: found["number"] == 2)
+        program.wait("token", timeout=90, wanted=lambda event: event["number"] == 2)
     robot.revoke("t-0")
     robot.api.request("PUT", f"{maps}/a", configmap("a", value="1")).expect(200)
     robot.api.create(maps, configmap("b", value="2"))
     seen = []
     for program in rotation.programs:
-        program.wait("seen", timeout=60, wanted=lambda found: found["value"] == "1")
+        program.wait("seen", timeout=60, wanted=lambda event: event["value"] == "1")
         seen.append(program.wait("seen", timeout=60)["name"])
     assert seen == ["b", "b"]
     robot.revoke("t-1")

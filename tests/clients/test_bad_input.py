@@ -1,7 +1,7 @@
-"""Clients that are wrong, rude or asleep: each gets a correct Status or a closed connection, and the server goes on.
+"""Clients that are wrong, hostile or slow: each gets a correct Status or a closed connection. The server keeps running.
 
-Every test ends with the same questions (``still_well``): is it the same process, does it answer, has its memory stayed
-where it was? (Longer than most files here: the abuses share this question and little else.)
+Every test ends with the same checks (``still_well``): the same process, it answers, its memory did not grow. (Longer
+than most files: the tests share these checks and little else.)
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ CONFIGMAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-POST = b"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"  # a head that goes on
+# A head that is not complete.
+POST = b"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 MIB = 1 << 20
-GROWTH = 48.0  # MiB a test may leave behind: caches and the allocator's own, but not what the test sent
-SOON = 20.0  # seconds for what takes milliseconds: other tests may keep every core busy
+GROWTH = 48.0  # MiB that may remain after a test: caches and the allocator's memory, but not the data the test sent
+SOON = 20.0  # seconds for an action of milliseconds: other tests may keep every core busy
 
 
 @pytest.fixture(scope="module")
 def api(server: Server) -> Api:
     api = server.api()
     api.namespace(NAMESPACE)
-    for _ in range(20):  # what the first requests of each sort leave in memory is not what is measured
+    for _ in range(20):  # memory kept from the first request of each kind is not measured
         api.request("GET", CONFIGMAPS).expect(200)
         api.request("POST", CONFIGMAPS, b"{").expect(400)
     return api
@@ -44,7 +45,7 @@ def api(server: Server) -> Api:
 
 @dataclass
 class Health:
-    """How much memory the server had before the abuse, in MiB; a test that knows better says so."""
+    """The server's memory before the test, in MiB. A test may set it later."""
 
     memory: float
 
@@ -62,8 +63,8 @@ def still_well(server: Server, api: Api) -> Iterator[Health]:
 
 
 def wait_for_memory(server: Server, memory: float) -> None:
-    """Connections that were cut are given up within seconds, not at once. The server is given something to do
-    meanwhile: one that stands still collects no cycles."""
+    """Wait until the server's memory is below ``memory`` + GROWTH (MiB). It drops cut connections within seconds, and
+    collects cycles only while it works, so it gets requests in the meantime."""
     with contextlib.closing(server.api()) as api:
 
         def returned() -> bool:
@@ -78,16 +79,16 @@ def post(api: Api, body: bytes, content_type: str = JSON, query: str = "") -> An
 
 
 def status(answer: Answer, code: int, reason: str) -> str:
-    """Assert a Status of this code and reason; its message."""
-    found = answer.json()
-    assert (answer.status, found["kind"], found["status"], found["code"], found.get("reason")) == (
+    """Assert a Status of this code and reason. Return its message."""
+    body = answer.json()
+    assert (answer.status, body["kind"], body["status"], body["code"], body.get("reason")) == (
         code,
         "Status",
         "Failure",
         code,
         reason,
     ), answer
-    return str(found["message"])
+    return str(body["message"])
 
 
 def connect(server: Server, *, receive_buffer: int = 0, timeout: float = 30.0) -> ssl.SSLSocket:
@@ -101,12 +102,12 @@ def connect(server: Server, *, receive_buffer: int = 0, timeout: float = 30.0) -
 
 
 def exchange(server: Server, request: bytes) -> bytes:
-    """Everything the server says to these bytes until it closes, or until an answer's head is there."""
+    """Send the bytes. Return everything the server sends until it closes, or until the head of an answer."""
     with connect(server) as connection:
         received = b""
-        with contextlib.suppress(ssl.SSLError, ConnectionError):  # it need not read what it refuses …
+        with contextlib.suppress(ssl.SSLError, ConnectionError):  # it need not read a rejected request …
             connection.sendall(request)
-        with contextlib.suppress(ssl.SSLError, ConnectionError):  # … but may have said why
+        with contextlib.suppress(ssl.SSLError, ConnectionError):  # … but may have answered it
             while b"\r\n\r\n" not in received and (data := connection.recv(65536)):
                 received += data
         return received
@@ -163,7 +164,7 @@ def test_malformed_yaml(api: Api, body: bytes) -> None:
 
 
 def test_a_yaml_bomb(api: Api) -> None:
-    """Nine aliases of nine aliases of …: a few hundred bytes that stand for gigabytes."""
+    """Nested aliases, nine per level: a few hundred bytes expand to gigabytes."""
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
     began = time.monotonic()
@@ -180,7 +181,7 @@ def test_a_yaml_bomb(api: Api) -> None:
         b"k8s\x00\xff\xff\xff\xff",
         b"protobuf?",
         b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}',
-        # The envelope names v1 ConfigMap; its raw part claims a field of 2 GiB, is cut short, is of a wrong wire type.
+        # The envelope is of a v1 ConfigMap. Its raw part has a field of 2 GiB, is truncated, or has a wrong wire type.
         b"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x07\x0a\xff\xff\xff\xff\x07\x00",
         b"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x04\x0a\x09ab",
         b"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x02\x08\x01",
@@ -201,10 +202,10 @@ def test_unknown_media_types(api: Api) -> None:
 
 @pytest.mark.parametrize("size", [3 * MIB + 1, 4 * MIB, 40 * MIB])
 def test_a_body_that_is_too_large(server: Server, api: Api, size: int) -> None:
-    """The limit is 3 MiB. It is announced by a length, or not."""
+    """The limit is 3 MiB, with and without a Content-Length."""
     obj = json.dumps(configmap("large", v="x" * size)).encode()
     for method, target in (("POST", CONFIGMAPS), ("PUT", f"{CONFIGMAPS}/large")):
-        with contextlib.suppress(ConnectionError, ssl.SSLError):  # the server need not read what it refuses
+        with contextlib.suppress(ConnectionError, ssl.SSLError):  # the server need not read a rejected request
             answer = api.request(method, target, obj)
             assert status(answer, 413, "RequestEntityTooLarge") == "Request entity too large: limit is 3145728"
         api.close()
@@ -243,7 +244,7 @@ def test_unknown_and_duplicate_fields(api: Api) -> None:
 
 @pytest.mark.parametrize("depth", [1_000, 100_000, 1_000_000])
 def test_deep_nesting(api: Api, depth: int) -> None:
-    """A thousand levels in a field nobody knows may pass (and be dropped); more than Go's ten thousand may not."""
+    """A thousand levels in an unknown field may pass (and be dropped); more than Go's limit of ten thousand may not."""
     allowed = {400, 413} if depth > 10_000 else {201, 400}
     head = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"deep":' % unique("deep").encode()
     for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
@@ -257,12 +258,12 @@ def test_deep_nesting(api: Api, depth: int) -> None:
     began = time.monotonic()
     assert post(api, b"a: " + b"[" * depth, YAML).status in {400, 413}
     assert time.monotonic() - began < SOON
-    # Nested length-delimited fields, each around the next: what a recursive reader would follow.
+    # Nested length-delimited fields, which a recursive decoder would descend into.
     assert post(api, b"k8s\x00" + b"\x0a\x7f" * depth, PROTOBUF).status in {400, 413}
 
 
 def test_invalid_utf_8(server: Server, api: Api) -> None:
-    """Go's decoder puts U+FFFD in the place of what is no UTF-8; refusing it is as good. Passing it on is not."""
+    """Go's decoder replaces invalid UTF-8 by U+FFFD. Rejecting it is as good, passing it on is not."""
     body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"data":{"a":"\xff\xc0\x80"}}'
     answer = post(api, body % unique("utf").encode())
     assert answer.status in {201, 400}
@@ -359,23 +360,23 @@ def test_absurd_query_strings(server: Server, query: str) -> None:
     ],
     ids=lambda value: repr(value[:24] + value[-16:]),
 )
-def test_what_is_no_http(server: Server, request_bytes: bytes) -> None:
+def test_input_that_is_not_http(server: Server, request_bytes: bytes) -> None:
     with connect(server, timeout=3) as connection:
         received = b""
         with contextlib.suppress(ssl.SSLError, ConnectionError, TimeoutError):
             connection.sendall(request_bytes)
             while data := connection.recv(65536):
                 received += data
-    # At most one answer, and no success: what follows the error is not a request of its own.
+    # At most one answer, no success: the bytes after the error are not another request.
     assert received.count(b"HTTP/1.1 ") <= 1
     assert received == b"" or received[9:10] in b"45" or not received.startswith(b"HTTP/"), received[:300]
 
 
-def test_what_is_no_tls(server: Server) -> None:
+def test_input_that_is_not_tls(server: Server) -> None:
     for sent in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x00" * 1000, b"\x16\x03\x01\x02\x00\x01", b""):
         with (
             socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection,
-            contextlib.suppress(OSError),  # it may be closed before all is said
+            contextlib.suppress(OSError),  # the server may close before everything is sent
         ):
             connection.sendall(sent)
             connection.shutdown(socket.SHUT_WR)
@@ -384,7 +385,7 @@ def test_what_is_no_tls(server: Server) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1")
-def test_old_tls_is_refused(server: Server) -> None:
+def test_old_tls_is_rejected(server: Server) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_ciphers("ALL:@SECLEVEL=0")
@@ -396,7 +397,7 @@ def test_old_tls_is_refused(server: Server) -> None:
         context.wrap_socket(raw)
 
 
-def test_nobody_gets_in_without_a_name(server: Server) -> None:
+def test_requests_without_credentials_are_rejected(server: Server) -> None:
     context = ssl.create_default_context(cafile=str(server.data_dir / "pki" / "ca.crt"))
 
     def ask(target: str, more: bytes = b"") -> bytes:
@@ -422,7 +423,7 @@ def test_nobody_gets_in_without_a_name(server: Server) -> None:
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """Hundreds of sockets on this side, too."""
+    """Raise the limit of open files: the test has hundreds of sockets, too."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, before[1]), before[1]))
     yield
@@ -430,7 +431,7 @@ def many_files() -> Iterator[None]:
 
 
 def test_500_idle_connections(server: Server, api: Api, many_files: None) -> None:
-    """A quiet connection costs little, and nothing once it is gone: a second 500 needs no more than the first."""
+    """An idle connection costs little, and nothing after its end: a second 500 need no more memory than the first."""
     peaks = []
     for _ in range(2):
         with contextlib.ExitStack() as stack:
@@ -458,7 +459,7 @@ def test_500_idle_connections(server: Server, api: Api, many_files: None) -> Non
     ids=["silent", "half a handshake", "after the handshake", "half a head", "half a body"],
 )
 def test_half_open_clients(server: Server, api: Api, many_files: None, secure: bool, beginning: bytes) -> None:
-    """A hundred who began something and do not go on keep nobody else waiting."""
+    """A hundred clients that stop in the middle of a request do not delay others."""
     with contextlib.ExitStack() as stack:
         for _ in range(100):
             connection: Any
@@ -486,7 +487,7 @@ def test_a_request_byte_by_byte(server: Server) -> None:
 
 
 def test_watchers_that_do_not_read(server: Server, api: Api) -> None:
-    """They are cut off sooner or later; the others see everything at once, and nothing piles up in the server."""
+    """They are disconnected eventually. Others see events at once, and no events accumulate in the server."""
     listed = api.get(CONFIGMAPS + "?limit=1")
     target = f"{CONFIGMAPS}?watch=true&resourceVersion={listed['metadata']['resourceVersion']}"
     with contextlib.ExitStack() as stack:
@@ -497,20 +498,19 @@ def test_watchers_that_do_not_read(server: Server, api: Api) -> None:
         before = resident_mib(server.pid)
         names = [unique("deaf") for _ in range(40)]
         for name in names:
-            api.create(CONFIGMAPS, configmap(name, v="x" * 250_000))  # 10 MB for each of them
+            api.create(CONFIGMAPS, configmap(name, v="x" * 250_000))  # 10 MB for each watcher
         assert [event["object"]["metadata"]["name"] for _, event in attentive.take(len(names))] == names
-        # Ten megabytes live in the view and in recent events; 20 watchers × 10 MB would be 200.
+        # 10 MB are in the view and in recent events; 20 watchers × 10 MB would be 200.
         assert resident_mib(server.pid) - before < 120
     for name in names:
         api.request("DELETE", f"{CONFIGMAPS}/{name}").expect(200)
 
 
-def test_lists_that_nobody_reads(server: Server, api: Api, still_well: Health) -> None:
-    """Answers of megabytes, asked for on many connections and never read: closed connections free them.
+def test_lists_that_are_never_read(server: Server, api: Api, still_well: Health) -> None:
+    """Answers of megabytes on many connections are never read: their memory is freed when the connections close.
 
-    How much of it the allocator gives back to the system is its own affair, and by chance more or less; but it uses
-    again what it kept. So two more rounds leave behind no more than half of what one had waiting: had they leaked their
-    answers, it would be four times that."""
+    The allocator returns a varying part of the memory to the system, but reuses the rest. So after two more rounds the
+    memory has grown by at most half of one round. A leak would be four times that."""
     namespace = api.namespace("bad-input-large")
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     names = [unique("large") for _ in range(10)]
@@ -530,7 +530,7 @@ def test_lists_that_nobody_reads(server: Server, api: Api, still_well: Health) -
         eventually(
             lambda top=freed: resident_mib(server.pid) < top, f"memory to fall from {peak:.0f} to {freed:.0f} MiB"
         )
-        for _ in range(20):  # what ends with the last of the connections, ends meanwhile
+        for _ in range(20):  # gives the server time to drop the last connections
             api.request("GET", CONFIGMAPS).expect(200)
         if turn == 0:
             still_well.memory = resident_mib(server.pid) + (peak - before) / 2
@@ -539,7 +539,7 @@ def test_lists_that_nobody_reads(server: Server, api: Api, still_well: Health) -
 
 
 def test_requests_abandoned_halfway(server: Server, api: Api) -> None:
-    """Two hundred clients go away amid a write or a list; what they asked for happens or does not, and that is all."""
+    """Two hundred clients disconnect during a write or a list. Their request is carried out or not, nothing else."""
     body = json.dumps(configmap("abandoned", v="x" * 10_000)).encode()
     request = (
         f"POST {CONFIGMAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n".encode()

@@ -1,8 +1,7 @@
-"""kill -9 of the server at random moments under write load: every acknowledged write is there afterwards.
+"""kill -9 of the server at random moments under write load: no acknowledged write is lost.
 
-Each writer owns its objects and knows of each one the last acknowledged state and, if the server died before its
-answer, the one write whose outcome is open. After each restart the object must be in the one state or the other: a
-write without an answer may have happened or not, but nothing else may be there.
+Each writer owns its objects. For each object it knows the last acknowledged state, and the one write without an answer,
+if the server was killed before answering. After each restart the object must be in one of these two states.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from harness import Api, Server, configmap
 
 KILLS = int(os.environ.get("KUBECHRONICLE_TEST_KILLS", "50"))
 WRITERS = 4
-OBJECTS = 25  # per writer; they are created, updated and deleted round and round
-LONGEST = 0.6  # seconds of load before a kill; the shortest is none
+OBJECTS = 25  # per writer; created, updated and deleted in turn
+LONGEST = 0.6  # seconds of load before a kill, from none
 NAMESPACE = "crash"
 ABSENT = ""
 
 
 @dataclass
 class Known:
-    """One object. The values are what its data holds; revision is that of the acknowledged value."""
+    """One object: the values of its data, and the revision of the acknowledged value."""
 
     acknowledged: str = ABSENT
     revision: str = ""
-    open: str | None = None  # a write sent and never answered
+    open: str | None = None  # a write without an answer
 
 
 @dataclass
@@ -51,14 +50,14 @@ class Writer:
             while True:
                 self._write(api, f"w{self.number}-{self.random.randrange(OBJECTS)}")
         except (OSError, http.client.HTTPException):
-            return  # the server is dead; what was in flight stays open
+            return  # the server was killed; the outcome of the write stays open
         finally:
             api.close()
 
     def _write(self, api: Api, name: str) -> None:
         known = self.known.setdefault(name, Known())
         if known.open is not None:
-            return  # answered with an error; only the next restart tells what became of it
+            return  # answered with an error; its outcome shows after the next restart
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
         self.writes += 1
         value = f"{self.number}.{self.writes}"
@@ -74,7 +73,7 @@ class Writer:
             body["metadata"]["resourceVersion"] = known.revision
             answer = api.request("PUT", f"{path}/{name}", body)
         if answer.status >= 500:
-            return  # it says itself that it cannot answer for the outcome
+            return  # the server reports that the outcome is unknown
         if answer.status not in (200, 201):
             self.problem = f"{name}: {answer.status} {answer.body[:300]!r}, known: {known}"
             raise OSError(self.problem)
@@ -82,7 +81,7 @@ class Writer:
         known.revision = answer.json()["metadata"]["resourceVersion"] if value != ABSENT else ""
 
     def compare(self, there: dict[str, Any]) -> None:
-        """Hold what is there against what is known, and take over how open writes turned out."""
+        """Compare the objects with the known states, and note the outcome of open writes."""
         for name, known in self.known.items():
             obj = there.pop(name, None)
             value = obj["data"]["v"] if obj else ABSENT
@@ -106,7 +105,7 @@ def test_acknowledged_writes_survive_kill_9(own_server: Server) -> None:
         threads = [threading.Thread(target=writer.run, daemon=True) for writer in writers]
         for thread in threads:
             thread.start()
-        time.sleep(chance.uniform(0, LONGEST))  # the moment of the kill is the point
+        time.sleep(chance.uniform(0, LONGEST))  # the test is about the moment of the kill
         own_server.kill9()
         for thread in threads:
             thread.join(30)
@@ -114,19 +113,19 @@ def test_acknowledged_writes_survive_kill_9(own_server: Server) -> None:
         own_server.start()
         highest = compare_all(own_server, writers, highest)
     print(f"{sum(writer.writes for writer in writers)} writes")
-    assert sum(writer.writes for writer in writers) > KILLS * 10, "hardly any load: the test says nothing"
+    assert sum(writer.writes for writer in writers) > KILLS * 10, "too little load for a meaningful test"
     own_server.verify()
 
 
 def compare_all(server: Server, writers: list[Writer], highest: int) -> int:
-    """The list's revision, which never falls."""
+    """Compare all objects. Return the revision of the list, which never falls."""
     api = server.api()
     listed = api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
     api.close()
     there = {item["metadata"]["name"]: item for item in listed["items"]}
     for writer in writers:
         writer.compare(there)
-    assert there == {}, "objects nobody wrote"
+    assert there == {}, "objects that no writer wrote"
     revision = int(listed["metadata"]["resourceVersion"])
     assert revision >= highest
     return revision

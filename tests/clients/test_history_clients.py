@@ -1,4 +1,4 @@
-"""client-go's informers and the Python client, unchanged, through the path of a moment of history."""
+"""client-go's informers and the Python client, unchanged, on the path of a past moment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from programs import GoProgram
 
 @dataclass
 class Past:
-    """Config maps of ``namespace`` at ``moment``: a (1), b (1); since then a (2) and c (1) were written, b deleted."""
+    """ConfigMaps of ``namespace`` at ``moment``: a (1), b (1). Later a (2) and c (1) were written, b deleted."""
 
     api: Api
     namespace: str
@@ -53,7 +53,7 @@ def past(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 @pytest.mark.usefixtures("informers")
 @pytest.mark.parametrize("watch_list", ["true", "false"])
-def test_an_informer_begins_then_and_lives_to_the_present(past: Past, tmp_path: Path, watch_list: str) -> None:
+def test_an_informer_starts_in_the_past_and_reaches_the_present(past: Past, tmp_path: Path, watch_list: str) -> None:
     environment = {"KUBE_FEATURE_WatchListClient": watch_list}
     arguments = ("inform", "--kubeconfig", str(past.kubeconfig), "--namespace", past.namespace)
     with closing(GoProgram(tmp_path, *arguments, environment=environment)) as program:
@@ -82,14 +82,14 @@ def test_the_python_client(past: Past) -> None:
         assert (page.items[0].metadata.name, page.metadata.remaining_item_count) == ("a", 1)
         rest = core.list_namespaced_config_map(past.namespace, limit=1, _continue=page.metadata._continue)
         assert [item.metadata.name for item in rest.items] == ["b"]
-        told = []
+        events = []
         start = listed.metadata.resource_version
         watching = watch.Watch()
         for event in watching.stream(core.list_namespaced_config_map, past.namespace, resource_version=start):
-            told.append((event["type"], event["object"].metadata.name))
-            if len(told) == 3:
+            events.append((event["type"], event["object"].metadata.name))
+            if len(events) == 3:
                 watching.stop()
-        assert told == [("MODIFIED", "a"), ("DELETED", "b"), ("ADDED", "c")]
+        assert events == [("MODIFIED", "a"), ("DELETED", "b"), ("ADDED", "c")]
         with pytest.raises(ApiException) as refused:
             core.delete_namespaced_config_map("a", past.namespace)
         assert refused.value.status == 405

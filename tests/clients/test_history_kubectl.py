@@ -1,4 +1,4 @@
-"""kubectl, unchanged, in a context that shows the cluster as it was; the contexts are `kubechronicle kubeconfig`'s."""
+"""kubectl, unchanged, in a context of a past moment, written by `kubechronicle kubeconfig`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ type: Normal
 
 @dataclass
 class At(Kubectl):
-    """kubectl with the contexts of a file of its own."""
+    """kubectl with contexts in a file of its own."""
 
     file: Path = Path()
     context: str = ""
@@ -68,7 +68,7 @@ class At(Kubectl):
 
 @dataclass
 class Story:
-    """What was done in ``namespace``: everything above, then (after ``moment``) changes and deletions."""
+    """A namespace with the objects above, and changes and deletions after ``moment``."""
 
     now: Kubectl
     then: At
@@ -76,7 +76,7 @@ class Story:
     revision: str
 
     def context(self, name: str, *arguments: str) -> At:
-        """A context written into the file by the command."""
+        """Let the command write a context into the file. Return its name."""
         command = [*self.now.server.command(), "kubeconfig", "--data-dir", str(self.now.server.data_dir), *arguments]
         command += ["--kubeconfig", str(self.then.file)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -108,7 +108,7 @@ def story(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     api.close()
 
 
-def test_objects_of_then_are_listed(story: Story) -> None:
+def test_past_objects_are_listed(story: Story) -> None:
     now, then = story.now, story.then
     wide = then("get", "pods", "-o", "wide").splitlines()
     assert re.match(r"web-1 +0/1 +Pending +0 +\d+s +<none> +node-7 ", wide[1])
@@ -130,7 +130,7 @@ def test_objects_of_then_are_listed(story: Story) -> None:
     assert then("get", "deployment", "web", "--subresource=scale", "-o", "jsonpath={.spec.replicas}") == "2"
 
 
-def test_describe_tells_the_events_of_then(story: Story) -> None:
+def test_describe_shows_past_events(story: Story) -> None:
     described = story.then("describe", "pod", "web-1")
     assert re.search(r"^Node: +node-7", described, re.MULTILINE)
     assert re.search(r"Normal +Pulled .* the image was there already", described)
@@ -138,7 +138,7 @@ def test_describe_tells_the_events_of_then(story: Story) -> None:
     assert "the image was there already" in story.then("get", "events")
 
 
-def test_what_was_then_is_compared_with_now_and_brought_back(story: Story) -> None:
+def test_past_objects_are_compared_and_restored(story: Story) -> None:
     now, then = story.now, story.then
     was = then("get", "configmap", "settings", "-o", "yaml")
     diff = now.call("diff", "-f", "-", stdin=was)
@@ -175,7 +175,7 @@ def test_nothing_is_changed(story: Story) -> None:
     assert "there is no exec of then" in then.refused("exec", "web-1", "--", "ls")
 
 
-def test_kubectls_own_questions(story: Story) -> None:
+def test_discovery_and_permissions(story: Story) -> None:
     then, now = story.then, story.now
     assert "nodeName <string>" in then("explain", "pod.spec.nodeName")
     assert then("api-resources", "-o", "name") == now("api-resources", "-o", "name")
@@ -188,7 +188,7 @@ def test_kubectls_own_questions(story: Story) -> None:
     assert '(Forbidden): pods is forbidden: User "jane" cannot list' in then.refused("get", "pods", *as_jane)
 
 
-def test_a_user_of_one_namespace_sees_that_of_then(story: Story) -> None:
+def test_a_user_of_one_namespace_sees_its_past(story: Story) -> None:
     now, then = story.now, story.then
     now("create", "rolebinding", "jane", "--clusterrole=view", "--user=jane")
     assert then("get", "pods", "-o", "name", "--as", "jane") == "pod/web-1\n"
@@ -196,7 +196,7 @@ def test_a_user_of_one_namespace_sees_that_of_then(story: Story) -> None:
         assert "(Forbidden)" in then.refused(*arguments, "--as", "jane")
 
 
-def test_every_way_to_name_the_moment(story: Story) -> None:
+def test_every_notation_of_the_moment(story: Story) -> None:
     by_revision = story.context(f"at-{story.revision}", "--at", story.revision)
     assert by_revision("get", "configmap", "settings", "-o", "jsonpath={.data.color}") == "blue"
     ago = story.context("at-0s", "--at", "-0s", "--moving")
@@ -209,9 +209,9 @@ def test_every_way_to_name_the_moment(story: Story) -> None:
     assert story.then("config", "current-context") == "kubechronicle\n"
 
 
-def test_a_watch_begins_then_and_goes_on(story: Story) -> None:
+def test_a_watch_starts_in_the_past_and_continues(story: Story) -> None:
     with story.then.following("get", "configmaps", "-w", "--output-watch-events", "--no-headers") as lines:
-        told = [(lines.next() or "").split()[:2] for _ in range(4)]
-        assert told == [["ADDED", "other"], ["ADDED", "settings"], ["MODIFIED", "settings"], ["DELETED", "other"]]
+        events = [(lines.next() or "").split()[:2] for _ in range(4)]
+        assert events == [["ADDED", "other"], ["ADDED", "settings"], ["MODIFIED", "settings"], ["DELETED", "other"]]
         story.now("create", "configmap", "fresh")
         lines.until(lambda line: line.split()[:2] == ["ADDED", "fresh"])

@@ -1,7 +1,7 @@
-"""An incident at night, each question answered by one command: docs/forensics.md tells it for readers.
+"""An incident at night: each question is answered by one command. docs/forensics.md has the same story.
 
-Jane scales a Deployment to nothing, a CI service account sets an image that does not exist, and Bob deletes the
-namespace, which he took for another. Then it is found out who did what, and all is brought back.
+Jane scales a Deployment to zero. A CI service account sets an image that does not exist. Bob deletes the namespace by
+mistake. Then each change is traced to its author, and everything is restored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHOP = (Path(__file__).parent / "incident.yaml").read_text()
 
 @dataclass
 class Incident:
-    """``yesterday``: the moment before it; ``export``: what was exported of it then."""
+    """``yesterday``: the moment before the incident. ``export``: the folder exported at that moment."""
 
     now: Kubectl
     config: Path
@@ -40,20 +40,20 @@ class Incident:
     namespace: str
 
     def ask(self, *arguments: str, code: int = 0) -> str:
-        """What `kubechronicle …` prints; the errors, if ``code`` is 2."""
-        said, complained = io.StringIO(), io.StringIO()
+        """Run `kubechronicle …` and assert its exit code. Return its output, or its errors if ``code`` is 2."""
+        output, errors = io.StringIO(), io.StringIO()
         with (
             pytest.MonkeyPatch.context() as patch,
-            contextlib.redirect_stdout(said),
-            contextlib.redirect_stderr(complained),
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(errors),
         ):
             patch.setenv("KUBECONFIG", str(self.config))
-            found = cli.main(arguments)
-        assert found == code, f"{arguments}: {found}: {said.getvalue()}{complained.getvalue()}"
-        return said.getvalue() if code < 2 else complained.getvalue()
+            exit_code = cli.main(arguments)
+        assert exit_code == code, f"{arguments}: {exit_code}: {output.getvalue()}{errors.getvalue()}"
+        return output.getvalue() if code < 2 else errors.getvalue()
 
     def plugin(self, *arguments: str) -> str:
-        """What `kubectl chronicle …` prints."""
+        """Run `kubectl chronicle …` and return its output."""
         path = f"{COMMANDS}:{BINARIES}:{os.environ['PATH']}"
         return self.now("chronicle", *arguments, environment={"KUBECONFIG": str(self.config), "PATH": path})
 
@@ -99,17 +99,17 @@ def incident(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_the_incident(incident: Incident) -> None:
-    """In the order of the story; one test, as the end changes what the beginning asks about."""
+    """The whole story in order. It is one test, as its end changes the answers of its start."""
     ask, name, yesterday, before = incident.ask, incident.namespace, incident.yesterday, ("-n", incident.namespace)
-    # What happened?
+    # The changes.
     assert re.search(r"^bob +\d+ ", ask("between", yesterday, "now", *before), re.MULTILINE)
-    # Who deleted it, and what was in it?
+    # Author of the deletion, and the contents.
     deleted = incident.plugin("who", "deleted", "namespace", name)
     assert deleted.startswith(f"bob deleted namespace/{name} at ")
     assert re.search(rf"request +delete /api/v1/namespaces/{name}$", deleted, re.MULTILINE)
     because = ask("who", "deleted", "configmap/settings", *before)
     assert f"because bob deleted namespace/{name} at " in because
-    # Who scaled it, who set the image?
+    # Authors of the scaling and of the image.
     assert ask("who", "set", "deployment/web", "spec.replicas", *before).startswith(
         f"jane set spec.replicas of deployment.apps/web in namespace {name} from 3 to 0 at "
     )
@@ -120,7 +120,7 @@ def test_the_incident(incident: Incident) -> None:
     assert ask("who", "deleted", "deployment/nothing", *before, code=1) == (
         f"Nobody deleted deployment.apps/nothing in namespace {name}.\n"
     )
-    # The whole story of the Deployment, newest first.
+    # All changes of the Deployment, newest first.
     log = ask("log", "deployment/web", *before)
     assert [line.split(": ", 1)[1] for line in log.splitlines() if " → " in line] == [
         "example.invalid/shop:1 → example.invalid/shop:2",
@@ -128,7 +128,7 @@ def test_the_incident(incident: Incident) -> None:
     ]
     assert "    deleted\n" in log
     assert "    created\n" in log
-    # As it was just before it was gone, and yesterday.
+    # Its states just before the deletion, and yesterday.
     gone = next(line for line in log.splitlines() if line.startswith("revision ")).split()[1]
     blame = ask("blame", "deployment/web", *before, "--at", str(int(gone) - 1))
     assert re.search(r"  jane +  replicas: 0$", blame, re.MULTILINE)
@@ -138,7 +138,7 @@ def test_the_incident(incident: Incident) -> None:
     assert "-  replicas: 3\n+  replicas: 0\n" in ask(
         "diff", "deployment/web", *before, "--from", yesterday, "--to", str(int(gone) - 1), code=1
     )
-    # Back again.
+    # The restore.
     restore = ("restore", *before, "--to", yesterday)
     plan = ask(*restore, "--dry-run")
     assert f"+ recreate  namespace/{name}" in plan
@@ -150,34 +150,35 @@ def test_the_incident(incident: Incident) -> None:
     assert ask("diff", *before, "--from", yesterday, "--no-status") == ""
 
 
-def test_what_one_may_not_see_one_does_not_see(incident: Incident) -> None:
-    """Whoever asks has no more rights than with kubectl."""
-    who = incident.ask("who", "set", "secret/key", "data.password", "-n", incident.namespace, "--as", "jane", code=2)
-    assert who.startswith("kubechronicle: you lack a right: revisions.history.kubechronicle.dev is forbidden: User")
+def test_a_user_sees_only_permitted_objects(incident: Incident) -> None:
+    """The command has the rights of its user, as kubectl."""
+    as_jane = ("-n", incident.namespace, "--as", "jane")
+    message = incident.ask("who", "set", "secret/key", "data.password", *as_jane, code=2)
+    assert message.startswith("kubechronicle: you lack a right: revisions.history.kubechronicle.dev is forbidden: User")
 
 
-def test_the_story_for_readers_asks_what_is_asked_here() -> None:
-    """Every command of the page is one that there is, with flags that there are."""
+def test_the_commands_in_the_documentation_exist() -> None:
+    """Every command and flag on the page exists."""
     from kubechronicle.ops.client import dispatch
 
-    told = re.findall(r"^\$ kubectl chronicle (\S+) ?(.*)$", STORY.read_text(), re.MULTILINE)
-    assert {name for name, _ in told} >= {"between", "who", "log", "blame", "diff", "at", "restore", "export"}
-    for name, rest in told:
+    commands = re.findall(r"^\$ kubectl chronicle (\S+) ?(.*)$", STORY.read_text(), re.MULTILINE)
+    assert {name for name, _ in commands} >= {"between", "who", "log", "blame", "diff", "at", "restore", "export"}
+    for name, rest in commands:
         arguments = re.sub(r" *[|>].*", "", rest).replace("'", "").split()
         parser = dispatch.make_parser(name)
         words = getattr(dispatch.module_of(name), "words", None)
         words(parser, arguments) if words is not None else parser.parse_intermixed_args(arguments)
 
 
-def test_what_is_still_being_deleted_is_waited_for(incident: Incident) -> None:
-    """A finalizer keeps the namespace; without time it is told which, and once it is gone all is made again."""
+def test_restore_waits_for_a_namespace_in_deletion(incident: Incident) -> None:
+    """A finalizer keeps the namespace. Without a timeout it is reported. After its removal, everything is restored."""
     now, name = incident.now, unique("stuck")
     now("create", "namespace", name)
     now("create", "configmap", "kept", "-n", name, "--from-literal=a=b")
     now("patch", "configmap/kept", "-n", name, "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/mine"]}}')
     moment = datetime.now(UTC).isoformat()
     now("delete", "namespace", name, "--wait=false")
-    # What keeps it is told once the namespace controller has found out.
+    # The report has the finalizer as soon as the namespace controller has written it to the conditions.
     now("wait", f"namespace/{name}", "--for=condition=NamespaceFinalizersRemaining", "--timeout=60s")
     restore = ("restore", "-n", name, "--to", moment, "--yes")
     hindered = incident.ask(*restore, "--timeout", "0.3", code=2)

@@ -1,8 +1,8 @@
-"""client-go: up to 2,000 objects created, changed and deleted by several writers while informers of every sort follow.
+"""client-go: several writers create, change and delete up to 2,000 objects while informers of every kind follow.
 
-In each test one follower uses WatchList and one does not, and what is done to the server in the meantime is the test's
-subject. What must hold is the same everywhere (``check``): the caches equal a fresh list, no revision is missed and
-none is seen twice, and the writers' own account agrees with what is there.
+In each test one follower uses WatchList and one does not. The tests differ in the disturbance of the server. Every test
+checks the same (``check``): the caches equal a fresh list, no revision is missed or seen twice, and the writers' own
+records agree with the objects.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from harness import Cluster, Server, eventually, postgres_of
 from programs import GoProgram
 
 OBJECTS = int(os.environ.get("KUBECHRONICLE_TEST_OBJECTS", "2000"))
-FEWER = OBJECTS // 2  # where it matters what happens to the server, and not how much there is
+FEWER = OBJECTS // 2  # for tests about a disturbance, not about the number of objects
 WRITERS = 8
-READY = 90.0  # four factories of 30 informers each, for two followers, on a machine that is busy with the server
+READY = 90.0  # two followers, each with four factories of 30 informers, on a machine busy with the server
 WRITING = 300.0
 SETTLING = 120.0
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("informers")
 
 @contextmanager
 def followers(servers: list[Server], directory: Path) -> Iterator[list[tuple[str, GoProgram]]]:
-    """For each server a follower with WatchList and one without, all caches filled."""
+    """Start a follower with WatchList and one without: both on one server, or each on its own. Wait for full caches."""
     with ExitStack() as stack:
         programs = []
         for number, server in enumerate(servers):
@@ -58,7 +58,7 @@ def churn(
     disturb: Callable[[], None] = lambda: None,
     times: int = 1,
 ) -> list[tuple[str, Any]]:
-    """Writers on the servers, followers on the servers; ``disturb`` is called ``times`` times while they work."""
+    """Run writers and followers on the servers. Call ``disturb`` ``times`` times while they work."""
     with followers(servers, directory) as following:
         kubeconfigs = ",".join(str(server.kubeconfig) for server in servers)
         writing = GoProgram(
@@ -94,7 +94,7 @@ def check_writers(written: Any, full: Any, objects: int) -> None:
 
 
 def check(report: Any, objects: int) -> None:
-    """What a follower saw."""
+    """Check the report of a follower."""
     for factory in report["factories"]:
         assert factory["informers"] >= 20
         assert factory["objects"] > objects // 4, factory["name"]
@@ -110,7 +110,7 @@ def check(report: Any, objects: int) -> None:
 
 
 def check_accounts(written: Any, followed: Any) -> None:
-    """What the writers were told, against what is there and what was seen."""
+    """Compare the answers the writers got with the objects and with the events seen."""
     seen = set(followed["revisions"])
     assert [revision for revision in written["acknowledged"] if revision not in seen] == []
     state = followed["state"]
@@ -119,10 +119,10 @@ def check_accounts(written: Any, followed: Any) -> None:
         for key, revision in written["objects"].items()
         if state.get(key, 0) != revision
     }
-    assert wrong == {}, "object: (the writer's revision, the server's); 0 is: deleted"
+    assert wrong == {}, "object: (the writer's revision, the server's); 0: deleted"
 
 
-def test_nothing_else_happens(own_server: Server, tmp_path: Path) -> None:
+def test_without_disturbance(own_server: Server, tmp_path: Path) -> None:
     own_server.start()
     for watch_list, report in churn([own_server], tmp_path, seed=1):
         requests = report["requests"]
@@ -130,7 +130,7 @@ def test_nothing_else_happens(own_server: Server, tmp_path: Path) -> None:
         assert requests["failed"] == 0
         if watch_list == "true":
             assert requests["watchLists"] >= informers
-            assert requests["lists"] == 0, "a WatchList that did not do"
+            assert requests["lists"] == 0, "a WatchList failed"
         else:
             assert requests["lists"] >= informers
             assert requests["watchLists"] == 0
@@ -138,7 +138,7 @@ def test_nothing_else_happens(own_server: Server, tmp_path: Path) -> None:
 
 
 def test_the_server_is_restarted(own_server: Server, tmp_path: Path) -> None:
-    """Twice: once drained, once killed."""
+    """Once drained, once killed."""
     own_server.start()
     ways = ["drained", "killed"]
 
@@ -154,7 +154,7 @@ def test_the_server_is_restarted(own_server: Server, tmp_path: Path) -> None:
 
 
 def test_the_embedded_postgres_is_killed(own_server: Server, tmp_path: Path) -> None:
-    """The server starts it again by itself."""
+    """The server restarts its Postgres by itself."""
     own_server.start()
 
     def kill() -> None:
@@ -168,15 +168,15 @@ def test_the_embedded_postgres_is_killed(own_server: Server, tmp_path: Path) -> 
 
 
 def test_two_servers_on_one_postgres(cluster: Cluster, tmp_path: Path) -> None:
-    """Writers on both, informers on both: the same totals. (Not the same head: the servers renew their Leases between
-    the one report and the other. That each has seen all up to its head, ``check`` has seen to.)"""
+    """Writers and informers on both servers: the totals are the same. The heads differ, as the servers renew Leases
+    between the two reports. ``check`` asserts that each follower has seen everything up to its head."""
     reports = [report for _, report in churn(cluster.servers, tmp_path, seed=4, objects=FEWER)]
     assert len({factory["objects"] for report in reports for factory in report["factories"]}) == 1
     cluster.servers[0].verify()
 
 
 def test_two_servers_lose_their_postgres(cluster: Cluster, tmp_path: Path) -> None:
-    """Postgres and all its backends are killed and started again under two servers."""
+    """Postgres and all its backends are killed and restarted under two servers."""
 
     def crash() -> None:
         cluster.postgres.kill9()

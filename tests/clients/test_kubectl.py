@@ -1,8 +1,8 @@
-"""kubectl, unmodified: what its users do, and what they read on the screen.
+"""kubectl, unmodified: the commands of its users, and its output.
 
-Every test runs with the kubectl of the API version served and with the one on PATH, most of them for each kind below
-(with the one on PATH for FEW, but for what the screen shows: how it sends a patch is the same for all of them).
-(Longer than most files here: it is a list of commands, and reads as one.)
+Every test runs with the kubectl of the served API version and with the one on PATH, most of them for each kind below.
+The kubectl on PATH runs only the tests of output for every kind, and the others for FEW: it sends patches in the same
+way for all kinds. (Longer than most files: it is a list of commands.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TEMPLATE = {"metadata": {"labels": {"app": "t"}}, "spec": {"containers": [CONTAI
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind: how kubectl writes it, a body, its columns as kubectl prints them, and a line of its description."""
+    """One kind: its name in kubectl, a body, its columns in kubectl, and a line of its description."""
 
     kind: str
     resource: str
@@ -36,13 +36,13 @@ class Kind:
 
     @property
     def title(self) -> str:
-        """As in ``configmap/x created``."""
+        """The name in ``configmap/x created``."""
         group = self.api_version.partition("/")[0] if "/" in self.api_version else ""
         return self.kind.lower() + (f".{group}" if group else "")
 
     @property
     def group_resource(self) -> str:
-        """As in an error message."""
+        """The name in error messages."""
         return self.resource + self.title[len(self.kind) :]
 
     def manifest(self, name: str, namespace: str) -> dict[str, Any]:
@@ -125,7 +125,7 @@ KINDS = (
 
 @dataclass
 class Thing:
-    """An object of a kind, made without kubectl, for kubectl to work on."""
+    """An object of a kind, created without kubectl, for kubectl to work on."""
 
     kind: Kind
     name: str
@@ -137,11 +137,11 @@ class Thing:
         return f"{self.kind.title}/{self.name}"
 
     def get(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.api.get(f"{self.path}/{self.name}")
-        return found
+        obj: dict[str, Any] = self.api.get(f"{self.path}/{self.name}")
+        return obj
 
 
-# Of those with a status and without, in a namespace and in none.
+# Kinds with and without a status, namespaced and cluster-scoped.
 FEW = ("pods", "configmaps", "nodes")
 
 
@@ -152,12 +152,12 @@ def api(server: Server) -> Api:
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.resource)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    found: Kind = request.param
-    return found
+    kind: Kind = request.param
+    return kind
 
 
 def wanted(kubectl_binary: str, kind: Kind, every_kind: bool) -> bool:
-    """Whether a test of a kind runs with this kubectl (see conftest.py)."""
+    """Return True if a test of a kind runs with this kubectl (see conftest.py)."""
     return every_kind or kubectl_binary != "kubectl on PATH" or kind.resource in FEW
 
 
@@ -171,7 +171,7 @@ def thing(kind: Kind, kubectl: Kubectl, api: Api) -> Any:
 
 
 def columns(text: str) -> str:
-    """The header line with single spaces."""
+    """Return the header line with single spaces."""
     return " ".join(text.splitlines()[0].split())
 
 
@@ -179,7 +179,7 @@ def line_of(text: str, name: str) -> str:
     return next(line for line in text.splitlines() if name in line)
 
 
-# One object, from its creation to its end
+# One object, from its creation to its deletion
 
 
 def test_create_from_a_manifest(kind: Kind, kubectl: Kubectl, api: Api) -> None:
@@ -198,7 +198,7 @@ def test_create_from_a_manifest(kind: Kind, kubectl: Kubectl, api: Api) -> None:
 
 
 @pytest.mark.every_kind
-def test_get_prints_the_kinds_columns(thing: Thing, kubectl: Kubectl) -> None:
+def test_get_prints_the_columns_of_the_kind(thing: Thing, kubectl: Kubectl) -> None:
     kind = thing.kind
     listed = kubectl("get", kind.resource)
     assert columns(listed) == kind.columns
@@ -228,7 +228,7 @@ def test_get_prints_json_yaml_and_jsonpath(thing: Thing, kubectl: Kubectl) -> No
     assert line_of(custom, thing.name).split() == [thing.name, "here"]
 
 
-def test_get_of_what_is_not_there(kind: Kind, kubectl: Kubectl) -> None:
+def test_get_of_a_missing_object(kind: Kind, kubectl: Kubectl) -> None:
     complaint = kubectl.refused("get", kind.resource, "not-there")
     assert complaint == f'Error from server (NotFound): {kind.group_resource} "not-there" not found\n'
 
@@ -330,16 +330,16 @@ def test_wait_for_a_value(thing: Thing, kubectl: Kubectl) -> None:
 def test_delete_and_wait_for_it(thing: Thing, kubectl: Kubectl) -> None:
     reference = f"{thing.kind.resource}/{thing.name}"
     with kubectl.following("wait", reference, "--for=delete", "--timeout=60s") as lines:
-        # Since 1.34 the line goes on with "from NAMESPACE namespace".
+        # Since 1.34 the line continues with "from NAMESPACE namespace".
         assert kubectl("delete", reference).startswith(f'{thing.kind.title} "{thing.name}" deleted')
-        # It says so when it saw the deletion, and nothing when it came too late to see the object.
+        # kubectl prints this if it saw the deletion, and nothing if it came too late to see the object.
         assert lines.next() in (f"{thing.full} condition met", None)
     assert "(NotFound)" in kubectl.refused("get", reference)
     assert kubectl("delete", reference, "--ignore-not-found") == ""
 
 
-def test_a_deleted_namespace_takes_its_content_along(kubectl: Kubectl) -> None:
-    """It stays Terminating for as long as something in it has a finalizer, and takes nothing new."""
+def test_a_deleted_namespace_deletes_its_contents(kubectl: Kubectl) -> None:
+    """It stays Terminating while an object in it has a finalizer, and rejects new objects."""
     name = unique("emptied")
     kubectl("create", "namespace", name)
     kubectl("create", "configmap", "plain", "-n", name)
@@ -355,7 +355,7 @@ def test_a_deleted_namespace_takes_its_content_along(kubectl: Kubectl) -> None:
     assert "(NotFound)" in kubectl.refused("get", "configmap", "plain", "-n", name)
 
 
-# Commands that make objects without a manifest
+# Commands that create objects without a manifest
 
 
 @pytest.mark.parametrize(
@@ -377,10 +377,10 @@ def test_a_deleted_namespace_takes_its_content_along(kubectl: Kubectl) -> None:
 )
 def test_create_subcommands(arguments: list[str], reference: str, kubectl: Kubectl) -> None:
     name = unique("made")
-    given = [argument.replace("NAME", name) for argument in arguments]
-    assert kubectl("create", *given) == f"{reference}/{name} created\n"
+    words = [argument.replace("NAME", name) for argument in arguments]
+    assert kubectl("create", *words) == f"{reference}/{name} created\n"
     assert kubectl("get", f"{reference}/{name}", "-o", "name") == f"{reference}/{name}\n"
-    assert "exists" in kubectl.refused("create", *given)
+    assert "exists" in kubectl.refused("create", *words)
 
 
 def test_create_namespace_and_work_in_it(kubectl: Kubectl, api: Api) -> None:
@@ -414,14 +414,14 @@ def test_several_documents_at_once(kubectl: Kubectl) -> None:
     assert [line.split(" deleted")[0] for line in deleted] == [f'configmap "{names[0]}"', f'secret "{names[1]}"']
 
 
-def test_an_unknown_field_is_refused(kubectl: Kubectl) -> None:
+def test_an_unknown_field_is_rejected(kubectl: Kubectl) -> None:
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": unique("typo")}, "dada": {"a": "b"}}
     complaint = kubectl.refused("create", "-f", "-", stdin=json.dumps(manifest))
     assert 'unknown field "dada"' in complaint
     assert "(BadRequest)" in complaint
 
 
-def test_an_invalid_object_is_refused_with_its_field(kubectl: Kubectl) -> None:
+def test_an_invalid_object_is_rejected_with_its_field(kubectl: Kubectl) -> None:
     complaint = kubectl.refused("create", "configmap", "Not_A_Name")
     assert complaint.startswith('error: failed to create configmap: ConfigMap "Not_A_Name" is invalid: metadata.name: ')
 

@@ -1,4 +1,4 @@
-"""kubectl about who one is and what one may do: auth, create token, config, and the kubeconfigs the server writes."""
+"""kubectl commands about users and permissions: auth, create token, config, and the kubeconfigs the server writes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ RBAC = "rbac.authorization.k8s.io"
 
 @pytest.fixture(scope="module")
 def api(server: Server) -> Iterator[Api]:
-    with closing(server.api()) as found:
-        yield found
+    with closing(server.api()) as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -43,36 +43,36 @@ class As(Kubectl):
 
 
 def kubeconfig(server: Server, *arguments: str) -> str:
-    """What `kubechronicle kubeconfig` prints."""
+    """Return the output of `kubechronicle kubeconfig`."""
     command = [*server.command(), "kubeconfig", "--data-dir", str(server.data_dir), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 @pytest.fixture
 def jane(admin: Kubectl, tmp_path: Path) -> As:
-    """A developer, with what `kubechronicle kubeconfig` made for her."""
+    """A developer with a kubeconfig from `kubechronicle kubeconfig`."""
     file = tmp_path / "jane.kubeconfig"
     file.write_text(kubeconfig(admin.server, "--user", "jane", "--group", "developers", "--group", "oncall"))
     return As(admin.binary, admin.server, admin.home, admin.namespace, kubeconfig=file)
 
 
 def whoami(kubectl: Kubectl, *arguments: str) -> Any:
-    """The user of `kubectl auth whoami`."""
+    """Return the user from `kubectl auth whoami`."""
     return json.loads(kubectl("auth", "whoami", "-o", "json", *arguments))["status"]["userInfo"]
 
 
 def rules(text: str) -> dict[str, list[str]]:
-    """The rows of `auth can-i --list`: resource, or URL where there is none, to its verbs."""
-    found: dict[str, list[str]] = {}
+    """Return the rows of `auth can-i --list`: resource (or URL) to its verbs."""
+    verbs: dict[str, list[str]] = {}
     header, *rows = text.splitlines()
     assert header.split() == ["Resources", "Non-Resource", "URLs", "Resource", "Names", "Verbs"]
     for row in rows:
         resource = row.split()[0] if not row.startswith(" ") else row[row.index("[") + 1 : row.index("]")]
-        found[resource] = row[row.rindex("[") + 1 : -1].split()
-    return found
+        verbs[resource] = row[row.rindex("[") + 1 : -1].split()
+    return verbs
 
 
-def test_who_a_kubeconfig_is_for(admin: Kubectl, jane: As) -> None:
+def test_whoami_names_the_user_of_a_kubeconfig(admin: Kubectl, jane: As) -> None:
     her = whoami(jane)
     assert her["username"] == "jane"
     assert set(her["groups"]) == {"developers", "oncall", "system:authenticated"}
@@ -83,7 +83,7 @@ def test_who_a_kubeconfig_is_for(admin: Kubectl, jane: As) -> None:
     assert "system:masters" in whoami(admin)["groups"]
 
 
-def test_a_new_user_may_look_about_and_no_more(jane: As) -> None:
+def test_a_new_user_may_only_read_discovery(jane: As) -> None:
     assert jane("get", "--raw", "/readyz") == "ok"
     assert "Server Version: v1.36." in jane("version")
     assert "configmaps" in jane("api-resources")
@@ -101,7 +101,7 @@ def test_a_new_user_may_look_about_and_no_more(jane: As) -> None:
     assert "configmaps" not in listed
 
 
-def test_what_a_group_is_given_counts_at_once(admin: Kubectl, jane: As) -> None:
+def test_a_grant_to_a_group_takes_effect_at_once(admin: Kubectl, jane: As) -> None:
     admin("create", "role", "editor", "--verb=get,list,create", "--resource=configmaps,deployments.apps")
     admin("create", "role", "one", "--verb=delete", "--resource=secrets", "--resource-name=hers")
     admin("create", "rolebinding", "editors", "--role=editor", "--group=developers")
@@ -114,7 +114,7 @@ def test_what_a_group_is_given_counts_at_once(admin: Kubectl, jane: As) -> None:
     for arguments, answer in (
         (("delete", "secrets/hers"), "yes\n"),
         (("delete", "secrets/his"), "no\n"),
-        (("get", "configmaps/status"), "yes\n"),  # an object of that name
+        (("get", "configmaps/status"), "yes\n"),  # one object by its name
         (("get", "configmaps", "--subresource=status"), "no\n"),
         (("list", "configmaps", "-A"), "no\n"),
     ):
@@ -126,8 +126,8 @@ def test_what_a_group_is_given_counts_at_once(admin: Kubectl, jane: As) -> None:
     assert jane("auth", "can-i", "delete", "secrets/hers") == "yes\n"
 
 
-def test_roles_are_reconciled_and_not_exceeded(admin: Kubectl, jane: As) -> None:
-    """`auth reconcile` changes what differs; who may write roles grants no more than they have."""
+def test_roles_are_reconciled_without_escalation(admin: Kubectl, jane: As) -> None:
+    """`auth reconcile` changes only differences. A user who may write roles cannot grant more than their own rights."""
     admin("create", "role", "granter", "--verb=get,create,update,patch,list", f"--resource=roles.{RBAC},pods")
     admin("create", "rolebinding", "granters", "--role=granter", "--user=jane")
 
@@ -145,13 +145,13 @@ def test_roles_are_reconciled_and_not_exceeded(admin: Kubectl, jane: As) -> None
     assert "is attempting to grant RBAC permissions not currently held" in complaint
 
 
-def test_in_somebody_elses_name(admin: Kubectl, jane: As) -> None:
-    found = whoami(
+def test_impersonation(admin: Kubectl, jane: As) -> None:
+    user = whoami(
         admin, "--as=sam", "--as-group=developers", "--as-group=oncall", "--as-uid=7", "--as-user-extra=why=a,b"
     )
-    assert (found["username"], found["uid"]) == ("sam", "7")
-    assert set(found["groups"]) == {"developers", "oncall", "system:authenticated"}
-    assert found["extra"] == {"why": ["a,b"]}
+    assert (user["username"], user["uid"]) == ("sam", "7")
+    assert set(user["groups"]) == {"developers", "oncall", "system:authenticated"}
+    assert user["extra"] == {"why": ["a,b"]}
     assert 'is forbidden: User "jane" cannot impersonate' in jane.refused("get", "--raw", "/api/v1/nodes", "--as=sam")
 
 
@@ -164,10 +164,10 @@ def test_a_token_in_a_kubeconfig(admin: Kubectl, tmp_path: Path) -> None:
     robot = As(admin.binary, admin.server, admin.home, admin.namespace, kubeconfig=file)
     robot("config", "set-credentials", "robot", f"--token={token}")
     robot("config", "set-context", "--current", "--user=robot", f"--namespace={admin.namespace}")
-    found = whoami(robot)
-    assert found["username"] == name
-    assert f"system:serviceaccounts:{admin.namespace}" in found["groups"]
-    assert whoami(replace(robot, kubeconfig=admin.server.kubeconfig), f"--as={name}")["groups"] == found["groups"]
+    user = whoami(robot)
+    assert user["username"] == name
+    assert f"system:serviceaccounts:{admin.namespace}" in user["groups"]
+    assert whoami(replace(robot, kubeconfig=admin.server.kubeconfig), f"--as={name}")["groups"] == user["groups"]
     admin("create", "rolebinding", "viewers", "--clusterrole=view", f"--serviceaccount={admin.namespace}:robot")
     assert robot("auth", "can-i", "list", "configmaps") == "yes\n"
     assert robot.call("auth", "can-i", "list", "secrets").stdout == "no\n"
@@ -175,8 +175,8 @@ def test_a_token_in_a_kubeconfig(admin: Kubectl, tmp_path: Path) -> None:
     assert "You must be logged in to the server (Unauthorized)" in robot.refused("auth", "whoami")
 
 
-def test_the_kubeconfig_that_is_written(admin: Kubectl, jane: As) -> None:
-    """`kubectl config` reads and changes it, and shows no secrets."""
+def test_the_written_kubeconfig(admin: Kubectl, jane: As) -> None:
+    """`kubectl config` reads and changes the kubeconfig, and shows no secrets."""
     server = admin.server
     shown = yaml.safe_load(admin("config", "view"))
     assert shown["clusters"][0]["cluster"] == {"certificate-authority-data": "DATA+OMITTED", "server": server.url}
@@ -197,7 +197,7 @@ def test_the_kubeconfig_that_is_written(admin: Kubectl, jane: As) -> None:
     assert 'User "jane" cannot impersonate' in jane.refused("get", "--raw", "/api/v1/nodes")
     jane("config", "unset", "users.jane.act-as")
     assert whoami(jane)["username"] == "jane"
-    # Both files at once, as KUBECONFIG may name several.
+    # Both files together, as KUBECONFIG may name several.
     both = replace(jane, kubeconfig=Path(f"{server.kubeconfig}:{jane.kubeconfig}"))
     assert len(both("config", "get-users").split()) == 3
     assert whoami(both, "--user=jane")["username"] == "jane"

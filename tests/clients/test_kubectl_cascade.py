@@ -1,4 +1,4 @@
-"""kubectl delete --cascade: what becomes of a Deployment's ReplicaSet and Pods, whose owners the test writes."""
+"""kubectl delete --cascade: deletion of a Deployment with its ReplicaSet and Pods. The test writes their owners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORKLOAD = {"replicas": 2, "selector": {"matchLabels": LABELS}, "template": TEMP
 
 @dataclass
 class Family:
-    """A Deployment, its ReplicaSet, and that one's two Pods."""
+    """A Deployment, its ReplicaSet, and the two Pods of the ReplicaSet."""
 
     api: Api
     namespace: str
@@ -65,7 +65,7 @@ class Family:
         return [reference["kind"] for reference in metadata.get("ownerReferences", [])]
 
     def deleted(self, kind: str) -> tuple[str, ...]:
-        """What kubectl says, before and since 1.34."""
+        """Return the output of kubectl before 1.34 and since."""
         line = f'{kind} "{self.name}" deleted'
         return f"{line}\n", f"{line} from {self.namespace} namespace\n"
 
@@ -83,8 +83,8 @@ def api(kubectl: Kubectl) -> Any:
 
 
 def test_in_the_background(kubectl: Kubectl, family: Family) -> None:
-    said = kubectl("delete", "deployment", family.name, "--cascade=background")
-    assert said in family.deleted("deployment.apps")
+    output = kubectl("delete", "deployment", family.name, "--cascade=background")
+    assert output in family.deleted("deployment.apps")
     assert not family.is_there(family.deployment)
     for path in (family.replica_set, *family.pods):
         family.wait_gone(path)
@@ -98,24 +98,24 @@ def test_in_the_background_by_default(kubectl: Kubectl, family: Family) -> None:
 
 
 def test_in_the_foreground(kubectl: Kubectl, family: Family) -> None:
-    """kubectl waits until the Deployment is gone, and by then so are all that it owns."""
-    said = kubectl("delete", "deployment", family.name, "--cascade=foreground")
-    assert said in family.deleted("deployment.apps")
+    """kubectl waits until the Deployment is deleted. By then its dependents are deleted, too."""
+    output = kubectl("delete", "deployment", family.name, "--cascade=foreground")
+    assert output in family.deleted("deployment.apps")
     for path in (family.deployment, family.replica_set, *family.pods):
         assert not family.is_there(path), path
 
 
 def test_in_the_foreground_without_waiting(kubectl: Kubectl, family: Family) -> None:
-    said = kubectl("delete", "deployment", family.name, "--cascade=foreground", "--wait=false")
-    assert said in family.deleted("deployment.apps")
+    output = kubectl("delete", "deployment", family.name, "--cascade=foreground", "--wait=false")
+    assert output in family.deleted("deployment.apps")
     family.wait_gone(family.deployment)
     for path in (family.replica_set, *family.pods):
         assert not family.is_there(path), path
 
 
 def test_orphans(kubectl: Kubectl, family: Family) -> None:
-    said = kubectl("delete", "deployment", family.name, "--cascade=orphan")
-    assert said in family.deleted("deployment.apps")
+    output = kubectl("delete", "deployment", family.name, "--cascade=orphan")
+    assert output in family.deleted("deployment.apps")
     assert not family.is_there(family.deployment)
     assert family.owners(family.replica_set) == []
     assert [family.owners(path) for path in family.pods] == [["ReplicaSet"]] * 2
@@ -124,8 +124,8 @@ def test_orphans(kubectl: Kubectl, family: Family) -> None:
     kubectl("delete", "pod", *(path.rsplit("/", 1)[1] for path in family.pods))
 
 
-def test_a_server_stopped_in_the_middle_goes_on(kubectl_binary: str, tmp_path: Any) -> None:
-    """Deleted with no collector running; one that starts later finishes it. And every namespace gets its authority."""
+def test_a_deletion_continues_after_a_restart(kubectl_binary: str, tmp_path: Any) -> None:
+    """Deleted without a collector; one that starts later finishes it. Every namespace has its CA ConfigMap, too."""
     with home("cascade") as directory:
         without = server_in(directory / "data", arguments=["--controllers", "*,-garbage-collector"])
         collecting = server_in(directory / "data", arguments=["--controllers", "garbagecollector"])
@@ -134,8 +134,8 @@ def test_a_server_stopped_in_the_middle_goes_on(kubectl_binary: str, tmp_path: A
             api = without.api()
             family = Family(api, api.namespace("cascade"), "f")
             kubectl = Kubectl(kubectl_binary, without, tmp_path, "cascade")
-            said = kubectl("delete", "deployment", "f", "--cascade=foreground", "--wait=false")
-            assert said in family.deleted("deployment.apps")
+            output = kubectl("delete", "deployment", "f", "--cascade=foreground", "--wait=false")
+            assert output in family.deleted("deployment.apps")
             assert family.is_there(family.deployment)
             bundle = (without.data_dir / "pki" / "ca.crt").read_text()
             published = api.get("/api/v1/namespaces/cascade/configmaps/kube-root-ca.crt")

@@ -1,6 +1,6 @@
-"""kubectl and the OpenAPI documents: what explain shows of both versions, and typing errors in manifests.
+"""kubectl and the OpenAPI documents: explain with both versions, and typing errors in manifests.
 
-Every test runs with the kubectl of the API version served and with the one on PATH.
+Every test runs with the kubectl of the served API version and with the one on PATH.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from programs import Kubectl
 
 
 def screen(text: str) -> list[str]:
-    """The lines on a screen, with runs of blanks as one."""
+    """Return the lines of an output, with single spaces."""
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
@@ -28,9 +28,9 @@ def manifest(**spec: Any) -> str:
     )
 
 
-def test_explain_shows_enums_and_what_is_required(kubectl: Kubectl) -> None:
-    found = screen(kubectl("explain", "pod.spec.containers.imagePullPolicy"))
-    assert found[:7] == [
+def test_explain_shows_enums_and_required_fields(kubectl: Kubectl) -> None:
+    shown = screen(kubectl("explain", "pod.spec.containers.imagePullPolicy"))
+    assert shown[:7] == [
         "KIND: Pod",
         "VERSION: v1",
         "",
@@ -39,17 +39,17 @@ def test_explain_shows_enums_and_what_is_required(kubectl: Kubectl) -> None:
         "Always",
         "IfNotPresent",
     ]
-    assert "Defaults to Always if :latest tag" in " ".join(found)
+    assert "Defaults to Always if :latest tag" in " ".join(shown)
     recursive = kubectl("explain", "pod.spec.containers", "--recursive")
     assert "\n  env\t<[]EnvVar>\n    name\t<string> -required-\n" in recursive
     assert "\n  enum: Always, IfNotPresent, Never\n" in recursive
     assert "limits <map[string]Quantity>" in screen(recursive)
 
 
-def test_explain_tells_of_the_version_asked_for(kubectl: Kubectl) -> None:
-    found = screen(kubectl("explain", "deploy", "--api-version=apps/v1"))
-    assert found[:3] == ["GROUP: apps", "KIND: Deployment", "VERSION: v1"]
-    assert "spec <DeploymentSpec>" in found
+def test_explain_describes_the_requested_version(kubectl: Kubectl) -> None:
+    shown = screen(kubectl("explain", "deploy", "--api-version=apps/v1"))
+    assert shown[:3] == ["GROUP: apps", "KIND: Deployment", "VERSION: v1"]
+    assert "spec <DeploymentSpec>" in shown
     behavior = screen(kubectl("explain", "hpa.spec.behavior"))
     assert behavior[:5] == [
         "GROUP: autoscaling",
@@ -62,25 +62,25 @@ def test_explain_tells_of_the_version_asked_for(kubectl: Kubectl) -> None:
 
 
 def test_explain_reads_the_older_document(kubectl: Kubectl) -> None:
-    """Its protobuf form, as kubectl always asked for."""
-    found = screen(kubectl("explain", "deploy.spec.strategy", "--output=plaintext-openapiv2"))
-    assert found[:4] == ["KIND: Deployment", "VERSION: apps/v1", "", "RESOURCE: strategy <Object>"]
-    assert {"rollingUpdate <Object>", "type <string>"} <= set(found)
-    assert '- `"RollingUpdate"`' in found
+    """The protobuf form, which older kubectls request."""
+    shown = screen(kubectl("explain", "deploy.spec.strategy", "--output=plaintext-openapiv2"))
+    assert shown[:4] == ["KIND: Deployment", "VERSION: apps/v1", "", "RESOURCE: strategy <Object>"]
+    assert {"rollingUpdate <Object>", "type <string>"} <= set(shown)
+    assert '- `"RollingUpdate"`' in shown
     limits = screen(kubectl("explain", "pod.spec.containers.resources.limits", "--output=plaintext-openapiv2"))
     assert limits[3] == "FIELD: limits <map[string]string>"
 
 
 @pytest.mark.parametrize("verb", ["create", "apply"])
-def test_a_typing_error_is_refused(kubectl: Kubectl, verb: str) -> None:
-    told = kubectl.refused(verb, "--validate=strict", "-f", "-", stdin=manifest(replica=2))
-    assert told.endswith(
+def test_a_typing_error_is_rejected(kubectl: Kubectl, verb: str) -> None:
+    errors = kubectl.refused(verb, "--validate=strict", "-f", "-", stdin=manifest(replica=2))
+    assert errors.endswith(
         'Deployment in version "v1" cannot be handled as a Deployment: strict decoding error: '
         'unknown field "spec.replica", unknown field "spec.template.spec.containers[0].imagePulPolicy"\n'
     )
 
 
-def test_a_typing_error_is_warned_of(kubectl: Kubectl) -> None:
+def test_a_typing_error_causes_a_warning(kubectl: Kubectl) -> None:
     done = kubectl.call("create", "--validate=warn", "--dry-run=server", "-f", "-", stdin=manifest(replica=2))
     assert done.returncode == 0
     assert done.stderr.splitlines() == [

@@ -1,7 +1,7 @@
-"""Manifests as people have them, applied again and again: the second time changes nothing, whichever way.
+"""Everyday manifests, applied repeatedly in every way: from the second time on, nothing changes.
 
-What the server writes down differs from what people write: defaults, quantities and empty lists have one spelling.
-kubectl says "configured" whenever it sends a patch; that such a patch changes nothing is the server's part.
+The stored object differs from the manifest: defaults are set, quantities and empty lists have one notation. kubectl
+prints "configured" whenever it sends a patch. The server must find that such a patch changes nothing.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from programs import Kubectl
 MANIFESTS = sorted((Path(__file__).parent / "manifests").iterdir())
 
 PATCHED_EACH_TIME = {
-    # The manifest leaves out a default inside a list that is replaced as a whole.
+    # The manifest lacks a default inside a list that is replaced as a whole.
     *("mutatingwebhookconfiguration", "validatingadmissionpolicy", "clusterrolebinding", "job", "networkpolicy/agent"),
     *("horizontalpodautoscaler/shop-web", "statefulset", "endpoints"),
-    # It has something empty, or false, that is not written down.
+    # It has an empty or false field, which is not stored.
     *("serviceaccount/agent", "clusterrole/NAME-agent-sum", "priorityclass", "persistentvolume/NAME-pv"),
     *("persistentvolumeclaim", "pod", "replicaset"),
-    # It spells a quantity in another way.
+    # It writes a quantity in another notation.
     *("resourcequota/team", "limitrange", "runtimeclass", "deployment"),
-    # stringData is gone afterwards; a budget's selector is replaced as a whole.
+    # stringData is not stored; the selector of a budget is replaced as a whole.
     *("secret/shop-web", "poddisruptionbudget"),
 }
 
 
 @pytest.fixture(scope="module")
 def api(server: Server) -> Iterator[Api]:
-    found = server.api()
-    yield found
-    found.close()
+    connection = server.api()
+    yield connection
+    connection.close()
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def kubectl(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Kubectl
 
 
 class Applied:
-    """A manifest in a namespace of its own, with names of its own for what is in none."""
+    """A manifest in a namespace of its own, with unique names for cluster-scoped objects."""
 
     def __init__(self, manifest: Path, kubectl: Kubectl, folder: Path) -> None:
         self.name = unique("manifest")
@@ -57,11 +57,11 @@ class Applied:
         return self._kubectl(*arguments, "--namespace", self.name, "-f", str(self.file))
 
     def objects(self) -> list[Any]:
-        found = json.loads(self("get", "--show-managed-fields", "-o", "json"))
-        return [without_controllers(item) for item in found["items"]]
+        listing = json.loads(self("get", "--show-managed-fields", "-o", "json"))
+        return [without_controllers(item) for item in listing["items"]]
 
     def is_patched_each_time(self, line: str) -> bool:
-        """For a line such as ``deployment.apps/shop-web configured``."""
+        """Return True if kubectl always patches the object of a line (``deployment.apps/shop-web configured``)."""
         full, _, name = line.split()[0].partition("/")
         kind = full.partition(".")[0]
         return not PATCHED_EACH_TIME.isdisjoint((kind, f"{kind}/{name.replace(self.name, 'NAME')}"))
@@ -69,11 +69,11 @@ class Applied:
 
 @pytest.fixture(params=MANIFESTS, ids=lambda path: path.stem)
 def applied(request: pytest.FixtureRequest, kubectl: Kubectl, api: Api, tmp_path: Path) -> Iterator[Applied]:
-    found = Applied(request.param, kubectl, tmp_path)
-    api.namespace(found.name)
-    yield found
-    found("delete", "--wait=false", "--ignore-not-found")
-    api.request("DELETE", f"/api/v1/namespaces/{found.name}")
+    manifest = Applied(request.param, kubectl, tmp_path)
+    api.namespace(manifest.name)
+    yield manifest
+    manifest("delete", "--wait=false", "--ignore-not-found")
+    api.request("DELETE", f"/api/v1/namespaces/{manifest.name}")
 
 
 def test_client_side_apply(applied: Applied) -> None:
@@ -93,30 +93,30 @@ def test_server_side_apply(applied: Applied) -> None:
     applied("apply", "--server-side")
     assert applied.objects() == before
     assert applied("diff", "--server-side") == ""
-    for found in before:
-        managers = found["metadata"]["managedFields"]
+    for obj in before:
+        managers = obj["metadata"]["managedFields"]
         assert [(entry["manager"], entry["operation"]) for entry in managers] == [("kubectl", "Apply")]
 
 
 @pytest.mark.parametrize("applied", [path for path in MANIFESTS if path.stem in ("database", "webshop")], indirect=True)
 def test_create_then_apply_both_ways(applied: Applied) -> None:
-    """Each way of writing takes over from the one before, and comes to rest."""
+    """Each command takes over from the one before, and then changes nothing."""
     applied("create", "--save-config")
     applied("apply", "--server-side", "--force-conflicts")
-    once = [without_managers(found) for found in applied.objects()]
+    once = [without_managers(obj) for obj in applied.objects()]
     applied("apply", "--server-side", "--force-conflicts")
-    assert [without_managers(found) for found in applied.objects()] == once
+    assert [without_managers(obj) for obj in applied.objects()] == once
 
 
-def without_controllers(found: Any) -> Any:
-    """The object without what the quota's controller adds to it, sooner or later."""
-    if found["kind"] != "ResourceQuota":
-        return found
-    metadata = {name: value for name, value in found["metadata"].items() if name != "resourceVersion"}
+def without_controllers(obj: Any) -> Any:
+    """Return the object without the fields that the quota controller adds at some time."""
+    if obj["kind"] != "ResourceQuota":
+        return obj
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
     metadata["managedFields"] = [each for each in metadata["managedFields"] if each.get("subresource") != "status"]
-    return {**found, "metadata": metadata, "status": None}
+    return {**obj, "metadata": metadata, "status": None}
 
 
-def without_managers(found: Any) -> Any:
-    metadata = {name: value for name, value in found["metadata"].items() if name != "managedFields"}
-    return {**found, "metadata": metadata}
+def without_managers(obj: Any) -> Any:
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
+    return {**obj, "metadata": metadata}

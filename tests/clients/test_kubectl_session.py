@@ -1,7 +1,7 @@
-"""One sitting of a new user with kubectl: every screen is what it would be in front of a Kubernetes cluster.
+"""A session of a new user with kubectl: every output is as with a Kubernetes cluster.
 
-kubectl prints much by itself; what it says rests on the answers it gets: which objects changed, which did not, what is
-in conflict, what was defaulted. The workloads' screens are in test_kubectl_workloads.py.
+The output of kubectl depends on the answers of the server: changed and unchanged objects, conflicts, defaults. The
+outputs about workloads are in test_kubectl_workloads.py.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def kubectl(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def shop(kubectl: Kubectl, tmp_path: Path) -> Path:
-    """The manifest of a Deployment nobody else has; its name is the file's."""
+    """Write the manifest of a Deployment with a unique name. Return the file, of the same name."""
     name = unique("shop")
     path = tmp_path / f"{name}.yaml"
     path.write_text(DEPLOYMENT.replace("NAME", name))
@@ -49,7 +49,7 @@ def shop(kubectl: Kubectl, tmp_path: Path) -> Path:
 
 
 def changed(manifest: Path, *changes: tuple[str, str]) -> Path:
-    """The manifest with some text replaced, in the same place under another name."""
+    """Write a copy of the manifest with some text replaced. Return the file."""
     text = manifest.read_text()
     for before, after in changes:
         assert before in text
@@ -64,7 +64,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def screen(text: str) -> str:
-    """What stands on a screen, with runs of blanks as one."""
+    """Return an output with single spaces."""
     return "\n".join(" ".join(line.split()) for line in text.splitlines())
 
 
@@ -211,7 +211,7 @@ def test_server_side_apply_and_conflicts(kubectl: Kubectl, shop: Path) -> None:
     assert managers == "kubectl"
 
 
-def test_a_second_manager_shares_and_lets_go(kubectl: Kubectl, shop: Path, tmp_path: Path) -> None:
+def test_a_second_manager_shares_and_releases_a_field(kubectl: Kubectl, shop: Path, tmp_path: Path) -> None:
     title = f"deployment.apps/{shop.stem}"
     kubectl("apply", "--server-side", "-f", str(shop))
     label = tmp_path / "label.yaml"
@@ -232,7 +232,7 @@ def test_from_client_side_to_server_side(kubectl: Kubectl, shop: Path) -> None:
     assert kubectl("apply", "--server-side", "-f", str(other)) == f"{title} serverside-applied\n"
     managers = kubectl("get", title, "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}")
     assert set(managers.split()) == {"kubectl", "kubectl-last-applied"}
-    assert "shop:2" in kubectl("apply", "view-last-applied", title), "kept in step, for the way back"
+    assert "shop:2" in kubectl("apply", "view-last-applied", title), "still updated, for a return to client-side apply"
     assert kubectl("apply", "-f", str(shop)) == f"{title} configured\n"
 
 
@@ -245,7 +245,7 @@ def test_edit(kubectl: Kubectl, shop: Path) -> None:
     assert kubectl("edit", title, environment={"KUBE_EDITOR": "sed -i s/shop:1/shop:9/"}) == f"{title} edited\n"
     same = kubectl.call("edit", title, environment={"KUBE_EDITOR": "true"})
     assert same.stderr == "Edit cancelled, no changes made.\n"
-    # The editor leaves what is wrong as it is when it is opened again with the complaint: kubectl gives up.
+    # kubectl opens the editor again with the error. The editor changes nothing, so kubectl gives up.
     wrong = kubectl.call("edit", title, environment={"KUBE_EDITOR": "sed -i s/replicas:.2/replicas:\\ -2/"})
     assert wrong.returncode == 1
     assert f'error: deployments.apps "{shop.stem}" is invalid\n' in wrong.stderr
@@ -290,7 +290,7 @@ def test_replace(kubectl: Kubectl, shop: Path) -> None:
     assert "(NotFound)" in kubectl.refused("replace", "-f", str(missing))
 
 
-def test_labels_and_what_get_shows_of_them(kubectl: Kubectl, shop: Path) -> None:
+def test_labels_as_get_shows_them(kubectl: Kubectl, shop: Path) -> None:
     title = f"deployment.apps/{shop.stem}"
     kubectl("create", "-f", str(shop))
     assert kubectl("label", title, "tier=front", "session=labels") == f"{title} labeled\n"

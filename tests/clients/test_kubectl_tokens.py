@@ -1,4 +1,4 @@
-"""kubectl create token, and what its token is good for."""
+"""kubectl create token, and the validity of its token."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from programs import Kubectl
 
 
 def whoami(kubectl: Kubectl, token: str) -> str:
-    """The user name the server knows the token's owner by; "" if it knows none."""
+    """Return the user name of a token; "" if it is invalid."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-    said = kubectl("create", "-o", "json", "-f", "-", stdin=json.dumps(review))
-    return str(json.loads(said)["status"]["user"].get("username", ""))
+    output = kubectl("create", "-o", "json", "-f", "-", stdin=json.dumps(review))
+    return str(json.loads(output)["status"]["user"].get("username", ""))
 
 
-def test_a_token_is_good_until_its_account_goes(kubectl: Kubectl) -> None:
+def test_a_token_is_valid_until_its_account_is_deleted(kubectl: Kubectl) -> None:
     name = unique("robot")
     kubectl("create", "serviceaccount", name)
     token = kubectl("create", "token", name, "--duration", "10m").strip()
     assert whoami(kubectl, token) == f"system:serviceaccount:{kubectl.namespace}:{name}"
     assert whoami(kubectl, token + "x") == ""
-    told = json.loads(kubectl("create", "token", name, "--audience", "vault", "-o", "json"))
-    assert told["spec"]["audiences"] == ["vault"]
-    assert whoami(kubectl, told["status"]["token"]) == ""
+    request = json.loads(kubectl("create", "token", name, "--audience", "vault", "-o", "json"))
+    assert request["spec"]["audiences"] == ["vault"]
+    assert whoami(kubectl, request["status"]["token"]) == ""
     kubectl("delete", "serviceaccount", name)
     assert whoami(kubectl, token) == ""
 
 
-def test_a_token_is_good_until_what_it_is_bound_to_goes(kubectl: Kubectl) -> None:
+def test_a_token_is_valid_until_its_bound_object_is_deleted(kubectl: Kubectl) -> None:
     name = unique("robot")
     kubectl("create", "serviceaccount", name)
     kubectl("create", "secret", "generic", name)
@@ -41,16 +41,16 @@ def test_a_token_is_good_until_what_it_is_bound_to_goes(kubectl: Kubectl) -> Non
     kubectl("delete", "serviceaccount", name)
 
 
-def test_a_lifetime_that_is_too_short_is_refused(kubectl: Kubectl) -> None:
+def test_a_lifetime_that_is_too_short_is_rejected(kubectl: Kubectl) -> None:
     name = unique("robot")
     kubectl("create", "serviceaccount", name)
-    said = kubectl.refused("create", "token", name, "--duration=1m")
-    assert "may not specify a duration less than 10 minutes" in said
+    output = kubectl.refused("create", "token", name, "--duration=1m")
+    assert "may not specify a duration less than 10 minutes" in output
     kubectl("delete", "serviceaccount", name)
 
 
-def test_a_wrong_token_is_told_in_kubectls_words(kubectl: Kubectl, tmp_path: Path) -> None:
-    kubectl("get", "namespaces")  # what the server can do is known from here on
+def test_a_wrong_token_is_reported_by_kubectl(kubectl: Kubectl, tmp_path: Path) -> None:
+    kubectl("get", "namespaces")  # fills the discovery cache
     config = yaml.safe_load(kubectl.server.kubeconfig.read_text())
     file = tmp_path / "config"
     for token in ("wrong", "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9."):

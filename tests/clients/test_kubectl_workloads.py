@@ -1,5 +1,5 @@
-"""kubectl on workloads, nodes and pods, with the tests in the place of the controllers and the kubelet: they write the
-ReplicaSets, statuses and finalizers whose traces kubectl reads."""
+"""kubectl on workloads, nodes and pods. The tests act as controllers and kubelet: they write the ReplicaSets, statuses
+and finalizers that kubectl reads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from programs import Kubectl
 
 @pytest.fixture(scope="module")
 def api(server: Server) -> Iterator[Api]:
-    found = server.api()
-    yield found
-    found.close()
+    connection = server.api()
+    yield connection
+    connection.close()
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def kubectl(server: Server, api: Api, tmp_path_factory: pytest.TempPathFactory) 
 
 @dataclass
 class Shop:
-    """A Deployment, and its controller's hand."""
+    """A Deployment, and the writes of its controller."""
 
     name: str
     kubectl: Kubectl
@@ -56,10 +56,10 @@ class Shop:
         self.api.request("PATCH", path, json.dumps(patch).encode(), headers=headers).expect(200)
 
     def roll(self, revision: int, cause: str) -> None:
-        """What the controller does about the template as it is: a ReplicaSet of this revision, and a status."""
-        found = self.get()
+        """Act as the controller on the current template: create a ReplicaSet of this revision, and write a status."""
+        deployment = self.get()
         labels = {"app": self.name, "pod-template-hash": f"h{revision}"}
-        template = found["spec"]["template"]
+        template = deployment["spec"]["template"]
         notes = {"deployment.kubernetes.io/revision": str(revision)}
         metadata = {
             "name": f"{self.name}-h{revision}",
@@ -70,14 +70,14 @@ class Shop:
                     "apiVersion": "apps/v1",
                     "kind": "Deployment",
                     "name": self.name,
-                    "uid": found["metadata"]["uid"],
+                    "uid": deployment["metadata"]["uid"],
                     "controller": True,
                     "blockOwnerDeletion": True,
                 }
             ],
         }
         spec = {
-            "replicas": found["spec"]["replicas"],
+            "replicas": deployment["spec"]["replicas"],
             "selector": {"matchLabels": labels},
             "template": {**template, "metadata": {**template["metadata"], "labels": labels}},
         }
@@ -86,27 +86,27 @@ class Shop:
         self.report()
 
     def report(self) -> None:
-        """Everything is rolled out."""
-        found = self.get()
-        count = found["spec"]["replicas"]
+        """Write the status of a complete rollout."""
+        deployment = self.get()
+        count = deployment["spec"]["replicas"]
         conditions = [
             {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": "fine"},
             {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable", "message": "done"},
         ]
         counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), count)
-        status = {"observedGeneration": found["metadata"]["generation"], "conditions": conditions, **counts}
+        status = {"observedGeneration": deployment["metadata"]["generation"], "conditions": conditions, **counts}
         self.merge(f"{self.path}/deployments/{self.name}/status", {"status": status})
 
 
 @pytest.fixture
 def shop(kubectl: Kubectl, api: Api) -> Shop:
-    found = Shop(unique("shop"), kubectl, api)
-    kubectl("create", "deployment", found.name, "--image=example.invalid/shop:1", "--replicas=2", "--port=8080")
-    return found
+    shop = Shop(unique("shop"), kubectl, api)
+    kubectl("create", "deployment", shop.name, "--image=example.invalid/shop:1", "--replicas=2", "--port=8080")
+    return shop
 
 
 def screen(text: str) -> list[str]:
-    """The lines on a screen, with runs of blanks as one."""
+    """Return the lines of an output, with single spaces."""
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
@@ -232,12 +232,12 @@ def test_set(shop: Shop, kubectl: Kubectl) -> None:
 # -- deletion, waiting, watching --------------------------------------------------------------------------------------
 
 
-def test_delete_and_leave_the_rest(shop: Shop, kubectl: Kubectl, api: Api) -> None:
-    """The deployment waits for the garbage collector to let its dependants go; then it goes, and they stay."""
+def test_delete_and_orphan(shop: Shop, kubectl: Kubectl, api: Api) -> None:
+    """The deployment waits until the garbage collector has orphaned its dependents. Then only it is deleted."""
     shop.roll(1, "first")
     with kubectl.following("delete", shop.title, "--cascade=orphan") as lines:
         assert lines.next() == f'deployment.apps "{shop.name}" deleted from {kubectl.namespace} namespace'
-        # Where no garbage collector runs, the test is one.
+        # Without a garbage collector, the test does its work.
         headers = {"Content-Type": "application/merge-patch+json"}
         release = {"metadata": {"finalizers": None}}
         api.request("PATCH", f"{shop.path}/deployments/{shop.name}", release, headers=headers).expect(200, 404)
@@ -350,8 +350,8 @@ def test_run_and_expose(kubectl: Kubectl) -> None:
     name = unique("run")
     arguments = ("--image=busybox", "--restart=Never", "--env=A=1", "--port=80", "--expose")
     assert kubectl("run", name, *arguments) == f"service/{name} created\npod/{name} created\n"
-    found = json.loads(kubectl("get", "pod", name, "-o", "json"))
-    assert (found["spec"]["restartPolicy"], found["status"]) == (
+    pod = json.loads(kubectl("get", "pod", name, "-o", "json"))
+    assert (pod["spec"]["restartPolicy"], pod["status"]) == (
         "Never",
         {"phase": "Pending", "qosClass": "BestEffort"},
     )
@@ -375,7 +375,7 @@ def test_events(kubectl: Kubectl, api: Api) -> None:
     assert listed == ["<unknown> Normal Scheduled pod/p it is"]
 
 
-# -- what there is ----------------------------------------------------------------------------------------------------
+# -- explain, api-resources -------------------------------------------------------------------------------------------
 
 
 def test_explain(kubectl: Kubectl) -> None:

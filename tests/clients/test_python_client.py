@@ -46,7 +46,7 @@ def test_create_read_replace_patch_delete(core: Any) -> None:
         core.replace_namespaced_config_map(name, NAMESPACE, made)
     assert (caught.value.status, caught.value.reason) == (409, "Conflict")
 
-    # The client sends a list as a JSON patch; the other two are asked for by name.
+    # The client sends a list as a JSON patch. The other two types are requested by name.
     steps = [{"op": "remove", "path": "/data/a"}]
     assert core.patch_namespaced_config_map(name, NAMESPACE, steps).data == {"b": "2"}
     merged = core.patch_namespaced_config_map(
@@ -66,13 +66,13 @@ def test_list_with_selectors_and_pages(core: Any) -> None:
         made = body(name)
         made.metadata.labels["paged"] = "yes"
         core.create_namespaced_config_map(NAMESPACE, made)
-    found: list[str] = []
+    listed: list[str] = []
     token = None
     while token != "":
         page = core.list_namespaced_config_map(NAMESPACE, label_selector="paged=yes", limit=2, _continue=token)
-        found += [item.metadata.name for item in page.items]
+        listed += [item.metadata.name for item in page.items]
         token = page.metadata._continue or ""
-    assert found == names
+    assert listed == names
     one = core.list_config_map_for_all_namespaces(field_selector=f"metadata.name={names[0]}")
     assert [item.metadata.name for item in one.items] == names[:1]
 
@@ -87,7 +87,7 @@ def test_watch_from_a_list(core: Any) -> None:
         core.delete_namespaced_config_map(name, NAMESPACE)
 
     changing = threading.Thread(target=change)
-    changing.start()  # however early it writes: the watch begins at the list's revision
+    changing.start()  # however early: the watch starts at the revision of the list
     seen = []
     stream = watch.Watch()
     for event in stream.stream(
@@ -119,7 +119,7 @@ def test_typed_kinds_and_status(api_client: Any) -> None:
     )
     assert made.metadata.generation == 1
     made.status.replicas, made.status.observed_generation = 2, 1
-    made.spec.replicas = 7  # a status update changes the status alone
+    made.spec.replicas = 7  # a status update changes only the status
     updated = apps.replace_namespaced_deployment_status(name, NAMESPACE, made)
     assert (updated.status.replicas, updated.spec.replicas, updated.metadata.generation) == (2, 2, 1)
 

@@ -1,4 +1,4 @@
-"""Two servers on one Postgres, and failures known from other API servers on SQL stores, seen from their clients."""
+"""Two servers on one Postgres, and known failures of API servers on SQL stores, as clients see them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import postgres_fixture
 import pytest
-from harness import Api, Cluster, Server, cluster_in, configmap, home, postgres_fixture, unique
+from harness import Api, Cluster, Server, cluster_in, configmap, home, unique
 
 from kubechronicle.ops.development.server_process import descendants
 
-LATENCY = 0.050  # seconds, p99, from the writer's answer on one replica to the watcher's receipt on another
+LATENCY = 0.050  # seconds (p99) from the writer's answer on one replica to the watcher's receipt on another
 STALL = 5.0
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Cluster]:
-    """For tests after which all goes on as before; each has a namespace of its own."""
+    """Two servers shared by tests that leave them healthy, each with a namespace of its own."""
     with home("shared-cluster") as directory, cluster_in(directory) as cluster:
         yield cluster
 
@@ -38,7 +39,7 @@ def head(api: Api, namespace: str) -> str:
 
 @pytest.mark.alone
 def test_the_other_replica_sees_a_write_at_once(cluster: Cluster) -> None:
-    """By notification, not at the next poll. The best of three counts: what else the machine does only adds to it."""
+    """By notification, not at the next poll. The best of three counts, as other load only adds latency."""
     one, other = cluster.servers
     measured = []
     for turn in range(3):
@@ -52,7 +53,7 @@ def test_the_other_replica_sees_a_write_at_once(cluster: Cluster) -> None:
 
 
 def delays(one: Server, other: Server, namespace: str) -> list[float]:
-    """From the answers to writers at the one to a watcher's receipt at the other, in seconds, sorted."""
+    """Return the sorted delays in seconds from answers at one server to a watcher's receipt at the other."""
     with closing(one.api()) as api:
         api.namespace(namespace)
         with closing(other.watch(f"{path(namespace)}?watch=true&resourceVersion={head(api, namespace)}")) as watch:
@@ -60,14 +61,14 @@ def delays(one: Server, other: Server, namespace: str) -> list[float]:
             for number in range(400):
                 api.create(path(namespace), configmap(f"c-{number}"))
                 answered.append(time.monotonic())
-                time.sleep(0.005)  # apart from each other, as a busy writer would hide the polling
+                time.sleep(0.005)  # with pauses, as a busy writer would hide the polling
             received = watch.take(len(answered))
     assert [event["object"]["metadata"]["name"] for _, event in received] == [f"c-{n}" for n in range(len(answered))]
     return sorted(at - done for (at, _), done in zip(received, answered, strict=True))
 
 
 def test_a_read_on_the_other_replica_sees_every_answered_write(shared: Cluster) -> None:
-    """Without a resourceVersion, a read is as new as the newest answer of any replica."""
+    """A read without resourceVersion is as new as the newest answer of any replica."""
     one, other = shared.servers
     with closing(one.api()) as writing, closing(other.api()) as reading:
         namespace = writing.namespace("consistent")
@@ -78,7 +79,7 @@ def test_a_read_on_the_other_replica_sees_every_answered_write(shared: Cluster) 
 
 
 def test_writers_on_both_replicas_to_the_same_objects(shared: Cluster) -> None:
-    """Optimistic concurrency across replicas: of two updates to one revision exactly one wins, no increment is lost."""
+    """Optimistic concurrency across replicas: exactly one of two updates of a revision wins, no increment is lost."""
     apis = [server.api() for server in shared.servers]
     namespace = apis[0].namespace("contended")
     for number in range(4):
@@ -103,13 +104,13 @@ def test_writers_on_both_replicas_to_the_same_objects(shared: Cluster) -> None:
         thread.join(120)
     values = [int(item["data"]["n"]) for item in apis[1].get(path(namespace))["items"]]
     assert values == [100] * 4
-    assert conflicts, "they never met: the test says nothing"
+    assert conflicts, "no conflicts: the test proves nothing"
     shared.servers[0].verify()
 
 
 @contextmanager
 def writing(servers: list[Server], namespace: str) -> Iterator[list[str]]:
-    """Creates on every server while the block runs; yields the names answered with 201, complete when it is left."""
+    """Create objects on every server within the block. Yield the names answered with 201, complete after the block."""
     made: list[str] = []
     stop = threading.Event()
 
@@ -132,7 +133,7 @@ def writing(servers: list[Server], namespace: str) -> Iterator[list[str]]:
 
 
 def check_watches(cluster: Cluster, namespace: str, disturb: object) -> None:
-    """While writers write and something stalls, watchers on both replicas see every write, once and in one order."""
+    """Check that watchers on both replicas see every write during a disturbance, once and in one order."""
     assert callable(disturb)
     api = cluster.servers[0].api()
     api.namespace(namespace)
@@ -155,7 +156,7 @@ def check_watches(cluster: Cluster, namespace: str, disturb: object) -> None:
 
 
 def test_a_transaction_stalled_before_its_commit_loses_no_event(shared: Cluster) -> None:
-    """Someone holds the head row for five seconds: writers wait, nobody misses anything."""
+    """A transaction locks the head row for five seconds: writers wait, no watcher misses an event."""
     psql = Path(str(postgres_fixture.binaries())) / "psql"
     hold = f"begin; select 1 from kubechronicle.head for update; select pg_sleep({STALL}); commit"
 
@@ -168,7 +169,7 @@ def test_a_transaction_stalled_before_its_commit_loses_no_event(shared: Cluster)
 
 
 def test_a_stopped_backend_loses_no_event(shared: Cluster) -> None:
-    """Every backend of Postgres is stopped for a moment, one after another: some of them amid an append."""
+    """Every backend of Postgres is stopped for a moment, one after another, some in the middle of an append."""
 
     def stop_each() -> None:
         backends = [process.pid for process in descendants(shared.postgres.process.pid)][1:]
@@ -181,7 +182,7 @@ def test_a_stopped_backend_loses_no_event(shared: Cluster) -> None:
 
 
 def test_a_stopped_replica_holds_nobody_up_for_good(shared: Cluster) -> None:
-    """A replica that stands still for five seconds misses nothing when it goes on."""
+    """A replica stopped for five seconds misses no event when it continues."""
 
     def stop_one() -> None:
         os.kill(shared.servers[1].pid, signal.SIGSTOP)
@@ -193,7 +194,7 @@ def test_a_stopped_replica_holds_nobody_up_for_good(shared: Cluster) -> None:
 
 @pytest.mark.alone
 def test_a_list_costs_by_live_objects_not_by_history(server: Server) -> None:
-    """A thousand old revisions of each object change nothing."""
+    """A thousand old revisions of each object do not change the cost."""
     objects, revisions, writers = 5, 1000, 5
     api = server.api()
     namespace = api.namespace("history")
@@ -222,6 +223,6 @@ def test_a_list_costs_by_live_objects_not_by_history(server: Server) -> None:
         thread.join()
     items = api.get(path(namespace))["items"]
     assert [item["data"]["n"] for item in items] == [str(revisions)] * objects
-    after = min(cost() for _ in range(3))  # what else the machine does only adds to it
+    after = min(cost() for _ in range(3))  # other load only adds to it
     print(f"median {before * 1000:.2f} ms before, {after * 1000:.2f} ms after {objects * revisions} updates")
     assert after < before * 1.5 + 0.002

@@ -1,5 +1,5 @@
-"""A server that alone appends to its embedded Postgres, which is killed under it, and then the server: no read ever
-misses a write acknowledged before the read was sent."""
+"""A sole appender whose embedded Postgres is killed, and then the server: no read misses a write that was acknowledged
+before the read was sent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_sole(api: Api) -> bool:
 
 @dataclass
 class Load:
-    """``acknowledged``: of each writer's object the last value that was; they only grow."""
+    """Writers and readers. ``acknowledged``: the last acknowledged value of each writer's object; values only grow."""
 
     server: Server
     acknowledged: dict[str, int] = field(default_factory=lambda: {f"w{number}": 0 for number in range(WRITERS)})
@@ -67,41 +67,42 @@ class Load:
         before = dict(self.acknowledged)
         if random.random() < 0.2:
             answer = api.request("GET", PATH)
-            found = {each["metadata"]["name"]: each for each in answer.json()["items"]} if answer.status == 200 else {}
+            items = answer.json()["items"] if answer.status == 200 else []
+            objects = {each["metadata"]["name"]: each for each in items}
         else:
             name = random.choice(list(before))
             before = {name: before[name]}
             answer = api.request("GET", f"{PATH}/{name}")
-            found = {name: answer.json()}
+            objects = {name: answer.json()}
         if answer.status >= 500:
             return
         self.reads += 1
         for name, value in before.items():
-            seen = int(found[name]["data"]["v"]) if name in found and "data" in found[name] else -1
+            seen = int(objects[name]["data"]["v"]) if name in objects and "data" in objects[name] else -1
             if seen < value:
                 self.problem = f"{name} was {seen} after {value} had been acknowledged ({answer.status})"
 
 
 def kill_postgres(server: Server, load: Load) -> None:
-    """Return when the server appends alone to the one started anew, and the load goes on."""
+    """Kill Postgres. Return when the server is the sole appender of the restarted one, and the load continues."""
     api = server.api()
     os.kill(postgres_of(server), signal.SIGKILL)
     written, read = load.writes, load.reads
-    eventually(lambda: load.problem or (load.writes > written + 20 and load.reads > read + 20), "the load goes on")
-    eventually(lambda: is_sole(api), "it appends alone to the Postgres started anew")
+    eventually(lambda: load.problem or (load.writes > written + 20 and load.reads > read + 20), "the load to continue")
+    eventually(lambda: is_sole(api), "the server to be the sole appender of the restarted Postgres")
     api.close()
 
 
 def test_no_read_misses_what_was_acknowledged(own_server: Server) -> None:
     own_server.start()
     api = own_server.api()
-    eventually(lambda: is_sole(api), "the server appends alone")
+    eventually(lambda: is_sole(api), "the server to be the sole appender")
     for number in range(WRITERS):
         api.create(PATH, configmap(f"w{number}", v="0"))
     load = Load(own_server)
     for _ in range(KILLS):
         threads = load.start()
-        time.sleep(random.uniform(0, LONGEST))  # the moment of the kill is the point
+        time.sleep(random.uniform(0, LONGEST))  # the test is about the moment of the kill
         kill_postgres(own_server, load)
         own_server.kill9()
         for thread in threads:

@@ -1,4 +1,4 @@
-"""A watch over WebSocket, as browsers and some language clients make it: trio-websocket against the real server."""
+"""A watch over WebSocket, as from browsers and some client libraries: trio-websocket against the real server."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ async def test_events_arrive_as_messages(server: Server) -> None:
     resource = f"{base}/configmaps?watch=1&fieldSelector=metadata.name!=kube-root-ca.crt"
     with trio.fail_after(60):
         async with open_websocket("127.0.0.1", server.port, resource, use_ssl=server.client_context()) as socket:
-            told = json.loads(await socket.get_message())
-            assert (told["type"], told["object"]["metadata"]["name"]) == ("ADDED", first)
+            event = json.loads(await socket.get_message())
+            assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", first)
             await trio.to_thread.run_sync(lambda: server.api().create(f"{base}/configmaps", configmap(second)))
-            told = json.loads(await socket.get_message())
-            assert (told["type"], told["object"]["metadata"]["name"]) == ("ADDED", second)
+            event = json.loads(await socket.get_message())
+            assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", second)
 
 
 async def test_the_server_closes_when_the_watch_is_over(server: Server) -> None:
