@@ -1,7 +1,7 @@
-"""A real server on a real socket with TLS, and clients that can misbehave: for the tests of the network face.
+"""A real server on a TLS socket, and clients that can misbehave, for the tests of the wire.
 
-`wire` starts a server for an application; its clients speak bytes, HTTP/1.1 (h11) or HTTP/2 (h2). No test sleeps: each
-waits for an event or for bytes, under PATIENCE.
+`wire` starts a server for an application. Its clients speak bytes, HTTP/1.1 (h11) or HTTP/2 (h2). No test sleeps: each
+waits for an event or for bytes, for at most PATIENCE.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATIENCE = 60.0
 
 
 class Authority:
-    """A certificate authority that writes what it issues into a folder."""
+    """A certificate authority that writes its certificates into a folder."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
@@ -64,7 +64,7 @@ class Authority:
         return builder.sign(self.key, hashes.SHA256())
 
     def issue(self, name: str, *, client: bool, days: int = 30) -> tuple[Path, Path]:
-        """(certificate file, key file); negative days: expired since yesterday."""
+        """Return (certificate file, key file). Negative days: expired since yesterday."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         usage = ExtendedKeyUsageOID.CLIENT_AUTH if client else ExtendedKeyUsageOID.SERVER_AUTH
@@ -87,7 +87,7 @@ class Answer:
 
 
 class Http1Client:
-    """HTTP/1.1 over a TLS stream, one request after the other."""
+    """HTTP/1.1 over a TLS stream, one request after another."""
 
     def __init__(self, stream: trio.SSLStream[trio.SocketStream]) -> None:
         self.stream = stream
@@ -131,13 +131,13 @@ class Http1Client:
 
 
 class Http2Client:
-    """HTTP/2 over a TLS stream; `events` reads what comes, the caller keeps account."""
+    """HTTP/2 over a TLS stream; `events` reads received events."""
 
     def __init__(self, stream: trio.SSLStream[trio.SocketStream]) -> None:
         self.stream = stream
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
         self.h2.initiate_connection()
-        self.credit = True  # give the server back what it sent
+        self.credit = True  # credit received bytes to the server
 
     async def flush(self) -> None:
         await self.stream.send_all(self.h2.data_to_send())
@@ -163,7 +163,7 @@ class Http2Client:
         return events
 
     async def until(self, wanted: Callable[[Any], bool]) -> list[Any]:
-        """All events up to and including the batch with one that is wanted; None stands for the connection's end."""
+        """Return all events up to the batch with a wanted one; None is the end of the connection."""
         seen: list[Any] = []
         while not any(wanted(event) for event in seen):
             assert None not in seen, seen
@@ -191,7 +191,7 @@ class Http2Client:
 
 
 class Wire:
-    """A served application and the ways to reach it."""
+    """A served application and its clients."""
 
     def __init__(self, server: Server, authority: Authority) -> None:
         self.server = server
@@ -223,7 +223,7 @@ class Wire:
         return client
 
     async def say(self, data: bytes) -> bytes:
-        """Sends bytes on a new HTTP/1.1 connection, returns all that comes until the server ends it."""
+        """Send bytes on a new HTTP/1.1 connection, and return all bytes until the server ends it."""
         stream = await self.connect()
         await stream.send_all(data)
         return await self.rest(stream)
@@ -239,7 +239,7 @@ class Wire:
         return received
 
     async def check_alive(self) -> None:
-        """The server still answers others, over both protocols."""
+        """Check that the server still answers, over both protocols."""
         http1 = await self.http1()
         assert (await http1.ask("GET", "/alive")).status == 200
         http2 = await self.http2()
@@ -252,7 +252,7 @@ StartWire = Callable[..., Awaitable[Wire]]
 
 
 def answering(app: Application) -> Application:
-    """Adds the path that `check_alive` asks for."""
+    """Add the path that `check_alive` requests."""
 
     async def with_alive(request: Request) -> Response:
         if request.path == "/alive":
@@ -274,8 +274,8 @@ def server_files(authority: Authority) -> tuple[Path, Path]:
 
 @pytest.fixture
 def wire(nursery: trio.Nursery, authority: Authority, server_files: tuple[Path, Path]) -> StartWire:
-    """`await wire(app, **limits)`: a server that ends with the test. ``client_cas``: files with authorities of client
-    certificates, instead of the one of ``authority``."""
+    """`await wire(app, **limits)` starts a server that ends with the test. ``client_cas``: files with authorities of
+    client certificates; by default that of ``authority``."""
 
     async def start(app: Application, *, client_cas: Sequence[Path] | None = None, **limits: Any) -> Wire:
         config = ServeConfig(

@@ -37,7 +37,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Always:
-    """An authenticator that knows everybody as the same user, or nobody."""
+    """An authenticator that authenticates every request as one user, or rejects all."""
 
     def __init__(self, user: User | None) -> None:
         self.user = user
@@ -93,13 +93,13 @@ def test_the_order_is_kube_apiservers() -> None:
     ]
 
 
-async def test_the_unknown_are_not_told_what_is_forbidden_and_neither_reaches_the_handler() -> None:
+async def test_401_precedes_403_and_neither_reaches_the_handler() -> None:
     app = chain(raising(AssertionError("reached")), user=None, allow=False)
     (await ask(app)).refused(401)
     (await ask(chain(raising(AssertionError("reached")), allow=False))).refused(403)
 
 
-async def test_the_handler_finds_what_the_filters_attached() -> None:
+async def test_the_handler_gets_the_context_of_the_filters() -> None:
     seen: list[Context] = []
 
     async def handler(request: Request) -> Response:
@@ -143,7 +143,7 @@ async def test_a_status_in_json_yaml_and_protobuf() -> None:
 
 
 @pytest.mark.parametrize("accept", ["text/html", "image/png", "application/xml;q=0.9", "garbage", "", ";;;,,,", "*/*"])
-async def test_who_accepts_nothing_we_write_gets_json(accept: str) -> None:
+async def test_errors_are_json_if_no_media_type_is_acceptable(accept: str) -> None:
     answer = await ask(chain(raising(MISSING)), accept=accept)
     assert answer.header("content-type") == "application/json"
     answer.refused(404)
@@ -163,14 +163,14 @@ async def test_who_accepts_nothing_we_write_gets_json(accept: str) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-async def test_what_the_servers_own_errors_become(error: Exception, code: int, reason: str) -> None:
+async def test_the_servers_own_errors_become_statuses(error: Exception, code: int, reason: str) -> None:
     found = (await ask(chain(raising(error)))).refused(code)
     assert found["reason"] == reason
     assert "secret" not in found["message"]
 
 
 @pytest.mark.parametrize("error", [MailboxFull("pods", 1), LogUnavailable("x"), status.too_many_requests("x")])
-async def test_try_again_later_says_when(error: Exception) -> None:
+async def test_errors_to_retry_have_retry_after(error: Exception) -> None:
     assert (await ask(chain(raising(error)))).header("retry-after") == "1"
 
 
@@ -214,8 +214,8 @@ async def test_the_audit_id_is_the_clients_or_a_new_one() -> None:
 
 async def test_warnings_are_quoted_and_cannot_break_out_of_their_field() -> None:
     async def handler(request: Request) -> Response:
-        told = ['a "quoted" \\ one', "two\r\nx-evil: 1\x00\x7f", "a", 'unknown field "spec.é"', "a"]
-        request.attached(Context).warnings.extend(told)
+        warnings = ['a "quoted" \\ one', "two\r\nx-evil: 1\x00\x7f", "a", 'unknown field "spec.é"', "a"]
+        request.attached(Context).warnings.extend(warnings)
         return await answered(request)
 
     answer = await ask(chain(handler))
@@ -228,15 +228,15 @@ async def test_warnings_are_quoted_and_cannot_break_out_of_their_field() -> None
 
 
 async def test_warnings_of_many_fields_stay_within_the_headers_bound() -> None:
-    """kube-apiserver cuts warnings at 4 KiB in all: intermediaries refuse larger headers."""
+    """kube-apiserver cuts warnings at 4 KiB in total: proxies reject larger headers."""
 
     async def handler(request: Request) -> Response:
         request.attached(Context).warnings.extend(f"unknown field {number} " + "x" * 400 for number in range(100))
         return await answered(request)
 
-    told = (await ask(chain(handler))).header_all("warning")
-    assert 10 <= len(told) < 100
-    assert sum(map(len, told)) <= 5 * 1024
+    warnings = (await ask(chain(handler))).header_all("warning")
+    assert 10 <= len(warnings) < 100
+    assert sum(map(len, warnings)) <= 5 * 1024
 
 
 async def test_unknown_fields_become_warnings_end_to_end(autojump_clock: MockClock) -> None:
@@ -252,7 +252,7 @@ async def test_unknown_fields_become_warnings_end_to_end(autojump_clock: MockClo
 
 
 class Held:
-    """A handler that waits until it is let go."""
+    """A handler that waits until it is released."""
 
     def __init__(self) -> None:
         self.go = trio.Event()
@@ -277,7 +277,7 @@ async def test_reads_and_writes_in_flight_are_limited_apart(nursery: trio.Nurser
         assert answer.header("retry-after") == "1"
     held.go.set()
     await wait_all_tasks_blocked()
-    assert (await ask(app)).status == 200  # there is room again
+    assert (await ask(app)).status == 200  # below the limit again
     assert (await ask(app, "POST")).status == 200
 
 
@@ -291,7 +291,7 @@ async def test_watches_and_masters_are_not_limited(nursery: trio.Nursery) -> Non
     nursery.cancel_scope.cancel()
 
 
-async def test_masters_are_let_through_a_full_server(nursery: trio.Nursery) -> None:
+async def test_masters_pass_a_full_server(nursery: trio.Nursery) -> None:
     held = Held()
     app = chain(held, user=ROOT, max_requests_inflight=1)
     for _ in range(3):
@@ -301,7 +301,7 @@ async def test_masters_are_let_through_a_full_server(nursery: trio.Nursery) -> N
     held.go.set()
 
 
-async def test_errors_and_cancelled_requests_leave_their_place(nursery: trio.Nursery) -> None:
+async def test_errors_and_cancelled_requests_are_no_longer_in_flight(nursery: trio.Nursery) -> None:
     app = chain(raising(MISSING), max_requests_inflight=1)
     for _ in range(3):
         (await ask(app)).refused(404)
@@ -342,7 +342,7 @@ async def test_a_request_ends_in_its_time(autojump_clock: MockClock, target: str
 
 
 @pytest.mark.parametrize("text", ["x", "10", "1.5", "5sec", "--1s", "s", "1e3s", ".s", "1..5s", "٣s", "1s ", "nan"])
-async def test_a_timeout_that_is_none_is_400(text: str) -> None:
+async def test_an_invalid_timeout_is_400(text: str) -> None:
     found = (await ask(chain(answered), target=f"/api/v1/pods?timeout={text}")).refused(400)
     assert found["message"].startswith("invalid timeout specified in the request URL")
 

@@ -1,4 +1,4 @@
-"""/metrics: kube-apiserver's names and labels where the notion is the same, and no series that clients can multiply."""
+"""/metrics: kube-apiserver's names and labels for the same metrics, and no series that clients can multiply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LABELS = {"verb", "dry_run", "group", "version", "resource", "subresource", "sco
 
 
 async def series(server: InProcess) -> dict[str, list[dict[str, str]]]:
-    """The label sets of every sample, by the sample's name."""
+    """Return the label sets of every sample, by the sample's name."""
     answer = await server.ask("GET", "/metrics")
     assert answer.status == 200
     assert answer.header("content-type") == "text/plain; version=0.0.4; charset=utf-8"
@@ -61,7 +61,7 @@ async def test_names_and_labels_are_kube_apiservers(autojump_clock: MockClock) -
     assert {"request_kind": "readOnly"} in found["apiserver_current_inflight_requests"]
 
 
-async def test_what_is_counted(autojump_clock: MockClock) -> None:
+async def test_requests_are_counted(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await server.post(MAPS, configmap("a"))
         for _ in range(3):
@@ -79,7 +79,7 @@ async def test_what_is_counted(autojump_clock: MockClock) -> None:
         await series(server)
 
 
-async def test_refusals_of_the_database_are_counted_too(autojump_clock: MockClock) -> None:
+async def test_database_errors_are_counted(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         server.log.fail_next("head", Fault.UNAVAILABLE)
         (await server.ask("GET", f"{MAPS}/a")).refused(503)
@@ -103,7 +103,7 @@ async def test_watches_are_counted_while_they_last_and_when_they_end(autojump_cl
         assert total == 1
 
 
-async def test_a_series_begins_with_what_is_counted_first(autojump_clock: MockClock) -> None:
+async def test_a_series_begins_with_its_first_request(autojump_clock: MockClock) -> None:
     async with open_server(namespaces=()) as server:
         first, second = await series(server), await series(server)
         assert not first.get("apiserver_request_total")
@@ -113,7 +113,7 @@ async def test_a_series_begins_with_what_is_counted_first(autojump_clock: MockCl
 
 
 @pytest.mark.parametrize("size", [0, 1 << 20])
-async def test_what_is_kept_of_answers_is_told(size: int, autojump_clock: MockClock) -> None:
+async def test_the_size_of_the_encoding_cache(size: int, autojump_clock: MockClock) -> None:
     async with open_server(encoding_cache=size) as server:
         for number in range(70):
             await server.post(MAPS, configmap(f"m-{number}"))
@@ -123,20 +123,20 @@ async def test_what_is_kept_of_answers_is_told(size: int, autojump_clock: MockCl
             for _ in range(4)
         ]
         assert len({answer.body for answer in answers}) == 2
-        kept = await server.metric("kubechronicle_encoding_cache_bytes")
-        assert kept is not None
-        assert (0 < kept <= size) if size else not kept
-        figures = [
-            await server.metric(f"kubechronicle_encoding_cache_{what}_total", kind=kind)
+        used = await server.metric("kubechronicle_encoding_cache_bytes")
+        assert used is not None
+        assert (0 < used <= size) if size else not used
+        counts = [
+            await server.metric(f"kubechronicle_encoding_cache_{result}_total", kind=kind)
             for kind in ("object", "list")
-            for what in ("hits", "misses")
+            for result in ("hits", "misses")
         ]
-        # Objects are asked for until the list is kept, which it is when it has been asked for twice.
-        assert figures == ([70, 70, 4, 4] if size else [0, 280, 0, 8])
+        # Objects are looked up until the list is cached, at its second request.
+        assert counts == ([70, 70, 4, 4] if size else [0, 280, 0, 8])
 
 
 async def test_garbage_makes_no_series(autojump_clock: MockClock) -> None:
-    """Whoever may ask at all, the anonymous included, must not be able to fill the server's memory with label sets."""
+    """No client, even an anonymous one, must be able to fill the server's memory with label sets."""
     rng = random.Random(1)
 
     def word() -> str:
@@ -174,7 +174,7 @@ async def test_garbage_makes_no_series(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         for token in ("", "token-of-joe", "token-of-admin", "wrong"):
             await garbage(token)
-            await series(server)  # which is counted itself
+            await series(server)  # this request is counted, too
             before = {name: len(found) for name, found in (await series(server)).items()}
             await garbage(token)
             after = {name: len(found) for name, found in (await series(server)).items()}

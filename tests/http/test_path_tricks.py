@@ -1,7 +1,6 @@
-"""Paths that say one thing to whoever authorizes and another to whoever answers: there are none.
+"""No path has one meaning for the authorizer and another for the handler.
 
-Whatever a user may do, here joe, who may read everything and in one namespace may do everything, ends there, however
-the path is written.
+The user joe may read everything, and do everything in one namespace. No spelling of a path gives joe more.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ async def test_a_verb_in_the_path_is_not_the_right_to_another(
     assert answer.status in (404, 405), answer.body
 
 
-async def test_what_the_old_verbs_would_read_is_not_there(server: InProcess) -> None:
+async def test_the_old_verbs_in_paths_are_not_found(server: InProcess) -> None:
     for path in (
         "/api/v1/proxy/namespaces/default/configmaps/c",
         "/api/v1/proxy/namespaces/default/configmaps",
@@ -88,7 +87,7 @@ async def test_what_the_old_verbs_would_read_is_not_there(server: InProcess) -> 
         ("POST", f"{RBAC}/namespaces/joes/clusterrolebindings", binding("owner")),
     ],
 )
-async def test_rights_in_a_namespace_are_none_outside(server: InProcess, method: str, path: str, body: Any) -> None:
+async def test_rights_in_a_namespace_end_there(server: InProcess, method: str, path: str, body: Any) -> None:
     answer = await server.ask(method, path, body, token=JOE)
     assert answer.status == 404, answer.body
 
@@ -100,8 +99,8 @@ async def test_namespaces_are_not_listed_below_one(server: InProcess) -> None:
     assert (await server.ask("PUT", "/api/v1/namespaces/joes", {"metadata": {"name": "joes"}}, token=JOE)).status == 200
 
 
-async def test_the_verb_that_is_answered_is_the_one_that_was_authorized(server: InProcess) -> None:
-    """Whatever a path looks like: either nothing is there, or reads are all that joe gets outside of his namespace."""
+async def test_the_answered_verb_is_the_authorized_one(server: InProcess) -> None:
+    """For any path: it is not found, or joe can only read outside of his namespace."""
     before = await server.get("/api/v1/namespaces/default/configmaps")
     tails = ["configmaps", "configmaps/c", "pods/p", "pods/p/status", "serviceaccounts/a/token", "", "status"]
     for start in (

@@ -1,4 +1,4 @@
-"""One connection, one request after another: fields that are known from before, and requests whose time is over."""
+"""Successive requests on one connection: remembered fields, and requests that time out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAIL = b" HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nX-Twice: a\r\nAuthorizat
 
 
 async def describe(request: Request) -> Response:
-    """What the server understood; takes a field off, as authentication does."""
+    """Answer with the parsed request, and remove a field, as authentication does."""
     fields = request.headers
     body = await request.body(1000)
     text = f"{request.method} {request.raw_path}?{request.query_string} {list(fields)} {fields.get_all('x-twice')} "
@@ -37,7 +37,7 @@ class Raw:
         self.received = b""
 
     async def answer(self) -> bytes:
-        """The next answer's status line and body."""
+        """Return the status line and body of the next answer."""
         with trio.fail_after(60):
             while b"\r\n\r\n" not in self.received:
                 await self.more()
@@ -59,7 +59,7 @@ class Raw:
         return await self.answer()
 
 
-async def test_what_is_known_is_understood_as_what_is_parsed(wire: Any) -> None:
+async def test_recognized_requests_equal_parsed_ones(wire: Any) -> None:
     served = await wire(describe)
     lines = [b"GET /a", b"GET /a", b"GET /a?x=%20y", b"DELETE /b", b"GET /%zz", b"GET //a?b?c", b"GET /d"]
     again = Raw(await served.connect())
@@ -69,13 +69,13 @@ async def test_what_is_known_is_understood_as_what_is_parsed(wire: Any) -> None:
         await anew.stream.aclose()
 
 
-async def test_what_only_looks_known_is_parsed(wire: Any) -> None:
-    """Each after the same fields have come twice, so that they are known."""
+async def test_requests_with_slightly_different_fields_are_parsed(wire: Any) -> None:
+    """Each case follows two requests with the same fields, which are then remembered."""
     served = await wire(describe)
     with_body = b"POST /p HTTP/1.1\r\nHost: h\r\nAuthorization: x\r\nContent-Length: %d\r\n\r\n%b"
     hidden = b"GET /hidden" + TAIL
     for data, statuses in (
-        (b"GET /a" + TAIL + b"GET /b" + TAIL, [200, 200]),  # pipelined: the whole ends as one known does
+        (b"GET /a" + TAIL + b"GET /b" + TAIL, [200, 200]),  # pipelined: the data ends with remembered fields
         (b"GET /a" + TAIL + b"GET /b", [200]),
         (with_body % (len(hidden), hidden), [200]),  # a body that looks like a request
         (with_body % (2, b"ok") + hidden, [200, 200]),
@@ -113,7 +113,7 @@ async def test_heads_cut_anywhere_are_the_same(wire: Any) -> None:
             assert await client.answer() == expected
 
 
-async def test_many_different_heads_are_not_all_kept(wire: Any) -> None:
+async def test_few_field_sections_are_remembered(wire: Any) -> None:
     served = await wire(describe)
     client = Raw(await served.connect())
     for number in range(50):
@@ -123,7 +123,7 @@ async def test_many_different_heads_are_not_all_kept(wire: Any) -> None:
     assert len(connection._protocol._known) <= 4
 
 
-async def test_a_request_whose_time_is_over_is_answered_and_the_connection_goes_on(wire: Any) -> None:
+async def test_a_timed_out_request_is_answered_and_the_connection_continues(wire: Any) -> None:
     async def app(request: Request) -> Response:
         if request.path != "/slow":
             return Response(200, body=b"fast")
@@ -144,7 +144,7 @@ async def test_a_request_whose_time_is_over_is_answered_and_the_connection_goes_
     await client.stream.send_all(slow + fast + slow + fast)
     found = [(await client.answer())[9:12] for _ in range(4)]
     assert found == [b"504", b"200", b"504", b"200"]
-    # Whose client leaves meanwhile is over at once.
+    # A request ends at once when its client leaves.
     await client.stream.send_all(slow)
     await client.stream.aclose()
     second = await served.http2()
@@ -155,13 +155,13 @@ async def test_a_request_whose_time_is_over_is_answered_and_the_connection_goes_
     assert served.server.statistics().guarded_errors == 0
 
 
-async def test_a_list_is_whole_though_its_requests_time_is_over(wire: Any) -> None:
+async def test_a_list_is_complete_after_the_deadline_of_its_request(wire: Any) -> None:
     items = [b"%07d" % number * 1000 for number in range(1000)]
     over = []
 
     async def app(request: Request) -> Response:
         limited = request.exchange.limit(trio.current_time())
-        with trio.CancelScope(shield=True):  # as who waits for a thread
+        with trio.CancelScope(shield=True):  # as in a wait for a thread
             while request.path == "/overdue" and limited and not request.exchange.overdue:
                 await trio.lowlevel.checkpoint()
         over.append(request.exchange.overdue)
@@ -177,7 +177,7 @@ async def test_a_list_is_whole_though_its_requests_time_is_over(wire: Any) -> No
     await client.stream.send_all((b"GET /" + TAIL) * 3)
     for _ in range(3):
         assert await client.answer() == whole
-    # Whose client leaves meanwhile is over, and so is its connection.
+    # A request ends when its client leaves, and so does the connection.
     await client.stream.send_all(b"GET /" + TAIL)
     await client.more()
     await client.stream.aclose()
@@ -206,16 +206,16 @@ async def test_an_answer_may_take_longer_than_its_request(wire: Any) -> None:
     while not any(
         each._exchanges and each._limited_until == math.inf and not each.overdue for each in served.server._connections
     ):
-        await trio.lowlevel.checkpoint()  # until its time is over, and the reader, interrupted, reads again
+        await trio.lowlevel.checkpoint()  # until the deadline has passed and the interrupted reader reads again
     go_on.set()
     for _ in range(2):
         assert await client.answer() == b"HTTP/1.1 200 OK ab"
     assert await client.ask(b"GET /" + TAIL) == b"HTTP/1.1 200 OK ab"
-    assert limits == [True, False, True]  # the second ran in the task of the first's answer, which the reader is not
+    assert limits == [True, False, True]  # the second ran in the task of the first answer, not in the reader
 
 
-async def test_a_request_over_a_connection_ends_in_its_time(wire: Any) -> None:
-    """Its connection keeps the time, unless the client names another, and takes the next request."""
+async def test_a_request_over_a_connection_ends_at_its_deadline(wire: Any) -> None:
+    """The connection enforces the default deadline, and continues with the next request."""
 
     async def forever(request: Request) -> Response:
         await trio.sleep_forever()

@@ -286,7 +286,7 @@ class Http1Protocol:
         raise RequestRejected
 
     def _after_upgrade(self, rest: bytes) -> bytes:
-        """Continue after an Upgrade, at which the parser stops: note a WebSocket handshake, or return the rest to parse."""
+        """Continue after an Upgrade, where the parser stops: note a WebSocket handshake, or return the rest."""
         names = dict(self._fields)
         if names.get(b"upgrade", b"").lower() == b"websocket" and self._parser.get_method() == b"GET":
             if self._current is not None or len(self._queue) > 1:

@@ -44,7 +44,7 @@ class StreamTable:
         self.acknowledged = False
         self._owed = 0
 
-    # --- what is received ---
+    # --- receiving ---
 
     def acknowledge(self) -> None:
         """Note that the client knows our window for streams and has applied it to its open ones."""

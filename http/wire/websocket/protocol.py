@@ -2,8 +2,8 @@
 
 http1 has parsed the handshake. It reaches Hypercorn's WSStream as a Request event, so it is parsed once. WSStream
 checks it (RFC 6455 §4.2), accepts or rejects it, and sends messages. Received frames go to ``WSStream.connection``,
-wsproto's public Connection, and not through ``WSStream.handle``, which answers 400 to early frames, does not close on
-broken frames, and raises when two closing handshakes cross. Only public names of Hypercorn and wsproto are used.
+wsproto's public Connection. ``WSStream.handle`` would answer 400 to early frames, would not close on broken frames, and
+raises when two closing handshakes cross. Only public names of Hypercorn and wsproto are used.
 
 Importing Hypercorn takes as long as a quarter of all other imports. So this module is imported with the first
 WebSocket, or when the server is ready (ops/server/replica.py).
@@ -79,7 +79,7 @@ class WebSocketProtocol:
             STREAM_ID,
         )
 
-    # --- what the connection calls (WireProtocol) ---
+    # --- called by the connection (WireProtocol) ---
 
     async def initiate(self) -> None:
         request = self._request
@@ -117,7 +117,7 @@ class WebSocketProtocol:
     def disconnected(self) -> None:
         self._gone = True
 
-    # --- what WSStream calls ---
+    # --- called by WSStream ---
 
     async def spawn_app(self, app: object, config: object, scope: Any, send: AppSend) -> AppPut:
         """Begin the conversation (Hypercorn's TaskGroup)."""

@@ -1,4 +1,4 @@
-"""What a request is about, from its method and path alone: the table of k8s.io/apiserver's resolver, and its edges."""
+"""The information in a request's method and path: the table of k8s.io/apiserver's resolver, and its edge cases."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RESOURCES = [
     ("GET", "/api/v1/watch/namespaces/other/pods/foo", "watch", "", "v1", "other", "pods", "", "foo"),
     ("GET", "/apis/apps/v1/watch/deployments", "watch", "apps", "v1", "", "deployments", "", ""),
     ("GET", "/api/v1/watch/namespaces", "watch", "", "v1", "", "namespaces", "", ""),
-    # slashes that say nothing
+    # redundant slashes
     ("GET", "/api/v1/pods/", "list", "", "v1", "", "pods", "", ""),
     ("GET", "/api/v1//pods", "list", "", "v1", "", "pods", "", ""),
 ]
@@ -104,13 +104,13 @@ def test_an_unknown_method_is_no_verb() -> None:
     assert resolve("OPTIONS", "/api/v1/pods", Query("")).verb == ""
 
 
-def test_the_group_resource_as_errors_name_it() -> None:
+def test_the_group_resource_of_errors() -> None:
     assert resolve("GET", "/api/v1/pods", Query("")).group_resource == "pods"
     assert resolve("GET", "/apis/apps/v1/deployments", Query("")).group_resource == "deployments.apps"
 
 
 @given(st.text(max_size=10), st.text(alphabet="/apisv1watchnmepd%?=\x00é", max_size=60), st.text(max_size=30))
-def test_nothing_makes_it_fail(method: str, path: str, query: str) -> None:
+def test_it_never_fails(method: str, path: str, query: str) -> None:
     info = resolve(method, path, Query(query))
     assert info.path == path
     assert not info.is_resource or info.resource
@@ -151,6 +151,6 @@ def test_flags(text: str, expected: bool) -> None:
     assert Query(text).flag("watch") is expected
 
 
-def test_what_cannot_be_decoded_gives_what_it_can() -> None:
+def test_invalid_utf8_in_a_query_is_replaced() -> None:
     assert Query("a=%zz&b=%ff").get("a") == "%zz"
     assert Query("a=%zz&b=%ff").get("b") == "\ufffd"

@@ -1,4 +1,4 @@
-"""PATCH with application/apply-patch+yaml through the handlers: creation, races, dry runs, subresources, refusals."""
+"""PATCH with application/apply-patch+yaml through the handlers: creation, races, dry runs, subresources, rejections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many revisions there were over time, and who may know."""
+"""The number of revisions over time, and the rights to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 async def made(server: InProcess) -> None:
-    """Three changes in each of two namespaces, one of a namespace, and another's."""
+    """Make three changes in each of two namespaces, one of a namespace, and one by another user."""
     for namespace in ("shop", "bank"):
         await server.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
         path = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -23,11 +23,11 @@ async def made(server: InProcess) -> None:
     await server.patch("/api/v1/namespaces/shop", {"metadata": {"labels": {"x": "y"}}})
 
 
-def told(answer: dict[str, Any]) -> dict[str, int]:
+def counts(answer: dict[str, Any]) -> dict[str, int]:
     return {one["name"]: one["count"] for one in answer["series"]}
 
 
-async def test_what_is_counted(autojump_clock: Any) -> None:
+async def test_revisions_are_counted(autojump_clock: Any) -> None:
     async with open_server() as server:
         await made(server)
         for path, expected in {
@@ -42,7 +42,7 @@ async def test_what_is_counted(autojump_clock: Any) -> None:
             "/revisions?summary=density&fieldSelector=time.from%3D1h,time.to%3D1s": {},
         }.items():
             answer = await server.get(f"{API}{path}&bucket=1d")
-            assert (answer["kind"], told(answer)) == ("RevisionDensity", expected)
+            assert (answer["kind"], counts(answer)) == ("RevisionDensity", expected)
             assert answer["total"] == sum(expected.values()) == sum(bucket["count"] for bucket in answer["buckets"])
             assert answer["bucketSeconds"] == 86400
 
@@ -104,12 +104,12 @@ async def test_counting_takes_the_right_to_list(autojump_clock: Any) -> None:
         shop = f"{API}/namespaces/shop/revisions?{summary}"
         (await server.ask("GET", shop, token=JOE)).refused(403)
         await server.post(f"{RBAC}/namespaces/shop/rolebindings", binding)
-        assert told(await server.get(shop, token=JOE))["configmaps"] == 3
+        assert counts(await server.get(shop, token=JOE))["configmaps"] == 3
         (await server.ask("GET", f"{API}/revisions?{summary}", token=JOE)).refused(403)
         await server.post(f"{RBAC}/clusterrolebindings", binding)
-        assert told(await server.get(f"{API}/revisions?{summary}", token=JOE))["configmaps"] == 6
+        assert counts(await server.get(f"{API}/revisions?{summary}", token=JOE))["configmaps"] == 6
         answer = await server.ask("GET", f"{API}/revisions?{summary}&include=clusterrevisions", token=JOE)
         message = answer.refused(403)["message"]
         assert 'cannot list resource "clusterrevisions"' in message
         selected = quote("object.resource=configmaps")
-        assert told(await server.get(f"{API}/revisions?{summary}&fieldSelector={selected}", token=JOE))
+        assert counts(await server.get(f"{API}/revisions?{summary}&fieldSelector={selected}", token=JOE))

@@ -1,4 +1,4 @@
-"""Discovery as clients fetch it: ETags, caching, and that it names what is served."""
+"""Discovery as clients fetch it: ETags, caching, and agreement with the served resources."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ async def test_every_group_version_has_its_documents(server: InProcess) -> None:
     }
 
 
-async def test_what_discovery_names_is_served(server: InProcess) -> None:
-    """Every listable resource can be listed in every version, every watchable one watched."""
+async def test_resources_of_discovery_are_served(server: InProcess) -> None:
+    """Each listable resource can be listed in every version, and each watchable one watched."""
     groups = (await server.get("/apis"))["groups"]
     paths = ["/api/v1", *(f"/apis/{version['groupVersion']}" for group in groups for version in group["versions"])]
     listed = 0
@@ -77,7 +77,7 @@ async def test_what_discovery_names_is_served(server: InProcess) -> None:
 
 
 @pytest.mark.parametrize("path", ["/apis/nonsense", "/apis/nonsense/v1", "/apis/apps/v9", "/api/v9", "/apis/apps/v1x"])
-async def test_what_is_not_there(server: InProcess, path: str) -> None:
+async def test_unknown_paths_are_404(server: InProcess, path: str) -> None:
     assert (await server.ask("GET", path)).status == 404
 
 
@@ -139,7 +139,7 @@ async def test_aggregated(server: InProcess, accept: str, version: str) -> None:
                 assert all(resource["verbs"] for resource in each["resources"])
 
 
-async def test_aggregated_tells_the_same_as_the_lists(server: InProcess) -> None:
+async def test_aggregated_discovery_equals_the_lists(server: InProcess) -> None:
     found = await server.get("/apis", headers={"accept": V2})
     for item in found["items"]:
         for version in item["versions"]:

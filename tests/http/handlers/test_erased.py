@@ -1,5 +1,4 @@
-"""What was erased from history, as clients meet it: at a moment, in lists, in watches and in revisions; on the servers
-that held it in memory as well."""
+"""Erased history as clients see it: at a moment, in lists, watches and revisions; also if it was in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ FORMS = ("application/json", TABLE, "application/yaml", PROTOBUF)
 
 
 async def shop(server: InProcess) -> list[int]:
-    """Revisions: web made, changed, changed; other made; web deleted."""
+    """Return the revisions: web created, changed, changed; other created; web deleted."""
     found = [await server.post(MAPS, configmap("web", labels={"app": "web"}, password=f"{MARK}-0"))]
     for number in (1, 2):
         found.append(await server.patch(f"{MAPS}/web", {"data": {"password": f"{MARK}-{number}"}}))
@@ -46,7 +45,7 @@ async def test_a_moment_before(cached: bool, autojump_clock: Any) -> None:
     async with open_server(store) as server, open_server(store) as replica:
         made, _, changed, other, deleted = await shop(server)
         for one in (server, replica):
-            assert MARK in str(await one.get(at(changed)))  # and so it is in its memory
+            assert MARK in str(await one.get(at(changed)))  # which loads it into memory
             assert MARK in str(await one.get(at(changed, f"{MAPS}/web")))
             if not cached:
                 one.assembly.views["configmaps"].window.reset(one.assembly.views.applied)
@@ -75,14 +74,14 @@ async def test_a_moment_before(cached: bool, autojump_clock: Any) -> None:
             assert await one.names(at(made - 1)) == []
 
 
-async def test_watches_tell_what_is_left(autojump_clock: Any) -> None:
+async def test_watches_show_the_remaining_changes(autojump_clock: Any) -> None:
     async with open_server() as server:
         made, _, changed, other, deleted = await shop(server)
         start = made - 1
         async with server.watch(f"{MAPS}?watch=1&resourceVersion={start}") as behind:
             erase(server.log.store, WEB)
             await applied(server)
-            # From memory it had been told of five changes.
+            # From memory it was five changes.
             assert await behind.event() == ("ADDED", "other", other)
             event = await behind.next()
             assert event is not None
@@ -93,19 +92,19 @@ async def test_watches_tell_what_is_left(autojump_clock: Any) -> None:
             assert "erased" not in event["object"]
             await server.post(MAPS, configmap("new"))
             assert (await behind.event())[:2] == ("ADDED", "new")
-        # Who had seen it, by whichever selector, has to learn that it is gone.
+        # Clients that saw it, by any selector, get its deletion.
         for query in ("labelSelector=app%3Dweb", "fieldSelector=metadata.name%3Dweb", ""):
             for form in FORMS[:2]:
                 async with server.watch(
                     f"{MAPS}?watch=1&resourceVersion={changed}&timeoutSeconds=5&{query}", headers={"accept": form}
                 ) as watch:
-                    told = [each["type"] for each in await watch.rest()]
-                    assert told[:2] == (["ADDED", "DELETED"] if "name" not in query else ["DELETED"])
+                    types = [each["type"] for each in await watch.rest()]
+                    assert types[:2] == (["ADDED", "DELETED"] if "name" not in query else ["DELETED"])
         async with server.watch(f"{at(start)}?watch=1&until={deleted}") as past:
             assert [each["type"] for each in await past.rest()] == ["ADDED", "DELETED"]
 
 
-async def test_an_object_whose_past_alone_is_erased(autojump_clock: Any) -> None:
+async def test_an_object_with_an_erased_past(autojump_clock: Any) -> None:
     async with open_server() as server:
         for number in range(3):
             path, body = f"{PODS}/web", {"metadata": {"labels": {"is": f"{MARK}-{number}"}}}
@@ -118,7 +117,7 @@ async def test_an_object_whose_past_alone_is_erased(autojump_clock: Any) -> None
         erase(server.log.store, Key("pods", "default", "web"))
         await applied(server)
         assert await server.names(PODS) == ["web"]
-        for query, told in (
+        for query, types in (
             ("", "ADDED"),
             ("fieldSelector=spec.nodeName%3Dn1", "ADDED"),
             (f"labelSelector=is%3D{MARK}-2", "ADDED"),
@@ -128,11 +127,11 @@ async def test_an_object_whose_past_alone_is_erased(autojump_clock: Any) -> None
             async with server.watch(f"{PODS}?watch=1&resourceVersion={first}&timeoutSeconds=5&{query}") as watch:
                 events = await watch.rest()
             found = [(each["type"], each["object"]["metadata"]["resourceVersion"]) for each in events]
-            assert found == [(told, str(now))]
-            assert MARK not in str(events) or told == "ADDED"
+            assert found == [(types, str(now))]
+            assert MARK not in str(events) or types == "ADDED"
 
 
-async def test_a_slow_replay_forgets_what_it_has_read(autojump_clock: Any) -> None:
+async def test_a_slow_replay_drops_read_changes(autojump_clock: Any) -> None:
     async with open_server() as server:
         made, *_, deleted = await shop(server)
         for end in ("", f"&until={deleted + 1}"):
@@ -173,7 +172,7 @@ async def test_revisions_tell_that_it_is_erased(autojump_clock: Any) -> None:
 
 
 async def test_a_server_that_was_away(autojump_clock: Any) -> None:
-    """It finds tombstones where it expects changes: so it begins with the present state."""
+    """It finds tombstones instead of changes, so it begins with the present state."""
     store = MemoryStore()
     async with open_server(store) as server, open_server(store) as away:
         start = int((await away.get(MAPS))["metadata"]["resourceVersion"])
@@ -186,8 +185,8 @@ async def test_a_server_that_was_away(autojump_clock: Any) -> None:
             assert await watch.event() == ("DELETED", "web", deleted)
 
 
-async def test_nothing_that_was_kept_for_others_holds_it(autojump_clock: Any) -> None:
-    """Encoded lists and states of the past go as soon as the server hears of it; nobody has to ask first."""
+async def test_no_cache_holds_erased_objects(autojump_clock: Any) -> None:
+    """Cached lists and past states are dropped when the server applies the erasure, without a request."""
     async with open_server() as server:
         for number in range(FEW):
             await server.post(MAPS, configmap(f"more-{number}", text="x" * 3000))
@@ -200,8 +199,8 @@ async def test_nothing_that_was_kept_for_others_holds_it(autojump_clock: Any) ->
         views = server.assembly.views
         views["configmaps"].window.reset(views.applied)
         await server.ask("GET", at(views.applied - 1))
-        kept = [copy.__self__ for copy in views._copies]  # type: ignore[attr-defined]
-        assert [MARK in str(vars(each)) for each in kept] == [True, True]
+        caches = [callback.__self__ for callback in views._erasure_callbacks]  # type: ignore[attr-defined]
+        assert [MARK in str(vars(each)) for each in caches] == [True, True]
         erase(server.log.store, WEB)
         await views.wait_applied(views.applied + 1)
-        assert [MARK in str(vars(each)) for each in kept] == [False, False]
+        assert [MARK in str(vars(each)) for each in caches] == [False, False]

@@ -1,4 +1,4 @@
-"""pods/eviction over HTTP: what goes, what a budget keeps, and two replicas that ask for the last disruption."""
+"""pods/eviction over HTTP: evictions, rejections by a budget, and two replicas that request the last disruption."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ async def test_two_replicas_never_give_a_disruption_twice(autojump_clock: MockCl
         assert set(noted["disruptedPods"]) == {each["metadata"]["name"] for each in marked}
 
 
-async def test_one_pod_asked_for_twice_is_counted_once(autojump_clock: MockClock) -> None:
+async def test_one_pod_evicted_twice_is_counted_once(autojump_clock: MockClock) -> None:
     store = MemoryStore()
     async with open_server(store) as one, open_server(store) as two:
         await make_pod(one, "p")

@@ -1,4 +1,4 @@
-"""/history/at/MOMENT/…: the API as it was, read-only; who may look, what is refused, and how watches replay."""
+"""/history/at/MOMENT/…: the API at a past moment, read-only; rights, rejections, and replay by watches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 
 
 class Clock:
-    """The log's clock: the real one, moved on by hand."""
+    """The log's clock: the real one plus an offset."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
@@ -30,27 +30,27 @@ class Clock:
         return datetime.now(UTC) + self.ahead
 
     def pass_(self, **time: float) -> datetime:
-        """Let time pass; the time in the middle of it."""
+        """Let time pass, and return the time half-way."""
         middle = self() + timedelta(**time) / 2
         self.ahead += timedelta(**time)
         return middle
 
 
 class Story:
-    """What happened, an hour at a time; ``revision`` and ``moment`` by what had happened last."""
+    """Changes an hour apart. ``revision`` and ``moment``: after each change, by its name."""
 
     def __init__(self, server: InProcess, clock: Clock) -> None:
         self.server, self.clock = server, clock
         self.revision: dict[str, int] = {}
         self.moment: dict[str, str] = {}
 
-    async def then(self, what: str, done: Any) -> None:
+    async def then(self, change: str, done: Any) -> None:
         await done
-        self.revision[what] = self.server.store.reads.applied
-        self.moment[what] = written(self.clock.pass_(hours=1))
+        self.revision[change] = self.server.store.reads.applied
+        self.moment[change] = written(self.clock.pass_(hours=1))
 
-    def at(self, what: str, path: str) -> str:
-        return f"/history/at/{self.revision[what]}{path}"
+    def at(self, change: str, path: str) -> str:
+        return f"/history/at/{self.revision[change]}{path}"
 
 
 @pytest.fixture
@@ -83,11 +83,11 @@ async def test_objects_and_lists_are_those_of_then(story: Story) -> None:
     assert then["metadata"]["resourceVersion"] == str(story.revision["blue"])
     assert then == (await server.get(at("b", f"{MAPS}/a")))
     assert (await server.ask("GET", at("nothing", f"{MAPS}/a"))).refused(404)["reason"] == "NotFound"
-    for what, names in {"nothing": [], "blue": ["a"], "c": ["a", "b", "c"], "no b": ["a", "c"]}.items():
-        listed = await server.get(at(what, MAPS))
+    for change, names in {"nothing": [], "blue": ["a"], "c": ["a", "b", "c"], "no b": ["a", "c"]}.items():
+        listed = await server.get(at(change, MAPS))
         assert [item["metadata"]["name"] for item in listed["items"]] == names
-        assert listed["metadata"] == {"resourceVersion": str(story.revision[what])}
-        assert await server.names(at(what, "/api/v1/configmaps")) == names
+        assert listed["metadata"] == {"resourceVersion": str(story.revision[change])}
+        assert await server.names(at(change, "/api/v1/configmaps")) == names
     assert await server.names(at("c", f"{MAPS}?labelSelector=app%3Dweb")) == ["a", "b"]
     assert await server.names(at("red", f"{MAPS}?labelSelector=app%3Dweb")) == ["b"]
     assert await server.names(at("red", f"{MAPS}?fieldSelector=metadata.name%3Db")) == ["b"]
@@ -123,16 +123,16 @@ async def test_moments_there_are_not(story: Story, moment: str, code: int, reaso
         refused = (await story.server.ask("GET", f"/history/at/{moment}{path}")).refused(code)
         assert refused["reason"] == reason
         assert said.format(oldest=oldest) in refused["message"]
-    # kubectl asks for these first, and would not show the message.
+    # kubectl requests these first, and would not show the message.
     for path in ("/api", "/apis", "/api/v1", "/openapi/v3", "/version"):
         assert (await story.server.ask("GET", f"/history/at/{moment}{path}")).status == 200
 
 
-async def test_what_is_compacted_is_expired(story: Story) -> None:
+async def test_compacted_moments_are_expired(story: Story) -> None:
     server = story.server
     store = server.log.store
     store.compact(story.revision["c"])
-    await server.get("/api/v1/namespaces/default")  # any consistent read hears of it
+    await server.get("/api/v1/namespaces/default")  # any consistent read applies it
     for moment in (story.revision["b"], story.moment["b"]):
         refused = (await server.ask("GET", f"/history/at/{moment}{MAPS}")).refused(410)
         assert f"(revision {story.revision['c']})" in refused["message"]
@@ -164,7 +164,7 @@ async def test_pages_stick_to_their_revision(story: Story) -> None:
         token = page["metadata"].get("continue", "")
         if not token:
             break
-        story.clock.pass_(hours=1)  # by now the same words mean a later revision
+        story.clock.pass_(hours=1)  # now the same text means a later revision
     assert found == [("a", {"color": "blue"}), ("b", None), ("c", None)]
 
 
@@ -195,7 +195,7 @@ async def test_every_representation(story: Story) -> None:
     assert [table["rows"][0]["cells"][index] for index in (0, 2)] == ["p", "Pending"]
 
 
-async def test_ages_are_told_as_of_then(story: Story) -> None:
+async def test_ages_are_relative_to_the_moment(story: Story) -> None:
     server, revision = story.server, story.revision
     await story.then("later", server.post(PODS, pod("q")))
 
@@ -240,7 +240,7 @@ async def test_subresources_that_read(story: Story) -> None:
         ("DELETE", "/version"),
     ],
 )
-async def test_writes_are_refused(story: Story, method: str, path: str) -> None:
+async def test_writes_are_rejected(story: Story, method: str, path: str) -> None:
     before = story.server.store.reads.applied
     refused = (await story.server.ask(method, story.at("red", path), {})).refused(405)
     assert refused["reason"] == "MethodNotAllowed"
@@ -254,7 +254,7 @@ async def test_writes_are_refused(story: Story, method: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("subresource", ["log", "exec", "attach", "portforward", "proxy"])
-async def test_what_ran_is_not_there(story: Story, subresource: str) -> None:
+async def test_subresources_of_running_containers_are_not_allowed(story: Story, subresource: str) -> None:
     refused = (await story.server.ask("GET", story.at("pod", f"{PODS}/p/{subresource}"))).refused(405)
     assert f"there is no {subresource} of then" in refused["message"]
 
@@ -274,8 +274,10 @@ async def test_reviews_are_answered_as_of_now(story: Story) -> None:
     await let_joe_read(story.server)
     after = (await story.server.post(story.at("red", path), body, token=JOE))["status"]["allowed"]
     assert (before, after) == (False, True)
-    who = await story.server.post(story.at("red", "/apis/authentication.k8s.io/v1/selfsubjectreviews"), {}, token=JOE)
-    assert who["status"]["userInfo"]["username"] == "joe"
+    review = await story.server.post(
+        story.at("red", "/apis/authentication.k8s.io/v1/selfsubjectreviews"), {}, token=JOE
+    )
+    assert review["status"]["userInfo"]["username"] == "joe"
 
 
 async def let_joe_read(server: InProcess) -> None:
@@ -287,7 +289,7 @@ async def let_joe_read(server: InProcess) -> None:
     await server.post(f"{rbac}/rolebindings", {"metadata": {"name": "r"}, "roleRef": reference, "subjects": subjects})
 
 
-async def test_who_may_look_is_who_may_look_now(story: Story) -> None:
+async def test_the_present_rights_count(story: Story) -> None:
     server, at = story.server, story.at
     await let_joe_read(server)
     assert await server.names(f"{at('c', MAPS)}") == ["a", "b", "c"]
@@ -296,7 +298,7 @@ async def test_who_may_look_is_who_may_look_now(story: Story) -> None:
         now, then = [await server.ask("GET", where, token=JOE) for where in (path, at("c", path))]
         assert (now.status, then.status) == (403, 403)
         assert now.json()["message"] == then.json()["message"]
-    # Rights come before what is wrong with a request.
+    # Rights are checked before the request is validated.
     assert (await server.ask("DELETE", at("c", f"{MAPS}/a"), token=JOE)).status == 403
     assert (await server.ask("GET", f"/history/at/yesterday{PODS}", token=JOE)).status == 403
     assert (await server.ask("GET", at("c", MAPS), token="wrong")).status == 401
@@ -319,7 +321,7 @@ async def test_discovery_and_documents(story: Story) -> None:
         assert (await server.ask("GET", at("red", path))).status == 404
 
 
-async def test_requests_count_as_what_they_are(story: Story) -> None:
+async def test_requests_have_the_metrics_of_ordinary_ones(story: Story) -> None:
     labels = {"verb": "LIST", "resource": "configmaps", "scope": "namespace", "code": "200", "version": "v1"}
     labels |= {"group": "", "subresource": "", "dry_run": ""}
     before = await story.server.metric("apiserver_request_total", **labels) or 0
@@ -330,12 +332,12 @@ async def test_requests_count_as_what_they_are(story: Story) -> None:
 # -- watches ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_watch_replays_what_happened(story: Story) -> None:
+async def test_a_watch_replays_events(story: Story) -> None:
     server, revision = story.server, story.revision
     until = f"until={story.moment['no b']}"
     async with server.watch(story.at("b", f"{MAPS}?watch=1&resourceVersion={revision['b']}&{until}")) as watch:
-        told = [(one["type"], one["object"]["metadata"]["name"]) for one in await watch.rest()]
-    assert told == [("ADDED", "c"), ("MODIFIED", "a"), ("DELETED", "b")]
+        events = [(one["type"], one["object"]["metadata"]["name"]) for one in await watch.rest()]
+    assert events == [("ADDED", "c"), ("MODIFIED", "a"), ("DELETED", "b")]
     # Without a resourceVersion the state comes first; with selectors objects come and go by them.
     async with server.watch(story.at("b", f"{MAPS}?watch=1&labelSelector=app%3Dweb&{until}")) as watch:
         events = [await watch.event() for _ in range(4)]
@@ -366,7 +368,7 @@ async def test_a_watch_ends_with_a_bookmark(story: Story) -> None:
     path = f"{MAPS}?watch=1&allowWatchBookmarks=true&until={story.revision['no b']}"
     async with story.server.watch(story.at("no b", path)) as watch:
         assert [(await watch.event())[0] for _ in range(2)] == ["ADDED", "ADDED"]
-        assert await watch.next() is None  # nothing happened that would have to be told
+        assert await watch.next() is None  # there are no events
     path = f"{MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion={story.revision['no b']}&until=-0s"
     async with story.server.watch(story.at("no b", path)) as watch:
         assert await watch.event() == ("BOOKMARK", "", story.revision["pod"])
@@ -381,13 +383,13 @@ async def test_a_watch_at_a_pace(story: Story, autojump_clock: MockClock) -> Non
         while await watch.next():
             times.append(round(trio.current_time() - began))
     assert times == [60, 120, 180, 240]  # an hour each, sixty times as fast
-    # A client that comes back goes on from where it was, not from the watch's moment.
+    # A client that reconnects continues at its revision, not at the moment of the watch.
     path = f"{MAPS}?watch=1&resourceVersion={revision['c']}&speed=60&until={story.moment['no b']}"
     async with server.watch(story.at("blue", path)) as watch:
         began = trio.current_time()
         assert (await watch.event())[:2] == ("MODIFIED", "a")
         assert round(trio.current_time() - began) == 60
-    # Without an end it goes on with the present, which is told as it happens.
+    # Without an end it continues with the present events.
     path = f"{MAPS}?watch=1&resourceVersion={revision['red']}&speed=3600"
     async with server.watch(story.at("red", path)) as watch:
         assert (await watch.event())[:2] == ("DELETED", "b")

@@ -1,5 +1,5 @@
-"""The manifests of the kubectl tests through the handlers and the whole store: applied, or created and patched as Helm
-does, each twice; by two managers; and with something taken away."""
+"""The manifests of the kubectl tests through the handlers and the whole store: applied, or created and patched as by
+Helm, each twice; by two managers; and with a field removed."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ def revision(obj: Any) -> str:
 
 
 def labelled(manifest: Object, **labels: str) -> Object:
-    """Only the labels, of this object."""
+    """Return the object with its labels only."""
     metadata = {"name": manifest["metadata"]["name"], "labels": labels}
     return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": metadata}
 
 
 @pytest.mark.parametrize("manifest", documents())
 async def test_applies(manifest: Object, autojump_clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    # All within one second: a quantity that is not written as it is stored (0.25) makes an apply of the same a change
-    # with a time, and whose time is later stands behind the other manager. It is so with kube-apiserver.
+    # The clock stands still. A quantity in another notation than stored (0.25) makes each apply a change with a time,
+    # and the manager with the later time comes second, as in kube-apiserver.
     now = time.time()
     monkeypatch.setattr(targets, "time", SimpleNamespace(time=lambda: now))
     async with open_server() as server:

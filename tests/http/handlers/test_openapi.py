@@ -1,4 +1,4 @@
-"""The OpenAPI documents as clients fetch them: types, tags, dates, redirects, compression, and what they cost."""
+"""The OpenAPI documents as clients fetch them: types, tags, dates, redirects, compression, and memory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_an_outdated_hash_is_redirected(server: InProcess) -> None:
 
 
 @pytest.mark.parametrize("path", ["apis/nonsense/v1", "apis/batch/v9", "x", "apis/no", "apis/batch/v1/", "", "metrics"])
-async def test_what_is_not_there(server: InProcess, path: str) -> None:
+async def test_unknown_documents_are_404(server: InProcess, path: str) -> None:
     answer = await server.ask("GET", f"/openapi/v3/{path}")
     assert (answer.status, answer.body) == (404, b"")
 
@@ -206,4 +206,4 @@ async def test_a_document_is_made_once(server: InProcess) -> None:
             nursery.start_soon(fetch)
     assert made == ["v2"]
     assert {answer.status for answer in answers} == {200}
-    assert documents.bytes_held() < 1_000_000  # it is kept gzipped
+    assert documents.bytes_held() < 1_000_000  # it is stored gzipped

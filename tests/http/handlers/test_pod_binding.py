@@ -1,4 +1,4 @@
-"""Bindings: a pod gets its node once, with what a scheduler says about it, and nobody becomes a manager by it."""
+"""Bindings: a pod gets its node once, with the scheduler's metadata, and no field manager."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_pod_gets_its_node(autojump_clock: MockClock, path: str) -> None
             assert refused["message"].endswith(': pod p is already assigned to node "n1"')
 
 
-async def test_what_is_no_binding(autojump_clock: MockClock) -> None:
+async def test_invalid_bindings(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await server.post(PODS, pod("p"))
         path = f"{PODS}/p/binding"

@@ -1,4 +1,4 @@
-"""Every verb on resources, as a client meets it: codes, representations, options, paging and past revisions."""
+"""Every verb on resources as clients see it: codes, representations, options, paging and past revisions."""
 
 from __future__ import annotations
 
@@ -137,10 +137,10 @@ async def test_generate_name(autojump_clock: MockClock) -> None:
         assert all(name.startswith("run-") and len(name) == 9 for name in names)
 
 
-async def test_a_pods_binding_and_eviction_are_told_to_be_missing_until_they_are_served(
+async def test_only_subresources_of_discovery_are_served(
     autojump_clock: MockClock,
 ) -> None:
-    """Whatever discovery names must be answered; what it does not name is 404."""
+    """Subresources of discovery are answered; others are 404."""
     async with open_server() as server:
         await server.post(PODS, pod("p"))
         listed = {one["name"]: one["verbs"] for one in (await server.get("/api/v1"))["resources"]}
@@ -206,7 +206,7 @@ async def test_406(autojump_clock: MockClock, accept: str, code: int) -> None:
             assert answer.header("content-type") == "application/json"
 
 
-async def test_409_for_what_exists_and_what_has_changed(autojump_clock: MockClock) -> None:
+async def test_409_for_existing_and_for_changed_objects(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         made = await server.post(MAPS, configmap("a", x="1"))
         found = (await server.ask("POST", MAPS, configmap("a"))).refused(409)
@@ -288,7 +288,7 @@ async def test_a_dry_run_is_all_or_an_error(autojump_clock: MockClock, target: s
 async def test_limits_that_are_none(autojump_clock: MockClock, limit: str) -> None:
     async with open_server() as server:
         answer = await server.ask("GET", f"{MAPS}?limit={limit}")
-        assert answer.status in (400, 422) or limit == "-1"  # a negative limit is none, as in Kubernetes
+        assert answer.status in (400, 422) or limit == "-1"  # a negative limit means no limit, as in Kubernetes
 
 
 # -- representations --------------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ async def test_protobuf_both_ways(autojump_clock: MockClock) -> None:
             assert protobuf.decode(answer.body)["metadata"]["uid"] == as_json["metadata"]["uid"]
             again = await server.ask("PUT", f"{target}/{name}", answer.body, headers=headers)
             assert again.status == 200
-            assert (await server.get(f"{target}/{name}")) == as_json  # nothing was lost on the way
+            assert (await server.get(f"{target}/{name}")) == as_json  # no page is missing
             listed = await server.ask("GET", target, headers={"accept": PROTOBUF})
             decoded = protobuf.decode(listed.body)
             assert decoded["kind"].endswith("List")
@@ -366,7 +366,7 @@ async def test_tables(autojump_clock: MockClock) -> None:
 
 
 async def test_tables_are_not_made_in_protobuf(autojump_clock: MockClock) -> None:
-    """A Table has no protobuf form: the next thing the client accepts counts, or 406."""
+    """A Table has no protobuf form: the next acceptable form counts, or 406."""
     async with open_server() as server:
         await server.post(MAPS, configmap("a"))
         accept = TABLE.replace("application/json", PROTOBUF)
@@ -442,7 +442,7 @@ async def fill(server: InProcess, names: str = "abcde") -> None:
         await server.post(MAPS, configmap(name))
 
 
-async def test_pages_are_of_one_revision_whatever_happens_in_between(autojump_clock: MockClock) -> None:
+async def test_pages_have_one_revision_despite_changes(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await fill(server)
 
@@ -469,7 +469,7 @@ async def test_the_first_pages_metadata(autojump_clock: MockClock) -> None:
         assert "remainingItemCount" not in selected["metadata"]
 
 
-async def test_pages_with_a_selector_hold_what_matches(autojump_clock: MockClock) -> None:
+async def test_pages_with_a_selector_have_matching_objects(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         for number in range(10):
             await server.post(MAPS, configmap(f"m{number}", labels={"even": str(number % 2 == 0).lower()}))
@@ -511,7 +511,7 @@ async def test_an_expired_token_is_410_with_one_to_go_on_inconsistently(autojump
 
 
 async def compact(server: InProcess) -> None:
-    """Compact up to now, on a log that has gone on since, and let the views learn of it."""
+    """Compact up to now on a log with later changes, and let the views apply that."""
     before = server.log.store.revision
     await server.post("/api/v1/namespaces", {"metadata": {"name": f"ns{before}"}})
     server.log.store.compact(before)
@@ -581,7 +581,7 @@ async def test_gets_and_lists_not_older_than(autojump_clock: MockClock) -> None:
         assert len(limited["items"]) == 1
 
 
-async def test_a_revision_to_come_is_waited_for_and_then_told(autojump_clock: MockClock) -> None:
+async def test_a_future_revision_is_awaited_then_504(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         for target in (
             f"{MAPS}/a?resourceVersion=99",

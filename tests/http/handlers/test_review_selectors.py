@@ -1,4 +1,4 @@
-"""Selectors of reviews as a request has them."""
+"""Selectors of reviews, converted to the text of a request."""
 
 from __future__ import annotations
 

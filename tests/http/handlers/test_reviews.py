@@ -1,4 +1,4 @@
-"""Reviews: what may somebody do, and who am I."""
+"""Reviews: questions about rights and identities."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def grant(server: InProcess, **rule: Any) -> None:
     await server.post(f"{RBAC}/namespaces/default/rolebindings", binding)
 
 
-async def test_a_subject_may_what_a_binding_says(autojump_clock: MockClock) -> None:
+async def test_a_subject_has_the_rights_of_its_binding(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await grant(server)
         reason = 'RBAC: allowed by RoleBinding "b/default" of Role "r" to User "joe"'
@@ -47,7 +47,7 @@ async def test_a_subject_may_what_a_binding_says(autojump_clock: MockClock) -> N
         assert found["status"]["allowed"] is True
 
 
-async def test_groups_and_paths_are_asked_about_too(autojump_clock: MockClock) -> None:
+async def test_reviews_of_groups_and_paths(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         path = {"path": "/version", "verb": "get"}
         spec = {"groups": ["system:unauthenticated"], "nonResourceAttributes": path}
@@ -86,7 +86,7 @@ async def test_all_that_one_may_do(autojump_clock: MockClock) -> None:
         (await ask(server, "selfsubjectrulesreviews", {})).refused(400)
 
 
-async def test_whose_token_it_is(autojump_clock: MockClock) -> None:
+async def test_the_user_of_a_token(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         target = f"{AUTHENTICATION}/tokenreviews"
         found = (await server.ask("POST", target, {"spec": {"token": JOE}})).ok()["status"]
@@ -120,7 +120,7 @@ async def test_whose_token_it_is(autojump_clock: MockClock) -> None:
         ),
     ],
 )
-async def test_what_can_t_be_reviewed(autojump_clock: MockClock, plural: str, spec: Any, causes: Any) -> None:
+async def test_invalid_reviews(autojump_clock: MockClock, plural: str, spec: Any, causes: Any) -> None:
     async with open_server() as server:
         found = (await ask(server, plural, spec)).refused(422)
         assert [(each["field"], each["reason"]) for each in found["details"]["causes"]] == causes
@@ -137,7 +137,7 @@ async def test_a_local_review_stays_in_its_namespace(autojump_clock: MockClock) 
         assert found["details"]["causes"][-1]["reason"] == "FieldValueForbidden"
 
 
-async def test_nothing_is_kept(autojump_clock: MockClock) -> None:
+async def test_nothing_is_stored(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         before = server.log.store.head().revision
         (await ask(server, "selfsubjectaccessreviews", {"resourceAttributes": GET_PODS})).ok()

@@ -1,4 +1,4 @@
-"""Revisions as resources: what one finds, in which order, and what one may not see."""
+"""Revisions as resources: their content, their order, and content hidden for lack of rights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 async def shop(server: InProcess) -> None:
-    """A namespace with a Deployment that is scaled and a Secret that is changed, and what Joe may do there."""
+    """Make a namespace with a scaled Deployment and a changed Secret, and give Joe rights in it."""
     await server.post("/api/v1/namespaces", {"metadata": {"name": "shop"}})
     container = {"name": "web", "image": "nginx:1"}
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
@@ -36,7 +36,7 @@ async def found(server: InProcess, path: str, *, token: str | None = None, **sel
     return items
 
 
-def told(items: list[dict[str, Any]]) -> list[str]:
+def summaries(items: list[dict[str, Any]]) -> list[str]:
     return [f"{item['operation']} {item['object']['resource']}/{item['object']['name']}" for item in items]
 
 
@@ -44,13 +44,13 @@ async def test_the_changes_of_a_namespace_newest_first(autojump_clock: Any) -> N
     async with open_server() as server:
         await shop(server)
         items = await found(server, "/namespaces/shop/revisions", fieldSelector="object.name!=kube-root-ca.crt")
-        assert told(items) == [
+        assert summaries(items) == [
             "Delete deployments/web",
             "Update secrets/key",
             "Create secrets/key",
             "Update deployments/web",
             "Create deployments/web",
-            *told(items)[5:],
+            *summaries(items)[5:],
         ]
         numbers = [int(item["metadata"]["name"]) for item in items]
         assert numbers == sorted(numbers, reverse=True)
@@ -67,7 +67,7 @@ async def test_the_changes_of_a_namespace_newest_first(autojump_clock: Any) -> N
         assert update["metadata"]["labels"] == {"app": "web"}
         assert "before" not in update
         namespace = await found(server, "/clusterrevisions", fieldSelector="object.name=shop,object.kind=Namespace")
-        assert told(namespace) == ["Create namespaces/shop"]
+        assert summaries(namespace) == ["Create namespaces/shop"]
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ async def test_the_changes_of_a_namespace_newest_first(autojump_clock: Any) -> N
 async def test_field_selectors(autojump_clock: Any, selector: str, expected: list[str]) -> None:
     async with open_server() as server:
         await shop(server)
-        assert told(await found(server, "/namespaces/shop/revisions", fieldSelector=selector)) == expected
+        assert summaries(await found(server, "/namespaces/shop/revisions", fieldSelector=selector)) == expected
 
 
 async def test_labels_are_those_of_then(autojump_clock: Any) -> None:
     async with open_server() as server:
         await shop(server)
         items = await found(server, "/revisions", labelSelector="app=web")
-        assert told(items) == ["Delete deployments/web", "Update deployments/web", "Create deployments/web"]
+        assert summaries(items) == ["Delete deployments/web", "Update deployments/web", "Create deployments/web"]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ async def test_wrong_selectors(autojump_clock: Any, selector: str, message: str)
         assert message in answer.refused(400)["message"]
 
 
-async def test_one_revision_tells_all(autojump_clock: Any) -> None:
+async def test_one_revision_has_all_fields(autojump_clock: Any) -> None:
     async with open_server() as server:
         await shop(server)
         [update] = await found(server, "/revisions", fieldSelector="who.fieldManager=hand")
@@ -151,7 +151,7 @@ async def test_pages(autojump_clock: Any) -> None:
             assert pages == (whole if order == "newest" else whole[::-1])
 
 
-async def test_what_one_may_not_read_one_does_not_see(autojump_clock: Any) -> None:
+async def test_unreadable_objects_are_hidden(autojump_clock: Any) -> None:
     async with open_server(authorization=AUTHORIZATION) as server:
         await shop(server)
         rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop"
@@ -167,14 +167,14 @@ async def test_what_one_may_not_read_one_does_not_see(autojump_clock: Any) -> No
         await server.post(f"{rbac}/rolebindings", binding)
 
         items = await found(server, "/namespaces/shop/revisions", token=JOE, fieldSelector="object.name=key")
-        assert told(items) == ["Update secrets/key", "Create secrets/key"]
+        assert summaries(items) == ["Update secrets/key", "Create secrets/key"]
         for item in items:
             assert item["redacted"] is True
             assert not {"changed", "summary", "diff", "before", "after"} & set(item)
             whole = await server.ask("GET", f"{API}/namespaces/shop/revisions/{item['metadata']['name']}", token=JOE)
             assert b"hush" not in whole.body
             assert b"aHVzaA" not in whole.body
-        # Nor does he find out by asking for labels or fields.
+        # Label and field selectors do not reveal it either.
         assert not await found(
             server, "/namespaces/shop/revisions", token=JOE, fieldSelector="object.name=key,changed=data"
         )
@@ -186,7 +186,7 @@ async def test_what_one_may_not_read_one_does_not_see(autojump_clock: Any) -> No
         assert (await server.ask("GET", f"{API}/clusterrevisions", token=JOE)).status == 403
 
 
-async def test_a_watch_tells_what_comes(autojump_clock: Any) -> None:
+async def test_a_watch_sends_new_revisions(autojump_clock: Any) -> None:
     async with open_server() as server:
         await shop(server)
         path = f"{API}/namespaces/shop/revisions?watch=1&fieldSelector=object.name%3Dlater"

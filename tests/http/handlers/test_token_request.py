@@ -1,4 +1,4 @@
-"""TokenRequest over the whole application: what may be asked for, and what the token says."""
+"""TokenRequest through the whole application: valid requests, and the claims of the token."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kubechronicle.http.authentication import jws
 # -- asking for one -------------------------------------------------------------------------------------------------
 
 
-async def test_a_token_says_whose_it_is_for_whom_and_until_when(autojump_clock: MockClock) -> None:
+async def test_the_claims_of_a_token(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         uid = await robot(server)
         before = time.time()
@@ -71,7 +71,7 @@ async def test_two_tokens_are_never_the_same(autojump_clock: MockClock) -> None:
         assert await token_of(server) != await token_of(server)
 
 
-async def test_a_token_is_never_kept(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_is_not_stored(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with open_server() as server:
         await robot(server)
@@ -114,7 +114,7 @@ async def test_tokens_in_protobuf(autojump_clock: MockClock) -> None:
         ),
     ],
 )
-async def test_lifetimes_that_are_refused(autojump_clock: MockClock, spec: Any, why: str) -> None:
+async def test_invalid_lifetimes(autojump_clock: MockClock, spec: Any, why: str) -> None:
     async with open_server() as server:
         await robot(server)
         found = (await request_token(server, spec)).refused(422)
@@ -155,7 +155,7 @@ async def test_no_tokens_in_a_namespace_that_ends(autojump_clock: MockClock) -> 
         assert "because it is being terminated" in found["message"]
 
 
-async def test_a_limit_shortens_and_says_so(autojump_clock: MockClock) -> None:
+async def test_a_limit_shortens_the_lifetime_with_a_warning(autojump_clock: MockClock) -> None:
     async with open_server(issuer=replace(ISSUER, max_expiration=7200)) as server:
         await robot(server)
         answer = await request_token(server, {"expirationSeconds": 10_000})
@@ -175,8 +175,8 @@ async def test_a_pod_s_token_of_no_particular_lifetime_lasts_a_year(autojump_clo
             claims = claims_of(made["status"]["token"])
             assert claims["exp"] - claims["iat"] == lasts
             assert claims["kubernetes.io"].get("warnafter") == (claims["iat"] + 3607 if extend else None)
-            told = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(claims["iat"] + 3607))
-            assert made["status"]["expirationTimestamp"] == told
+            expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(claims["iat"] + 3607))
+            assert made["status"]["expirationTimestamp"] == expires
             for other in (
                 {"expirationSeconds": 3607},
                 {"expirationSeconds": 3606, **bound_to("Pod", "p")},
@@ -189,12 +189,12 @@ async def test_a_pod_s_token_of_no_particular_lifetime_lasts_a_year(autojump_clo
 # -- bound to objects -----------------------------------------------------------------------------------------------
 
 
-async def test_a_pod_s_token_tells_the_pod_and_its_node(autojump_clock: MockClock) -> None:
+async def test_a_pods_token_names_the_pod_and_its_node(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
         await robot(server)
         made = await server.post(PODS, pod_of_robot(node="n"))
         token = await token_of(server, bound_to("Pod", "p"))
-        assert claims_of(token)["kubernetes.io"]["node"] == {"name": "n"}  # it is not there yet
+        assert claims_of(token)["kubernetes.io"]["node"] == {"name": "n"}  # it does not exist yet
         node = await server.post("/api/v1/nodes", {"metadata": {"name": "n"}})
         token = await token_of(server, bound_to("Pod", "p", uid=made["metadata"]["uid"]))
         assert claims_of(token)["kubernetes.io"]["node"] == {"name": "n", "uid": node["metadata"]["uid"]}
@@ -246,9 +246,7 @@ async def test_a_pod_s_token_tells_the_pod_and_its_node(autojump_clock: MockCloc
         ),
     ],
 )
-async def test_what_a_token_can_t_be_bound_to(
-    autojump_clock: MockClock, reference: Any, code: int, message: str
-) -> None:
+async def test_invalid_bound_objects(autojump_clock: MockClock, reference: Any, code: int, message: str) -> None:
     async with open_server() as server:
         await robot(server)
         await server.post(PODS, pod_of_robot())

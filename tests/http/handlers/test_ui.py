@@ -1,4 +1,4 @@
-"""The web page as files: when they are served, to whom, and with which headers."""
+"""The files of the web page: when they are served, with which rights and headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubechronicle.http.handlers.ui import FILES, Ui
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-async def test_there_is_none_unless_asked_for(autojump_clock: Any) -> None:
+async def test_it_is_off_by_default(autojump_clock: Any) -> None:
     async with open_server() as server:
         for path in ("/ui", "/ui/", "/ui/app.js"):
             assert (await server.ask("GET", path)).status == 404
@@ -83,7 +83,7 @@ async def test_it_takes_the_right_to_the_path(autojump_clock: Any) -> None:
             assert (await server.ask("GET", path, token="")).status == 403
 
 
-def test_the_files_are_small_and_ask_nobody_else() -> None:
+def test_the_files_are_small_and_use_no_other_hosts() -> None:
     assert Ui().size() < 100_000
     for file in FILES.iterdir():
         text = file.read_text()

@@ -1,4 +1,4 @@
-"""--runtime-config over HTTP: what is served and what is not, and old and new clients before the same objects."""
+"""--runtime-config over HTTP: served and disabled versions, and old and new clients of the same objects."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BODIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("past", "present", "plural", "kind", "deprecated", "removed"), PAST)
-async def test_a_version_of_the_past_is_off_until_it_is_asked_for(
+async def test_an_old_version_is_off_by_default(
     past: str, present: str, plural: str, kind: str, deprecated: str, removed: str
 ) -> None:
     async with open_server() as server:
@@ -69,7 +69,7 @@ async def test_a_version_of_the_past_is_off_until_it_is_asked_for(
         name = f"io.k8s.api.{group_name.partition('.')[0]}.{version}.{kind}"
         gvk = {"group": group_name, "version": version, "kind": kind}
         assert document["components"]["schemas"][name]["x-kubernetes-group-version-kind"] == [gvk]
-        told = f"{past} {kind} is deprecated in v1.{deprecated}+, unavailable in v1.{removed}+; use {present} {kind}"
+        warning = f"{past} {kind} is deprecated in v1.{deprecated}+, unavailable in v1.{removed}+; use {present} {kind}"
         for method, target, body in (
             ("POST", path(past, plural), {"metadata": {"name": "a"}, **BODIES[kind]}),
             ("GET", path(past, plural), None),
@@ -78,12 +78,12 @@ async def test_a_version_of_the_past_is_off_until_it_is_asked_for(
             ("DELETE", path(past, plural, "a"), None),
         ):
             answer = await server.ask(method, target, body)
-            assert answer.header_all("warning") == [f'299 - "{told}"'], (method, target, answer.body)
+            assert answer.header_all("warning") == [f'299 - "{warning}"'], (method, target, answer.body)
         figure = {"group": group_name, "version": version, "resource": plural, "subresource": ""}
         assert await server.metric("apiserver_requested_deprecated_apis", **figure, removed_release=f"1.{removed}") == 1
         assert not (await server.ask("GET", path(present, plural))).header_all("warning")
         async with server.watch(path(past, plural) + "?watch=1&timeoutSeconds=1") as watching:
-            assert ("warning", f'299 - "{told}"') in watching.response.headers
+            assert ("warning", f'299 - "{warning}"') in watching.response.headers
 
 
 async def test_versions_of_today_can_be_switched_off() -> None:
@@ -115,8 +115,8 @@ async def test_one_resource_can_be_served_or_not() -> None:
         assert (await server.ask("GET", path("batch/v1beta1", "cronjobs"))).status == 200
 
 
-async def test_the_server_itself_does_without_what_it_does_not_serve() -> None:
-    """Its loops start, make what every cluster has, and go on, though nobody can ask for it."""
+async def test_the_server_works_without_disabled_versions() -> None:
+    """Its loops start, create the objects of every cluster, and continue, although these are not served."""
     off = {"runtime_config": "api/all=false,apps/v1=true", "controllers": frozenset(CONTROLLERS)}
     async with open_server(loops=True, **off) as server:
         views = server.assembly.views
@@ -128,7 +128,7 @@ async def test_the_server_itself_does_without_what_it_does_not_serve() -> None:
         assert [group["name"] for group in (await server.get("/apis"))["groups"]] == ["apps"]
 
 
-async def test_custom_resources_join_what_is_served() -> None:
+async def test_custom_resources_are_added_to_the_served_ones() -> None:
     async with open_server(runtime_config="batch/v1=false") as server:
         registry = server.store.registry
         assert registry.with_types([]).known("batch", "v1", "cronjobs") is registry.known("batch", "v1", "cronjobs")
@@ -187,8 +187,8 @@ async def test_patches_in_an_old_version() -> None:
         conditions = [{"type": "AbleToScale", "status": "True"}]
         await server.patch(f"{target}/status", {"status": {"conditions": conditions}})
         replaced = [{"type": "ScalingActive", "status": "True"}]
-        told = await server.patch(f"{target}/status", {"status": {"conditions": replaced}}, "strategic-merge-patch")
-        assert [one["type"] for one in told["status"]["conditions"]] == ["ScalingActive"]
+        patched = await server.patch(f"{target}/status", {"status": {"conditions": replaced}}, "strategic-merge-patch")
+        assert [one["type"] for one in patched["status"]["conditions"]] == ["ScalingActive"]
         today = path("autoscaling/v2", "horizontalpodautoscalers", "a")
         added = await server.patch(f"{today}/status", {"status": {"conditions": conditions}}, "strategic-merge-patch")
         assert sorted(one["type"] for one in added["status"]["conditions"]) == ["AbleToScale", "ScalingActive"]
@@ -295,7 +295,7 @@ async def test_protobuf_tables_and_metadata(
         assert shown["rows"][0]["object"] == created
 
 
-async def test_refusals_name_the_version_that_was_asked() -> None:
+async def test_errors_name_the_requested_version() -> None:
     async with open_server(runtime_config=BETA) as server:
         body = {"metadata": {"name": "a"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": "x"}}
         refused = (await server.ask("POST", old_hpa("v2beta1"), body)).refused(400)
@@ -319,7 +319,7 @@ async def test_refusals_name_the_version_that_was_asked() -> None:
 
 
 async def test_owners_in_old_versions() -> None:
-    """An old client's entry speaks its version's language, and loses what a new one changes all the same."""
+    """An old client's managed fields have its version, and lose fields that a new client changes."""
     async with open_server(runtime_config=BETA) as server:
         hpas = path("autoscaling/v1", "horizontalpodautoscalers")
         body = {"metadata": {"name": "a"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 5}}

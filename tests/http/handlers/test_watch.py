@@ -1,4 +1,4 @@
-"""WATCH as a client meets it: initial events, bookmarks, selectors, expiry, ends, representations."""
+"""WATCH as clients see it: initial events, bookmarks, selectors, expiry, ends, representations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_initial_end(event: dict[str, Any]) -> bool:
 
 
 async def quiet(watch: Stream) -> None:
-    """Nothing more has been sent."""
+    """Check that nothing more has been sent."""
     event: Any = None
     with trio.move_on_after(0):
         event = await watch.next()
@@ -42,7 +42,7 @@ async def quiet(watch: Stream) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "&resourceVersion=", "&resourceVersion=0"])
-async def test_from_now_with_what_there_is(autojump_clock: MockClock, query: str) -> None:
+async def test_from_now_with_the_existing_objects(autojump_clock: MockClock, query: str) -> None:
     async with open_server() as server:
         for name in ("b", "a"):
             await server.post(MAPS, configmap(name))
@@ -79,7 +79,7 @@ async def test_from_a_revision_from_memory_and_from_the_log(autojump_clock: Mock
 
 
 async def test_from_a_revision_to_come(autojump_clock: MockClock) -> None:
-    """The client saw a newer state on another replica: it is told what comes after that."""
+    """The client has seen a newer state on another replica and gets the events after that."""
     async with open_server() as server, server.watch(f"{WATCH}&resourceVersion=3") as watch:
         for name in ("a", "b", "c"):
             await server.post(MAPS, configmap(name))
@@ -133,7 +133,7 @@ async def test_many_initial_events_come_in_few_writes(autojump_clock: MockClock)
             assert names == [f"m{number:03}" for number in range(200)]
 
 
-# -- what concerns a watcher ------------------------------------------------------------------------------------------
+# -- events for a watcher ---------------------------------------------------------------------------------------------
 
 
 async def test_selectors_tell_of_objects_that_come_and_go(autojump_clock: MockClock) -> None:
@@ -178,7 +178,7 @@ async def test_the_same_from_the_log(autojump_clock: MockClock) -> None:
         ]
 
 
-async def test_a_node_is_told_of_its_pods(autojump_clock: MockClock) -> None:
+async def test_a_node_gets_events_of_its_pods(autojump_clock: MockClock) -> None:
     async with (
         open_server() as server,
         server.watch("/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dn1") as watch,
@@ -272,7 +272,7 @@ async def test_bookmarks_come_about_once_a_minute_and_before_the_end(autojump_cl
         assert trio.current_time() - started == pytest.approx(300, abs=1)
 
 
-async def test_no_bookmarks_unless_they_are_asked_for_or_tell_something(autojump_clock: MockClock) -> None:
+async def test_bookmarks_need_the_option_and_a_new_revision(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         async with server.watch(f"{WATCH}&timeoutSeconds=300") as watch:
             await server.post(PODS, pod("p"))
@@ -292,7 +292,7 @@ async def test_a_watch_from_0_with_bookmarks_ends_its_initial_events_with_one(au
 
 
 async def test_a_bookmark_never_runs_ahead_of_the_events(autojump_clock: MockClock) -> None:
-    """Whoever resumes at any event or bookmark misses nothing."""
+    """A client that resumes at any event or bookmark misses nothing."""
     async with open_server() as server:
 
         async def write() -> None:
@@ -379,7 +379,7 @@ async def test_cancelled_watches_leave_nothing_behind(autojump_clock: MockClock)
 
 
 class Pushable(BufferedExchange):
-    """Takes nothing that is pushed."""
+    """Accept no push."""
 
     @property
     def push(self) -> Push | None:
@@ -397,8 +397,8 @@ async def test_a_client_that_leaves_early_costs_nothing_more(autojump_clock: Moc
         gc.collect()
         gc.disable()
         try:
-            body = cast(WatchStream, cast(Any, stream.response.body)._body)  # which is counted
-            # Of what has to be told at the beginning only a part is made ahead of who reads slowly.
+            body = cast(WatchStream, cast(Any, stream.response.body)._body)  # this one is counted
+            # For a slow reader, only one part of the initial events is encoded.
             assert sum(map(len, body._writes)) < 400_000
             await stream.chunks.aclose()
             gone = weakref.ref(body)
@@ -568,7 +568,7 @@ async def test_protobuf_frames(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/xml"])
-async def test_what_no_watch_can_be_written_in_is_406(autojump_clock: MockClock, accept: str) -> None:
+async def test_forms_without_a_watch_are_406(autojump_clock: MockClock, accept: str) -> None:
     async with open_server() as server:
         (await server.ask("GET", WATCH, headers={"accept": accept})).refused(406)
 
@@ -637,7 +637,7 @@ async def test_a_websocket_client_that_leaves_ends_its_watch(autojump_clock: Moc
         assert server.assembly.views["configmaps"].statistics().waiting_watchers == 0
 
 
-async def test_a_refused_websocket_is_not_accepted(autojump_clock: MockClock) -> None:
+async def test_a_rejected_websocket_is_not_accepted(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         socket = Socket()
         request = server.request("GET", WATCH, token="")

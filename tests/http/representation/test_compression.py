@@ -1,4 +1,4 @@
-"""Gzip of long answers: what comes out is what went in, parts are put together anew for each head, and kept once."""
+"""Gzip of long answers: decompression restores them, items are compressed once and joined with each head."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 @pytest.mark.parametrize("sizes", [(0, 0), (1, 0), (0, 1), (5, 3), (1000, 70_000), (70_000, 1)])
-def test_the_crc_of_two_texts_follows_from_theirs(sizes: tuple[int, int]) -> None:
+def test_the_crc_of_two_joined_texts(sizes: tuple[int, int]) -> None:
     first, second = (random.Random(size).randbytes(size) for size in sizes)
     assert combined_crc(zlib.crc32(first), zlib.crc32(second), len(second)) == zlib.crc32(first + second)
 
 
-def test_parts_make_one_file_in_any_company() -> None:
+def test_parts_can_be_joined_in_any_combination() -> None:
     middle = deflate(iter([b"abc" * 10_000, b"", b"xyz" * 10_000]))
     for opening in (b"", b"[", b"a long opening " * 100):
         body = gzipped([deflate(iter([opening])), middle, deflate(iter([b"]}\n"]), last=True)])
         packed = body.whole()
         assert len(packed) == body.length
         assert gzip.decompress(packed) == opening + b"abc" * 10_000 + b"xyz" * 10_000 + b"]}\n"
-        # One member, after which nothing follows: browsers read no second one.
+        # One member only: browsers ignore a second one.
         inflating = zlib.decompressobj(16 + zlib.MAX_WBITS)
         inflating.decompress(packed)
         assert inflating.eof
@@ -48,7 +48,7 @@ def entries_of(count: int) -> tuple[Entry, ...]:
 
 
 async def test_equal_items_are_compressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of bodies that are asked for at once, too, and whatever their heads are; those of other entries anew."""
+    """Also for concurrent requests and for different heads; items of other entries are compressed again."""
     compressed: list[int] = []
     original = deflate
 
@@ -74,15 +74,16 @@ async def test_equal_items_are_compressed_once(monkeypatch: pytest.MonkeyPatch) 
     assert sum(length > long for length in compressed) == 1
     await ask(b"later[", entries[1:])
     assert sum(length > long for length in compressed) == 2
-    made_of_more = ListBody(b"[", stored_items(entries, 1, stored_bytes(entries)), b"]")
+    time_dependent = ListBody(b"[", stored_items(entries, 1, stored_bytes(entries)), b"]")
     for _ in range(2):
         assert (
-            gzip.decompress((await compressing.list_body(made_of_more, None, entries)).whole()) == made_of_more.whole()
+            gzip.decompress((await compressing.list_body(time_dependent, None, entries)).whole())
+            == time_dependent.whole()
         )
     assert sum(length > long for length in compressed) == 4
 
 
-async def test_who_waits_for_one_that_gave_up_goes_on_alone() -> None:
+async def test_a_waiting_request_compresses_if_the_first_is_cancelled() -> None:
     compressing, entries = Compression(EncodingCache()), entries_of(5000)
     body = ListBody(b"[", stored_items(entries, 1, stored_bytes(entries)), b"]")
     packed = []
@@ -103,10 +104,10 @@ FORMS = {"json": "application/json", "protobuf": PROTOBUF, "table": TABLE, "yaml
 
 
 @pytest.mark.parametrize("accept", FORMS.values(), ids=FORMS)
-async def test_long_answers_are_compressed_for_who_takes_it(accept: str, autojump_clock: MockClock) -> None:
+async def test_long_answers_are_compressed_for_clients_that_accept_it(accept: str, autojump_clock: MockClock) -> None:
     async with open_server() as server:
         for index in range(20):
-            # Long also as metadata, which rows of a table carry.
+            # Long metadata, too, since rows of a table contain it.
             labels = {f"label-{n}": "x" * 60 for n in range(150)}
             await server.post(MAPS, configmap(f"a-{index:02}", labels=labels))
         for _ in range(2):
@@ -134,7 +135,7 @@ async def test_a_long_object_is_compressed(autojump_clock: MockClock) -> None:
 
 
 async def test_long_lists_over_the_wire(wire: Any) -> None:
-    """In pieces over HTTP/1.1 and HTTP/2, plain and compressed, and the connection goes on after them."""
+    """In chunks over HTTP/1.1 and HTTP/2, plain and compressed; the connection continues afterwards."""
     async with open_server() as server:
         for index in range(40):
             await server.post(MAPS, configmap(f"a-{index:02}", data="x" * 10_000))

@@ -1,4 +1,4 @@
-"""What was encoded before and is cache: the same bytes as anew, for every kind and form, and never those of before."""
+"""The encoding cache: cached bytes equal newly encoded ones, for every kind and form, and are never stale."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def stored_type(rt: ResourceType) -> ResourceType:
 
 
 def entry_of(rt: ResourceType, obj: dict[str, Any], revision: int) -> Entry:
-    """An entry as a view holds it, of an object without apiVersion and kind."""
+    """Return an entry as in a view, of an object without apiVersion and kind."""
     stored = stored_type(rt)
     found = {"apiVersion": stored.api_version, "kind": stored.kind, **obj}
     metadata = {**obj["metadata"], "name": f"a-{revision:04}", "creationTimestamp": "2026-05-01T11:00:00Z"}
@@ -73,8 +73,8 @@ def entry_of(rt: ResourceType, obj: dict[str, Any], revision: int) -> Entry:
     return Entry(Key(rt.resource, "n", f"a-{revision:04}"), "u", revision, revision, 1, body, {}, {})
 
 
-def anew(rt: ResourceType, form: Representation, entries: list[Entry], metadata: dict[str, Any]) -> bytes:
-    """The list as it is put together of whole objects."""
+def newly_encoded(rt: ResourceType, form: Representation, entries: list[Entry], metadata: dict[str, Any]) -> bytes:
+    """Return the list as encoded from whole objects."""
     found = [entry.object() for entry in entries]
     version = f"meta.k8s.io/{form.version}"
     if form.kind == "Table":
@@ -96,42 +96,42 @@ def anew(rt: ResourceType, form: Representation, entries: list[Entry], metadata:
 @pytest.mark.parametrize("rt", LISTED, ids=repr)
 @given(data=st.data())
 @example_settings(2)
-def test_kept_is_the_same_as_anew_for_every_kind(rt: ResourceType, data: st.DataObject) -> None:
+def test_cached_bytes_equal_new_ones_for_every_kind(rt: ResourceType, data: st.DataObject) -> None:
     kind = types.object_type(stored_type(rt).definition)
     drawn = [data.draw(objects(kind, budget=25)) for _ in range(2)]
     try:
         entries = [entry_of(rt, obj, revision) for revision, obj in enumerate(drawn, 5)]
     except (AttributeError, KeyError):
-        assume(False)  # drawn without sense: nobody validates before defaults are set here
+        assume(False)  # an invalid object: defaults are set here without validation
     metadata = {"resourceVersion": "9", "continue": "abc", "remainingItemCount": 3}
     listing = Listing(entries=entries, revision=9, continue_token="abc", remaining=3)
     for form in FORMS.values():
         if form.media_type == PROTOBUF and not rt.message:
             continue
         try:
-            expected = anew(rt, form, entries, metadata)
+            expected = newly_encoded(rt, form, entries, metadata)
         except (errors.EncodeError, AttributeError, TypeError, ValueError, KeyError):
             assume(False)
         cache = EncodingCache()
         for _ in range(2):
             encoder = EntryEncoder(rt, form, cache=cache)
-            encoder._now = lambda: THEN  # type: ignore[method-assign]  # an EntryEncoder of then keeps nothing
+            encoder._now = lambda: THEN  # type: ignore[method-assign]  # with as_of, an EntryEncoder caches nothing
             made = whole(trio.run(encoder.many, listing))
             assert made == expected
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("count", [0, 1, 3, 700])
-async def test_pieces_of_long_lists_are_the_same_as_anew(form: Representation, count: int) -> None:
+async def test_chunks_of_long_lists_equal_new_ones(form: Representation, count: int) -> None:
     rt = REGISTRY.lookup("", "v1", "configmaps")
     assert rt is not None
     entries = [entry_of(rt, {"metadata": {}, "data": {"a": "ü" * 500}}, revision) for revision in range(5, 5 + count)]
     cache = EncodingCache()
-    for asked in (entries, tuple(entries), *[tuple(entries)] * 3):
+    for listed in (entries, tuple(entries), *[tuple(entries)] * 3):
         encoder = EntryEncoder(rt, form, cache=cache)
         encoder._now = lambda: THEN  # type: ignore[method-assign]
-        body = await encoder.many(Listing(entries=asked, revision=9))
-        assert whole(body) == anew(rt, form, entries, {"resourceVersion": "9"})
+        body = await encoder.many(Listing(entries=listed, revision=9))
+        assert whole(body) == newly_encoded(rt, form, entries, {"resourceVersion": "9"})
 
 
 async def test_ages_are_those_of_the_answer() -> None:
@@ -168,7 +168,7 @@ def small_entries(count: int, *, size: int = 100) -> list[Entry]:
     ]
 
 
-def test_what_is_kept_is_bounded_and_what_is_used_stays() -> None:
+def test_the_cache_is_bounded_and_used_items_stay() -> None:
     entries, made = small_entries(1000), []
 
     def make(entry: Entry) -> bytes:
@@ -184,7 +184,7 @@ def test_what_is_kept_is_bounded_and_what_is_used_stays() -> None:
     assert len(made) == 997
 
 
-def test_a_list_too_long_keeps_its_beginning() -> None:
+def test_of_a_long_list_the_beginning_is_cached() -> None:
     entries, made = small_entries(1000), []
 
     def make(entry: Entry) -> bytes:
@@ -198,15 +198,15 @@ def test_a_list_too_long_keeps_its_beginning() -> None:
     assert len(made) == 1000 + 900 + 900
 
 
-async def test_a_list_asked_for_twice_is_put_together_once_more_and_kept() -> None:
+async def test_a_list_is_cached_at_its_second_request() -> None:
     entries, made = tuple(small_entries(100)), []
 
     async def make() -> list_body.Items:
         made.append(1)
         return list_body.stored_items(entries, 0, list_body.stored_bytes(entries))
 
-    async def listed(asked: tuple[Entry, ...]) -> bytes:
-        items = await list_cache.list_items(cache, "form", asked, make)
+    async def listed(listed: tuple[Entry, ...]) -> bytes:
+        items = await list_cache.list_items(cache, "form", listed, make)
         return b"".join(items.chunks(b"[", b"]"))
 
     cache = EncodingCache()
@@ -220,13 +220,13 @@ async def test_a_list_asked_for_twice_is_put_together_once_more_and_kept() -> No
     assert len(made) == 3
 
 
-def test_entries_that_are_alike_are_not_the_same() -> None:
+def test_equal_entries_are_different_keys() -> None:
     cache, (one, other) = EncodingCache(), (small_entries(1)[0] for _ in range(2))
     assert CachedEncoder(cache, "a", lambda entry: b"a", len).all([one]) == [b"a"]
     assert CachedEncoder(cache, "a", lambda entry: b"b", len).all([other]) == [b"b"]
 
 
-def test_what_one_form_keeps_is_not_taken_for_another() -> None:
+def test_forms_do_not_share_items() -> None:
     cache, entries = EncodingCache(), small_entries(3)
     assert CachedEncoder(cache, "a", lambda entry: b"a", len).all(entries) == [b"a"] * 3
     assert CachedEncoder(cache, "b", lambda entry: b"b", len).all(entries) == [b"b"] * 3
@@ -244,7 +244,7 @@ ACCEPT = {
 
 
 @pytest.mark.parametrize("accept", ACCEPT.values(), ids=ACCEPT)
-async def test_a_list_after_a_change_tells_the_change(
+async def test_a_list_after_a_change_shows_the_change(
     accept: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(list_cache, "FEW", 0)
@@ -252,7 +252,7 @@ async def test_a_list_after_a_change_tells_the_change(
     async with open_server() as server:
 
         async def listed(*present: bytes, gone: tuple[bytes, ...] = ()) -> None:
-            for _ in range(4):  # made, made again and cache, as cache
+            for _ in range(4):  # encoded, encoded and cached, cached
                 body = (await server.ask("GET", MAPS, headers=headers)).body
                 assert all(text in body for text in present)
                 assert not any(text in body for text in gone)
@@ -269,7 +269,7 @@ async def test_a_list_after_a_change_tells_the_change(
         await listed(b"third", gone=(b"first", b"second"))
 
 
-async def test_long_lists_leave_in_pieces_and_are_counted(autojump_clock: MockClock) -> None:
+async def test_long_lists_are_sent_in_chunks_and_counted(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         for index in range(30):
             await server.post(MAPS, configmap(f"a-{index:02}", data="x" * 10_000))
@@ -286,7 +286,7 @@ async def test_long_lists_leave_in_pieces_and_are_counted(autojump_clock: MockCl
 
 
 @pytest.mark.parametrize("form", [FORMS["protobuf"], Representation(media_type=YAML)])
-async def test_others_get_a_turn_while_a_list_is_encoded(form: Representation, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_tasks_run_while_a_list_is_encoded(form: Representation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_cache, "TURN", 0.0)
     rt = REGISTRY.lookup("", "v1", "configmaps")
     assert rt is not None

@@ -1,7 +1,7 @@
-"""Clients that err, stall, vanish or attack: each is bounded, and the server answers others afterwards.
+"""Clients that err, stall, vanish or attack: each is bounded, and the server still answers others.
 
-Every test names the way a stock server was seen, or could be imagined, to hang, leak or end, and closes with
-`check_alive`. Limits are small, so that a bound acts within milliseconds.
+Every test covers a way in which a server could hang, leak or crash, and ends with `check_alive`. Limits are small, so
+that a bound acts within milliseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def hello(request: Request) -> Response:
 
 
 def reset_on_close(stream: Any) -> None:
-    """Makes the client's next close a TCP reset."""
+    """Turn the client's next close into a TCP reset."""
     stream.transport_stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
@@ -138,7 +138,7 @@ async def test_a_header_that_never_ends_is_cut(wire: Any) -> None:
     stream = await served.connect()
     await stream.send_all(b"GET / HTTP/1.1\r\nHo")
     assert await served.rest(stream) == b""
-    second = await served.http1()  # also on a connection that was well-behaved before
+    second = await served.http1()  # also after a valid request on the connection
     await second.ask("GET", "/")
     await second.stream.send_all(b"G")
     assert await served.rest(second.stream) == b""
@@ -167,7 +167,7 @@ async def test_idle_connections_are_closed(wire: Any) -> None:
     assert served.server.statistics().timed_out == 2
 
 
-async def test_a_body_that_never_comes_is_given_up(wire: Any) -> None:
+async def test_a_body_that_never_arrives_is_abandoned(wire: Any) -> None:
     gone = trio.Event()
 
     async def app(request: Request) -> Response:
@@ -214,7 +214,7 @@ async def test_a_client_that_does_not_read_is_cut_off(wire: Any) -> None:
     await served.check_alive()
 
 
-async def test_a_large_answer_nobody_reads_is_cut_off(wire: Any) -> None:
+async def test_a_large_unread_answer_is_cut_off(wire: Any) -> None:
     async def app(request: Request) -> Response:
         return Response(200, [], b"x" * 50_000_000)
 
@@ -228,7 +228,7 @@ async def test_a_large_answer_nobody_reads_is_cut_off(wire: Any) -> None:
     assert served.server.statistics().running_requests == 0
 
 
-async def test_h2_stream_nobody_reads_is_cut_off_alone(wire: Any) -> None:
+async def test_h2_only_the_unread_stream_is_cut_off(wire: Any) -> None:
     ended = trio.Event()
     served = await wire(endless(ended), send_wait=0.2)
     client = await served.http2()
@@ -256,7 +256,7 @@ async def test_h2_client_that_does_not_read_the_socket_is_cut_off(wire: Any) -> 
     await served.check_alive()
 
 
-async def test_pings_nobody_reads_the_answers_of_are_bounded(wire: Any) -> None:
+async def test_pings_with_unread_answers_are_bounded(wire: Any) -> None:
     served = await wire(hello, send_wait=0.2)
     client = await served.http2()
     frames = b"".join(b"\0\0\x08\x06\0\0\0\0\0" + b"12345678" for _ in range(1000))
@@ -434,7 +434,7 @@ async def test_rapid_reset_is_stopped(wire: Any) -> None:
     await served.check_alive()
 
 
-async def test_too_many_streams_are_refused(wire: Any) -> None:
+async def test_too_many_streams_are_rejected(wire: Any) -> None:
     release = trio.Event()
 
     async def app(request: Request) -> Response:
@@ -492,7 +492,7 @@ def mutated(random: Random, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_mutated_conversations_never_reach_the_guard(wire: Any, seed: int) -> None:
-    """A guard that had to act would hide a mistake of ours: every error is the client's and is answered as such."""
+    """The guard must not act: it would hide a bug. Every error is the client's and is answered as such."""
     random = Random(seed)
     served = await wire(hello)
     for _ in range(100):

@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 
 
 async def echo(request: Request) -> Response:
-    """Answers with the body, or with what was understood of the request's target."""
+    """Answer with the body, or with the parsed target of the request."""
     if request.method in ("POST", "PUT"):
         try:
             return Response(200, [("x-path", request.raw_path)], await request.body(3 * MIB))
@@ -96,8 +96,8 @@ async def test_expect_continue(wire: Any) -> None:
     assert bytes(await stream.receive_some()).endswith(b"\r\n\r\nok")
 
 
-async def test_expect_continue_refused(wire: Any) -> None:
-    """Without 100 the client may or may not send its body, so the connection cannot go on."""
+async def test_expect_continue_rejected(wire: Any) -> None:
+    """Without 100 the client may or may not send its body, so the connection must close."""
     served = await wire(refuse)
     received = await served.say(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
     assert received.startswith(b"HTTP/1.1 403 ")
@@ -223,10 +223,10 @@ async def test_an_endless_body_gets_its_answer_and_the_end(wire: Any) -> None:
         (b"Transfer-Encoding: chunked", b"a\r\n", True),
     ],
 )
-async def test_the_answer_says_whether_the_connection_goes_on(
+async def test_the_answer_announces_a_close_of_the_connection(
     wire: Any, fields: bytes, sent: bytes, closes: bool
 ) -> None:
-    """A client that is not told would send its next request into a connection about to be closed, and not repeat it."""
+    """Otherwise the client would send its next request into a closing connection, and not repeat it."""
     served = await wire(refuse)
     stream = await served.connect()
     async with trio.open_nursery() as nursery:
@@ -239,7 +239,7 @@ async def test_the_answer_says_whether_the_connection_goes_on(
 
 
 class Watch:
-    """A stream that the test feeds and that tells how it ended."""
+    """A stream that the test feeds and that records its end."""
 
     def __init__(self) -> None:
         self.send, self.receive = trio.open_memory_channel[bytes](0)
@@ -321,7 +321,7 @@ async def test_an_application_error_is_500(wire: Any) -> None:
     served = await wire(broken)
     client = await served.http1()
     assert (await client.ask("GET", "/")).status == 500
-    assert (await client.ask("GET", "/")).status == 500  # and the connection lives on
+    assert (await client.ask("GET", "/")).status == 500  # and the connection continues
     second = await served.http2()
     assert (await second.answer(await second.send("GET", "/"))).status == 500
 
@@ -381,7 +381,7 @@ async def test_h2_early_answer_resets_without_error(wire: Any) -> None:
 
 
 async def test_h2_late_body_of_an_answered_request_is_ignored(wire: Any) -> None:
-    """The trap of an early answer: DATA for a stream the server has forgotten must not end the connection."""
+    """DATA for a stream with an early answer, which the server has forgotten, must not end the connection."""
     served = await wire(refuse)
     client = await served.http2()
     stream_id = await client.send("POST", "/", end=False)
@@ -393,7 +393,7 @@ async def test_h2_late_body_of_an_answered_request_is_ignored(wire: Any) -> None
     assert (await client.answer(await client.send("GET", "/"))).status == 403
 
 
-async def test_h2_a_body_nobody_reads_does_not_stop_others(wire: Any) -> None:
+async def test_h2_an_unread_body_does_not_block_others(wire: Any) -> None:
     release = trio.Event()
 
     async def app(request: Request) -> Response:
@@ -447,7 +447,7 @@ async def test_h2_failing_stream_is_reset(wire: Any) -> None:
 # --- draining ---
 
 
-async def test_drain_finishes_what_is_under_way(wire: Any, nursery: trio.Nursery) -> None:
+async def test_drain_finishes_running_requests(wire: Any, nursery: trio.Nursery) -> None:
     begun, release = trio.Event(), trio.Event()
 
     async def slow(request: Request) -> Response:
@@ -486,11 +486,11 @@ async def test_a_patient_drain_lets_clients_go_with_their_next_answer(wire: Any,
     assert (answer.body, answer.headers["connection"]) == (b"hello", "close")
     assert await served.rest(client.stream) == b""
     with trio.fail_after(60):
-        await served.server.drain(0)  # ends the patience with the other
+        await served.server.drain(0)  # ends the patience of the other call
         assert await served.rest(other.stream) == b""
 
 
-async def test_drain_tells_streams(wire: Any, nursery: trio.Nursery) -> None:
+async def test_drain_notifies_streams(wire: Any, nursery: trio.Nursery) -> None:
     async def until_draining(request: Request) -> Response:
         async def chunks() -> AsyncIterator[bytes]:
             yield b"first"
@@ -516,7 +516,7 @@ async def test_drain_tells_streams(wire: Any, nursery: trio.Nursery) -> None:
     assert served.server.statistics().open_connections == 0
 
 
-async def test_drain_cuts_what_does_not_end(wire: Any) -> None:
+async def test_drain_cuts_endless_answers(wire: Any) -> None:
     watch = Watch()
     served = await wire(watch.app)
     client = await served.http1()

@@ -1,6 +1,6 @@
-"""HTTP/2 frame by frame: what ends a stream, what a connection, and what neither (RFC 9113, section by section).
+"""HTTP/2 frame by frame: stream errors, connection errors, and frames without effect (RFC 9113, section by section).
 
-The protocol is driven without a socket; an application that waits keeps streams open as long as a test needs.
+The protocol runs without a socket. An application that waits keeps streams open as long as a test needs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Frame = tuple[int, int, int, bytes]
 
 
 def path(text: bytes) -> bytes:
-    """A GET of this path."""
+    """Return the header block of a GET of this path."""
     return b"\x82\x87\x41\x01h\x04" + bytes((len(text),)) + text
 
 
@@ -41,7 +41,7 @@ def length(size: int) -> bytes:
 
 
 class Talk:
-    """A connection's other side, and its host."""
+    """The client's side of a connection, and its host."""
 
     client = server = ("127.0.0.1", 1)
     peer_certificate = None
@@ -129,25 +129,25 @@ class Talk:
         assert at == len(data)
 
     async def say(self, *parts: bytes) -> None:
-        """Each part when what the last one asked for is done, or waits."""
+        """Send each part when the tasks of the last one have ended or wait."""
         for part in parts:
             await self.protocol.received(part)
             await wait_all_tasks_blocked()
 
-    def told(self, kind: int) -> list[Frame]:
+    def sent_frames(self, kind: int) -> list[Frame]:
         return [each for each in self.frames if each[0] == kind]
 
     @property
     def goaway(self) -> ErrorCode | None:
-        found = self.told(frames.GOAWAY)
+        found = self.sent_frames(frames.GOAWAY)
         return ErrorCode(int.from_bytes(found[-1][3][4:8], "big")) if found else None
 
     @property
     def resets(self) -> dict[int, ErrorCode]:
-        return {each[2]: ErrorCode(int.from_bytes(each[3], "big")) for each in self.told(frames.RST_STREAM)}
+        return {each[2]: ErrorCode(int.from_bytes(each[3], "big")) for each in self.sent_frames(frames.RST_STREAM)}
 
     def answers(self) -> dict[int, tuple[str, bytes]]:
-        """Of streams that were answered whole: status and body."""
+        """Return status and body of the completely answered streams."""
         heads: dict[int, str] = {}
         bodies: dict[int, bytes] = {}
         done: dict[int, tuple[str, bytes]] = {}
@@ -253,17 +253,17 @@ ENDS_CONNECTION: dict[str, tuple[bytes, ErrorCode]] = {
 
 
 @pytest.mark.parametrize("case", ENDS_CONNECTION)
-async def test_what_ends_a_connection(talk: Conversation, case: str) -> None:
+async def test_connection_errors(talk: Conversation, case: str) -> None:
     sent, code = ENDS_CONNECTION[case]
     whole = await talk(START, *sent.split(b"|"))
     assert (whole.goaway, whole.state, whole.wrong) == (code, "ended", 1)
-    await whole.say(headers(99, GET))  # nothing is heard any more
-    assert len(whole.told(GOAWAY)) == 1
+    await whole.say(headers(99, GET))  # no frame is processed any more
+    assert len(whole.sent_frames(GOAWAY)) == 1
     assert not whole.errors
 
 
 @pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nXX", b"\0" * 30])
-async def test_what_is_no_preface(talk: Conversation, first: bytes) -> None:
+async def test_invalid_prefaces(talk: Conversation, first: bytes) -> None:
     assert (await talk(first)).goaway is ErrorCode.PROTOCOL_ERROR
 
 
@@ -279,8 +279,8 @@ ENDS_STREAM: dict[str, tuple[bytes, ErrorCode]] = {
     "8.1 pseudo-field in a trailer": (UPLOAD + headers(1, b"\x82"), P),
     "8.1.1 less than declared": (headers(1, POST + length(5), WHOLE) + data(1, b"abcd", END), P),
     "8.1.1 more than declared": (headers(1, POST + length(3), WHOLE) + data(1, b"abcd"), P),
-    "8.1.1 none of what is declared": (headers(1, POST + length(3)), P),
-    "8.1.1 trailer before what is declared": (headers(1, POST + length(3), WHOLE) + headers(1, b""), P),
+    "8.1.1 none of the declared bytes": (headers(1, POST + length(3)), P),
+    "8.1.1 trailer before the declared bytes": (headers(1, POST + length(3), WHOLE) + headers(1, b""), P),
     "8.2.1 upper case": (headers(1, GET + b"\x00\x01A\x01b"), P),
     "8.2.2 connection": (headers(1, GET + b"\x00\x0aconnection\x05close"), P),
     "8.3.1 path twice": (headers(1, GET + b"\x84"), P),
@@ -289,7 +289,7 @@ ENDS_STREAM: dict[str, tuple[bytes, ErrorCode]] = {
 
 
 @pytest.mark.parametrize("case", ENDS_STREAM)
-async def test_what_ends_a_stream_alone(talk: Conversation, case: str) -> None:
+async def test_stream_errors(talk: Conversation, case: str) -> None:
     sent, code = ENDS_STREAM[case]
     whole = await talk(ACKNOWLEDGED, sent, body_buffer=65_536)
     assert whole.resets == {1: code}
@@ -315,7 +315,7 @@ IGNORED: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", IGNORED)
-async def test_what_changes_nothing(talk: Conversation, case: str) -> None:
+async def test_frames_without_effect(talk: Conversation, case: str) -> None:
     whole = await talk(ACKNOWLEDGED, ANSWERED, IGNORED[case], headers(3, GET))
     assert whole.answers() == {1: ("200", b"hello"), 3: ("200", b"hello")}
     assert (whole.resets, whole.goaway, whole.state) == ({}, None, "idle")
@@ -332,16 +332,16 @@ async def test_padding_priority_trailers_and_parts_are_understood(talk: Conversa
 
 async def test_a_ping_comes_back_and_settings_are_acknowledged(talk: Conversation) -> None:
     whole = await talk(START, frame(PING, 0, 0, b"01234567"), setting(3, 7))
-    assert whole.told(PING) == [(PING, frames.ACK, 0, b"01234567")]
-    assert len([each for each in whole.told(SETTINGS) if each[1] & frames.ACK]) == 2
+    assert whole.sent_frames(PING) == [(PING, frames.ACK, 0, b"01234567")]
+    assert len([each for each in whole.sent_frames(SETTINGS) if each[1] & frames.ACK]) == 2
 
 
-async def test_what_is_sent_keeps_to_the_windows(talk: Conversation) -> None:
-    """Of the stream, changed by SETTINGS to less than nothing; and of the connection."""
+async def test_sent_data_stays_within_the_windows(talk: Conversation) -> None:
+    """The window of the stream, which SETTINGS makes negative; and that of the connection."""
     whole = await talk(START, setting(4, 10), headers(1, path(b"/large")))
 
     def sent() -> int:
-        return sum(len(each[3]) for each in whole.told(frames.DATA))
+        return sum(len(each[3]) for each in whole.sent_frames(frames.DATA))
 
     assert sent() == 10
     await whole.say(setting(4, 0), number_frame(frames.WINDOW_UPDATE, 1, 10))
@@ -372,31 +372,31 @@ async def test_a_request_reset_at_once_is_not_begun(talk: Conversation) -> None:
     assert (whole.asked, whole.open, whole.state) == ([], 0, "idle")
 
 
-async def test_who_waits_for_its_client_to_leave_learns_it(talk: Conversation) -> None:
+async def test_an_application_that_waits_for_the_end_of_its_client_is_woken(talk: Conversation) -> None:
     whole = await talk(START, headers(1, path(b"/gone")))
     assert whole.open == 1
     await whole.say(number_frame(frames.RST_STREAM, 1, 8))
     assert (whole.open, whole.state) == (0, "idle")
 
 
-async def test_a_broken_body_is_told_to_who_reads_it(talk: Conversation) -> None:
+async def test_reading_a_broken_body_fails(talk: Conversation) -> None:
     whole = await talk(START, UPLOAD, data(1, b"abc"), headers(1, b"", WHOLE))
     assert (whole.bodies, whole.resets) == ([None], {1: P})
 
 
-async def test_credit_comes_with_reading_and_in_large_pieces(talk: Conversation) -> None:
+async def test_credit_follows_reading_in_few_frames(talk: Conversation) -> None:
     whole = await talk(ACKNOWLEDGED, UPLOAD, body_buffer=100_000, connection_buffer=200_000)
-    told = len(whole.told(frames.WINDOW_UPDATE))  # what the connection has more than it must
+    before = len(whole.sent_frames(frames.WINDOW_UPDATE))  # the initial enlargement of the connection window
     await whole.say(*[data(1, b"x" * 10_000)] * 4)
-    assert len(whole.told(frames.WINDOW_UPDATE)) == told
+    assert len(whole.sent_frames(frames.WINDOW_UPDATE)) == before
     await whole.say(*[data(1, b"x" * 10_000)] * 16)
     credit = dict.fromkeys((0, 1), 0)
-    for _, _, stream_id, payload in whole.told(frames.WINDOW_UPDATE)[told:]:
+    for _, _, stream_id, payload in whole.sent_frames(frames.WINDOW_UPDATE)[before:]:
         credit[stream_id] += int.from_bytes(payload, "big")
     assert credit == {0: 200_000, 1: 200_000}
-    # More than both windows hold is never credited while nobody reads.
+    # Without a reader, no more is credited than both windows hold.
     await whole.say(headers(3, path(b"/wait"), WHOLE), *[data(3, b"y" * 10_000)] * 10)
-    assert len(whole.told(frames.WINDOW_UPDATE)) == told + len(credit) * 4
+    assert len(whole.sent_frames(frames.WINDOW_UPDATE)) == before + len(credit) * 4
     await whole.say(data(3, b"y"))
     assert whole.resets == {3: W}
 
@@ -413,9 +413,9 @@ async def test_of_all_streams_no_more_is_taken_than_allowed(talk: Conversation) 
 async def test_body_bytes_behind_an_early_answer_are_credited_and_forgotten(talk: Conversation) -> None:
     whole = await talk(ACKNOWLEDGED, headers(1, GET, WHOLE), connection_buffer=100_000)
     assert (whole.answers()[1][0], whole.resets) == ("200", {1: ErrorCode.NO_ERROR})
-    before = len(whole.told(frames.WINDOW_UPDATE))
+    before = len(whole.sent_frames(frames.WINDOW_UPDATE))
     await whole.say(*[data(1, b"x" * 16_000)] * 40, headers(1, b"", END | WHOLE))
-    assert len(whole.told(frames.WINDOW_UPDATE)) > before + 10
+    assert len(whole.sent_frames(frames.WINDOW_UPDATE)) > before + 10
     assert whole.goaway is None
 
 
@@ -428,7 +428,7 @@ async def test_body_bytes_of_requests_reset_at_once_are_credited(talk: Conversat
 
 
 async def test_more_streams_than_allowed(talk: Conversation) -> None:
-    """Who can't know yet is told to try again; who knows is not taken seriously any more."""
+    """A client that does not know our settings yet may retry; for one that does it is an error."""
     openings = [headers(number, path(b"/wait")) for number in range(1, 13, 2)]
     whole = await talk(START, *openings, streams=5)
     assert whole.resets == {11: ErrorCode.REFUSED_STREAM}
@@ -447,7 +447,7 @@ FLOODS = {
     "PRIORITY (CVE-2019-9513)": (b"", frame(frames.PRIORITY, 0, 1, b"\0\0\0\x09\0")),
     "SETTINGS (CVE-2019-9515)": (b"", frame(SETTINGS, 0, 0)),
     "unknown": (b"", frame(0x77, 0, 0)),
-    "resets of what is over": (ANSWERED, number_frame(frames.RST_STREAM, 1, 8)),
+    "resets of closed streams": (ANSWERED, number_frame(frames.RST_STREAM, 1, 8)),
     "padding alone": (UPLOAD, data(1, b"\0", frames.PADDED)),
 }
 
@@ -472,7 +472,7 @@ async def test_streams_opened_only_to_be_reset_are_stopped(talk: Conversation) -
 
 
 async def test_streams_we_are_made_to_reset_are_stopped(talk: Conversation) -> None:
-    """CVE-2019-9514, and CVE-2025-8671: the client has us do it."""
+    """CVE-2019-9514, and CVE-2025-8671, in which the client provokes our resets."""
     parts = [headers(number, GET + b"\x84") for number in range(1, 20_100, 2)]
     assert (await talk(START, b"".join(parts))).goaway is CALM
 
@@ -487,11 +487,11 @@ async def test_goaway_lets_go_when_all_is_answered(talk: Conversation) -> None:
     assert (await talk(START, WAIT, frame(GOAWAY, 0, 0, b"\0" * 7 + b"\1"))).state == "ended"
 
 
-async def test_after_our_goaway_what_is_new_is_refused(talk: Conversation) -> None:
+async def test_new_streams_after_our_goaway_are_rejected(talk: Conversation) -> None:
     whole = await talk(START, WAIT)
     await whole.protocol.drain()
     await whole.protocol.drain()
-    assert [each[3] for each in whole.told(GOAWAY)] == [b"\0\0\0\1\0\0\0\0"]
+    assert [each[3] for each in whole.sent_frames(GOAWAY)] == [b"\0\0\0\1\0\0\0\0"]
     await whole.say(headers(3, GET))
     assert whole.resets == {3: ErrorCode.REFUSED_STREAM}
     whole.release.set()
@@ -499,7 +499,7 @@ async def test_after_our_goaway_what_is_new_is_refused(talk: Conversation) -> No
     assert (whole.state, whole.answers()) == ("ended", {1: ("200", b"hello")})
 
 
-async def test_who_makes_no_room_is_cut_off(talk: Conversation) -> None:
+async def test_a_client_that_opens_no_window_is_cut_off(talk: Conversation) -> None:
     whole = await talk(START, setting(4, 0), headers(1, path(b"/large")), send_wait=0.01)
     with trio.fail_after(60):
         while not whole.resets:
@@ -507,7 +507,7 @@ async def test_who_makes_no_room_is_cut_off(talk: Conversation) -> None:
     assert (whole.resets, whole.cut_off) == ({1: ErrorCode.CANCEL}, 1)
 
 
-async def test_tasks_are_kept_for_the_next_and_let_go(talk: Conversation, nursery: trio.Nursery) -> None:
+async def test_tasks_are_reused_and_ended(talk: Conversation, nursery: trio.Nursery) -> None:
     before = len(nursery.child_tasks)
     whole = await talk(START, *[headers(number, path(b"/wait")) for number in range(1, 21, 2)])
     most = len(nursery.child_tasks) - before
@@ -546,28 +546,28 @@ def spoken(chance: Any) -> list[bytes]:
                     data(number, b"def", END),
                 ]
         waiting.append(frames_of)
-    told, opened = [number_frame(frames.WINDOW_UPDATE, 0, 1 << 20), setting(4, 1 << 20)], 0
+    conversation, opened = [number_frame(frames.WINDOW_UPDATE, 0, 1 << 20), setting(4, 1 << 20)], 0
     while any(waiting):
         choices = [each for each in waiting[:opened] if each]
         if opened < len(waiting) and (not choices or chance.random() < 0.4):
             choices, opened = [waiting[opened]], opened + 1
-        told.append(chance.choice(choices).pop(0))
+        conversation.append(chance.choice(choices).pop(0))
         if chance.random() < 0.2:
-            told.append(chance.choice([frame(PING, 0, 0, b"\0" * 8), frame(0x42, 0, 0, b"x"), setting(3, 1)]))
-    return told
+            conversation.append(chance.choice([frame(PING, 0, 0, b"\0" * 8), frame(0x42, 0, 0, b"x"), setting(3, 1)]))
+    return conversation
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_however_frames_are_cut_and_mixed_the_answers_are_the_same(chance: Any) -> None:
     async def main() -> None:
-        told = spoken(chance)
+        conversation = spoken(chance)
         answers = []
         for cut in (False, True):
             async with trio.open_nursery() as nursery:
                 whole = Talk(nursery)
                 await whole.protocol.initiate()
-                sent = START + b"".join(told)
+                sent = START + b"".join(conversation)
                 places = sorted(chance.randrange(len(sent)) for _ in range(30)) if cut else []
                 for start, end in zip([0, *places], [*places, len(sent)], strict=True):
                     await whole.protocol.received(sent[start:end])
@@ -593,7 +593,7 @@ PAYLOADS = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(KINDS, st.integers(0, 255), STREAMS, PAYLOADS), max_size=25), st.binary(max_size=30))
-def test_whatever_frames_come_nothing_breaks_and_nothing_hangs(sent: list[Any], rest: bytes) -> None:
+def test_no_sequence_of_frames_breaks_or_hangs(sent: list[Any], rest: bytes) -> None:
     async def main() -> None:
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:

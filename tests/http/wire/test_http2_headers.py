@@ -1,4 +1,4 @@
-"""Header blocks: read as the hpack library reads them, and written so that it reads what was meant."""
+"""Header blocks: decoded as by the hpack library, and encoded so that the library decodes them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def pairs(decoder: BlockDecoder, block: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def plain(fields: list[tuple[bytes, bytes]]) -> bytes:
-    """Without Huffman coding and table."""
+    """Encode without Huffman coding and table."""
     return b"".join(b"\0" + b"".join(bytes(encode_integer(len(part), 7)) + part for part in field) for field in fields)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_answered_is_read_by_everybody(seed: int) -> None:
+def test_answers_are_decoded_by_the_library(seed: int) -> None:
     chance = random.Random(seed)
     decoder, first = hpack.Decoder(), NO_TABLE
     if seed % 2:
-        decoder.max_allowed_table_size = 0  # a client that has no room for a table
+        decoder.max_allowed_table_size = 0  # a client without a table
     for _ in range(30):
         fields = [
             (chance.choice(NAMES), chance.randbytes(chance.choice([0, 3, 20, 126, 127, 400])))
@@ -50,7 +50,7 @@ def test_what_is_answered_is_read_by_everybody(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_blocks_are_read_as_the_library_reads_them(seed: int) -> None:
-    """From a client whose table is small, so that entries come and go, and blocks mean something else after a while."""
+    """The client has a small table, so that entries are evicted and the meaning of a block changes."""
     chance = random.Random(seed)
     encoder, ours, library = hpack.Encoder(), BlockDecoder(LIMIT), hpack.Decoder()
     pool = [(b"name-%d" % (number % 3), b"v" * chance.randrange(30) + b"%d" % number) for number in range(12)]
@@ -78,13 +78,13 @@ def test_bytes_of_any_kind_are_judged_as_the_library_judges_them(blocks: list[by
         except ConnectionFailed:
             found = None
         if found != expected:
-            assert found is None  # stricter in what an integer may be
+            assert found is None  # stricter bounds of integers
         if found is None:
             return
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_block_that_is_known_means_what_it_means(seed: int) -> None:
+def test_a_remembered_block_keeps_its_meaning(seed: int) -> None:
     chance = random.Random(seed)
     encoder, known = hpack.Encoder(), BlockDecoder(LIMIT)
     for _ in range(200):
@@ -94,8 +94,8 @@ def test_a_block_that_is_known_means_what_it_means(seed: int) -> None:
         path = b"/%d" % chance.randrange(3)
         head = known.request(encoder.encode([*REQUEST[:3], (b":path", path), *fields]))
         assert (head.method, head.raw_path) == ("GET", path.decode())
-        told = [(name.encode(), value.encode()) for name, value in head.headers]
-        assert told == [(b"host", b"h"), *fields]
+        decoded = [(name.encode(), value.encode()) for name, value in head.headers]
+        assert decoded == [(b"host", b"h"), *fields]
 
 
 def test_the_same_block_is_not_read_twice_until_the_table_changes() -> None:
@@ -109,7 +109,7 @@ def test_the_same_block_is_not_read_twice_until_the_table_changes() -> None:
 
 
 def test_a_list_that_is_too_long_leaves_the_table_as_it_should_be() -> None:
-    """The next request on the connection is understood."""
+    """The next request on the connection is decoded."""
     encoder, decoder = hpack.Encoder(), BlockDecoder(2000)
     with pytest.raises(HeadersTooLarge):
         decoder.request(encoder.encode([*REQUEST, *[(b"x-%d" % number, b"y" * 100) for number in range(30)]]))
@@ -117,7 +117,7 @@ def test_a_list_that_is_too_long_leaves_the_table_as_it_should_be() -> None:
 
 
 def test_a_bomb_of_references_is_not_unfolded() -> None:
-    """RFC 7541 §7.3: a long field in the table, and a block that names it thousands of times."""
+    """RFC 7541 §7.3: a long field in the table, and a block that refers to it thousands of times."""
     decoder = BlockDecoder(LIMIT)
     long = b"\x40\x01a" + bytes(encode_integer(3900, 7)) + b"v" * 3900
     found: list[Any] = []
@@ -171,15 +171,15 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("case", MALFORMED)
-def test_what_is_no_request(case: str) -> None:
+def test_malformed_requests(case: str) -> None:
     decoder = BlockDecoder(LIMIT)
-    for _ in range(2):  # nothing that was refused is remembered as good
+    for _ in range(2):  # no rejected block is remembered
         with pytest.raises(Malformed):
             decoder.request(plain(MALFORMED[case]))
     assert decoder.request(plain(REQUEST)).query_string == "b=c"
 
 
-def test_what_is_one() -> None:
+def test_valid_requests() -> None:
     fields = [
         (b":path", b"*"),
         (b":method", b"OPTIONS"),

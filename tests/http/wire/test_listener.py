@@ -1,4 +1,4 @@
-"""Accepting: addresses, the bound on connections, what idle ones cost, counters, the guard's log."""
+"""Accepting: addresses, the bound on connections, the cost of idle ones, counters, the guard's log."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_every_address_of_a_name_on_one_port() -> None:
             sock.close()
 
 
-async def test_a_taken_port_is_told(server_files: tuple[Path, Path]) -> None:
+async def test_a_taken_port_raises(server_files: tuple[Path, Path]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         config = ServeConfig(
             port=taken.getsockname()[1], tls_cert_file=str(server_files[0]), tls_private_key_file=str(server_files[1])
@@ -52,7 +52,7 @@ async def test_a_taken_port_is_told(server_files: tuple[Path, Path]) -> None:
             await serve(hello, config)
 
 
-async def test_a_missing_file_is_told(tmp_path: Path) -> None:
+async def test_a_missing_file_raises(tmp_path: Path) -> None:
     config = ServeConfig(tls_cert_file=str(tmp_path / "none"), tls_private_key_file=str(tmp_path / "none"))
     with pytest.raises(FileNotFoundError):
         await serve(hello, config)
@@ -127,7 +127,7 @@ def resident() -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads memory from /proc")
 async def test_idle_connections_cost_little_and_are_freed(wire: Any) -> None:
-    """Both ends live in this process, so the measured cost is that of a server's and a client's side together."""
+    """Both ends are in this process, so the measured cost is that of server and client together."""
     served = await wire(hello)
     warm = await served.http1()
     await warm.ask("GET", "/")
@@ -160,4 +160,4 @@ async def test_idle_connections_cost_little_and_are_freed(wire: Any) -> None:
     await close_all(streams)
     gc.collect()
     kept = [found for found in gc.get_objects() if type(found) in (Connection, TLSStream, Http1Protocol)]
-    assert len(kept) < IDLE_CONNECTIONS // 10  # the warm one's, and at most a few that a frame still holds
+    assert len(kept) < IDLE_CONNECTIONS // 10  # the first one, and a few to which a stack frame may refer

@@ -1,4 +1,4 @@
-"""Parts of an answer pushed by another task: whole, in order, bounded, and a slow reader is its own task's business."""
+"""Parts of an answer pushed by another task: whole, in order, bounded, and without waiting for a slow client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WATCH = f"{MAPS}?watch=1&resourceVersion=1"
 
 
 class Feed:
-    """A stream that the test feeds, by its iterator or past it."""
+    """A stream that the test feeds, by its iterator or by pushes."""
 
     def __init__(self) -> None:
         self.send, self.receive = trio.open_memory_channel[bytes](0)
@@ -40,7 +40,7 @@ class Feed:
             self.ended.set()
 
     async def fill(self, size: int = 20_000) -> bytes:
-        """Push until no more is taken, also when the system has found room for what it held; what was."""
+        """Push until no more is accepted, even after the system has freed buffers; return the accepted chunks."""
         taken: list[bytes] = []
         before = -1
         while len(taken) > before:
@@ -48,12 +48,12 @@ class Feed:
             while self.push(line := b"%0*d\n" % (size - 1, len(taken))):
                 taken.append(line)
             assert len(taken) < 10_000
-            await trio.sleep(0.1)  # nobody announces it
+            await trio.sleep(0.1)  # there is no event for it
         return b"".join(taken)
 
 
 async def data_of(client: Any) -> bytes:
-    """The answer's body, to its end."""
+    """Return the whole body of the answer."""
     body = b""
     with trio.fail_after(60):
         while not isinstance(event := await client.event(), h11.EndOfMessage):
@@ -114,7 +114,7 @@ async def test_a_client_that_does_not_read_pushes_is_cut_off(wire: Any) -> None:
 
 
 async def test_a_push_to_a_client_that_is_gone_ends_the_stream(wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error meets the pushing task, and is not its own."""
+    """The error occurs in the pushing task, and must not end it."""
     feed = Feed()
     served = await wire(feed.app)
     client = await served.http1()
@@ -156,7 +156,7 @@ async def test_h2_pushes_keep_to_the_windows(wire: Any) -> None:
     assert (await client.answer(second)).status == 200
 
 
-async def test_h2_a_push_to_a_reset_stream_is_refused(wire: Any) -> None:
+async def test_h2_a_push_to_a_reset_stream_fails(wire: Any) -> None:
     feed = Feed()
     served = await wire(feed.app)
     client = await served.http2()
@@ -178,8 +178,8 @@ def names(body: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["push", "chunks"])
-async def test_a_client_that_does_not_read_does_not_hold_up_the_end(wire: Any, how: str) -> None:
-    """What was half said to it is waited for only while there is somebody to cut it off."""
+async def test_a_client_that_does_not_read_does_not_delay_the_end(wire: Any, how: str) -> None:
+    """An incomplete send is awaited only while the reaper can cut it off."""
     feed = Feed()
     served = await wire(feed.app, send_wait=10_000.0)
     stream = await served.connect()
@@ -199,7 +199,7 @@ async def test_a_client_that_does_not_read_does_not_hold_up_the_end(wire: Any, h
 
 @pytest.mark.parametrize("alpn", ["http/1.1", "h2"])
 async def test_a_slow_reader_among_fast_ones(wire: Any, alpn: str) -> None:
-    """Each gets every event in order, the slow one when it reads, and nobody waits for it."""
+    """Each client gets every event in order, without waiting for the slow one."""
     async with open_server() as server:
         served = await wire(server.assembly.application.application)
         fields = {"authorization": f"Bearer {ADMIN}"}
@@ -252,6 +252,6 @@ async def test_drain_in_a_burst_ends_every_watch_after_whole_events(wire: Any) -
                 nursery.start_soon(server.post, MAPS, configmap(name))
             server.assembly.application.drain.begin()
         for client in clients:
-            told = names(await data_of(client))
-            assert told[:20] == expected[:20]
-            assert len(set(told)) == len(told)
+            received = names(await data_of(client))
+            assert received[:20] == expected[:20]
+            assert len(set(received)) == len(received)

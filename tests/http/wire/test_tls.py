@@ -1,4 +1,4 @@
-"""The TLS stream and the server's context: certificates seen, refused, rotated; bytes in order under pressure."""
+"""The TLS stream and the server's context: certificates accepted, rejected, rotated; bytes in order under load."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.wire import tls
 
 
-async def who(request: Request) -> Response:
+async def client_identity(request: Request) -> Response:
     der = request.peer_certificate
     name = x509.load_der_x509_certificate(der).subject.rfc4514_string() if der else "nobody"
     return Response(200, [], name.encode())
 
 
 async def test_client_certificate_is_seen(wire: Any, authority: Any) -> None:
-    served = await wire(who)
+    served = await wire(client_identity)
     certificate = authority.issue("alice", client=True)
     assert (await (await served.http1(certificate)).ask("GET", "/")).body == b"CN=alice"
     assert (await (await served.http1()).ask("GET", "/")).body == b"nobody"
 
 
 async def test_dates_are_for_the_authenticator(wire: Any, authority: Any) -> None:
-    served = await wire(who)
+    served = await wire(client_identity)
     certificate = authority.issue("late", client=True, days=-1)
     assert (await (await served.http1(certificate)).ask("GET", "/")).body == b"CN=late"
 
 
-async def test_certificates_that_prove_nothing_fail_the_handshake(wire: Any, authority: Any, tmp_path: Path) -> None:
+async def test_untrusted_certificates_fail_the_handshake(wire: Any, authority: Any, tmp_path: Path) -> None:
     called = False
 
     async def app(request: Request) -> Response:
@@ -48,7 +48,7 @@ async def test_certificates_that_prove_nothing_fail_the_handshake(wire: Any, aut
     stranger = type(authority)(tmp_path, "stranger").issue("mallory", client=True)
     for_servers = authority.issue("server", client=False)
     for certificate in (stranger, for_servers):
-        client = await served.http1(certificate)  # TLS 1.3: the client's handshake ends before the alert comes
+        client = await served.http1(certificate)  # TLS 1.3: the client's handshake ends before the alert arrives
         with pytest.raises(trio.BrokenResourceError):
             await client.ask("GET", "/")
     assert not called
@@ -59,7 +59,7 @@ async def test_certificates_that_prove_nothing_fail_the_handshake(wire: Any, aut
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("alpn", ["h2", "http/1.1"])
 async def test_versions_and_alpn(wire: Any, version: ssl.TLSVersion, alpn: str) -> None:
-    served = await wire(who)
+    served = await wire(client_identity)
     context = served.context(alpn)
     context.minimum_version = context.maximum_version = version
     tcp = await trio.open_tcp_stream("127.0.0.1", served.server.port)
@@ -69,8 +69,8 @@ async def test_versions_and_alpn(wire: Any, version: ssl.TLSVersion, alpn: str) 
 
 
 async def test_sessions_are_not_resumed(wire: Any) -> None:
-    """A resumed session would carry a client certificate past its dates and past a changed CA."""
-    served = await wire(who)
+    """A resumed session would keep a client certificate beyond its dates and a changed CA."""
+    served = await wire(client_identity)
     context = served.context()
 
     def connect(session: ssl.SSLSession | None) -> tuple[bool, ssl.SSLSession | None]:
@@ -113,7 +113,7 @@ def test_context_follows_its_files(authority: Any, tmp_path: Path, monkeypatch: 
 async def test_new_connections_get_the_new_certificate(
     wire: Any, server_files: tuple[Path, Path], authority: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served = await wire(who)
+    served = await wire(client_identity)
     monkeypatch.setattr(tls, "RELOAD_INTERVAL", 0.0)
 
     async def serial() -> int:
@@ -129,7 +129,7 @@ async def test_new_connections_get_the_new_certificate(
     assert (await old.ask("GET", "/")).status == 200
 
 
-def test_unusable_files_are_told(tmp_path: Path, server_files: tuple[Path, Path]) -> None:
+def test_unusable_files_raise(tmp_path: Path, server_files: tuple[Path, Path]) -> None:
     with pytest.raises(FileNotFoundError):
         tls.ReloadingContext(tls.TLSFiles(str(tmp_path / "none"), str(tmp_path / "none")))
     (tmp_path / "bad").write_text("not PEM")
@@ -141,7 +141,7 @@ def test_unusable_files_are_told(tmp_path: Path, server_files: tuple[Path, Path]
 
 
 async def stream_pair(files: tuple[Path, Path], authority: Any) -> tuple[tls.TLSStream, trio.SSLStream[Any]]:
-    """A server's TLSStream and a client's trio.SSLStream, connected, after the handshake."""
+    """Return a server's TLSStream and a client's trio.SSLStream, connected, after the handshake."""
     context = tls.server_context(tls.TLSFiles(str(files[0]), str(files[1])))
     listener = socket.create_server(("127.0.0.1", 0))
     tcp = await trio.open_tcp_stream("127.0.0.1", listener.getsockname()[1])
@@ -176,7 +176,7 @@ async def test_large_sends_arrive_in_order_both_ways(server_files: tuple[Path, P
 
 
 async def test_send_nowait_and_the_rest(server_files: tuple[Path, Path], authority: Any) -> None:
-    """OpenSSL wants an interrupted write repeated with the same bytes; sizes around the cuts."""
+    """An interrupted write must be repeated with the same bytes; sizes are around the cuts."""
     server, client = await stream_pair(server_files, authority)
     for size in (1, tls.RECORD, tls.WRITE - 1, tls.WRITE, tls.WRITE + 1, 20_000_003):
         data = bytes([size % 251]) * size

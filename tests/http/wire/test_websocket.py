@@ -1,4 +1,4 @@
-"""WebSocket over TLS, with trio-websocket as the client, and by hand where a client must misbehave."""
+"""WebSocket over TLS: with trio-websocket as the client, and by hand for clients that misbehave."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_echo_with_subprotocol(wire: Any) -> None:
     assert served.server.statistics().guarded_errors == 0
 
 
-async def test_refused_with_an_answer(wire: Any) -> None:
+async def test_rejected_with_an_answer(wire: Any) -> None:
     async def refuse(request: Request) -> Response:
         assert request.websocket is not None
         return Response(403, [("content-type", "application/json")], b'{"kind":"Status"}')
@@ -176,7 +176,7 @@ async def shaken(served: Any, extra: bytes = b"", trailing: bytes = b"") -> Raw:
 
 
 async def test_bytes_sent_before_the_answer_are_kept(wire: Any) -> None:
-    """The trap of a trailing byte after an upgrade: it must neither end the server nor be lost."""
+    """Bytes right after an upgrade must neither break the server nor be lost."""
     served = await wire(echo)
     early = Connection(ConnectionType.CLIENT).send(wsproto.events.TextMessage(data="early"))
     client = await shaken(served, trailing=early)
@@ -228,7 +228,7 @@ async def test_message_too_big_closes_with_1009(wire: Any) -> None:
 
 
 async def test_both_sides_close_at_once(wire: Any) -> None:
-    """The race that ended a stock server: our close frame and the client's, and data after it, cross on the wire."""
+    """Our close frame crosses the client's, and data after that."""
     closing = trio.Event()
 
     async def app(request: Request) -> Response:
@@ -271,7 +271,7 @@ async def test_bad_handshake_is_400(wire: Any, head: bytes) -> None:
     await served.check_alive()
 
 
-async def test_messages_nobody_receives_stop_the_reading(wire: Any) -> None:
+async def test_unreceived_messages_stop_the_reading(wire: Any) -> None:
     async def app(request: Request) -> Response:
         assert request.websocket is not None
         await request.websocket.accept()
@@ -281,7 +281,7 @@ async def test_messages_nobody_receives_stop_the_reading(wire: Any) -> None:
     served = await wire(app, websocket_queue=4)
     client = await shaken(served)
     message = wsproto.events.BytesMessage(data=b"x" * 60_000)
-    with trio.move_on_after(0.3) as scope:  # the sender is held up: that is what is to be seen
+    with trio.move_on_after(0.3) as scope:  # the blocked sender is the expected result
         while True:
             await client.send(message)
     assert scope.cancelled_caught
