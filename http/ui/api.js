@@ -1,4 +1,4 @@
-// Asking the API, as whoever looks at the page: revisions page by page, counts, and what went wrong in words.
+// Requests to the API with the rights of the visitor: pages of revisions, counts, and errors in words.
 
 const BASE = new URL("../", location.href.split("#")[0]).pathname;
 export const GROUP = "history.kubechronicle.dev";
@@ -11,14 +11,14 @@ export class ApiError extends Error {
     this.lacking = lacking;
   }
 
-  /** What to tell whoever looks: a title and what can be done. */
-  told() {
+  /** Return a title and advice for the visitor. */
+  explanation() {
     const titles = {
       0: ["The server does not answer", "It may be stopped, or the network or the helper (kubechronicle ui) may be."],
-      400: ["The server does not understand the question", this.message],
+      400: ["The server rejects the request", this.message],
       401: ["The server does not know who you are", "Your credentials are missing, wrong or expired. Log in again, or "
         + "open this page with kubechronicle ui, which uses those of your kubeconfig."],
-      403: ["You lack a right", `What is missing: ${this.lacking}. The server says: ${this.message}`],
+      403: ["You lack a right", `Missing: ${this.lacking}. The server says: ${this.message}`],
       404: ["There is no such thing", this.message],
       410: ["That part of history is not kept any more", this.message],
       429: ["The server is busy", "Try again in a moment."],
@@ -43,12 +43,12 @@ async function get(path, query, signal, lacking) {
   return body;
 }
 
-/** A value as a field selector has it. */
+/** Escape a value for a field selector. */
 export function escaped(value) {
   return value.replace(/[\\,=]/g, (one) => `\\${one}`);
 }
 
-/** {name: value} and texts that are selectors already, as one selector. */
+/** Join {name: value} and ready-made selectors to one selector. */
 export function selector(...parts) {
   const terms = [];
   for (const part of parts) {
@@ -65,7 +65,7 @@ const path = (namespace) => (namespace ? `${API}/namespaces/${encodeURIComponent
 const right = (verb, resource, namespace) =>
   `${verb} on ${resource} (API group ${GROUP})${namespace ? ` in namespace ${namespace}` : resource === "revisions" ? " in all namespaces" : ""}`;
 
-/** Where changes are listed: of one object's kind, of a namespace with the namespace itself, or of everything. */
+/** Return the lists of changes: of one kind, of a namespace including itself, or of everything. */
 export function scopes(namespace, { clusterScoped = false } = {}) {
   const cluster = { path: `${API}/clusterrevisions`, lacking: right("list", "clusterrevisions") };
   if (clusterScoped) return [cluster];
@@ -74,7 +74,7 @@ export function scopes(namespace, { clusterScoped = false } = {}) {
   return [own, { ...cluster, fields: itself, optional: true }];
 }
 
-/** The changes of several scopes in one order, newest first or (``order``) oldest first, page by page. */
+/** The changes of several scopes in one order, newest first or (``order``) oldest first, in pages. */
 export class Changes {
   constructor(places, fields, { content = "", signal, page = 100, order = "newest" } = {}) {
     this.sources = places.map((place) => ({ ...place, found: [], token: "", ended: false }));
@@ -86,7 +86,7 @@ export class Changes {
   }
 
   async #more(source) {
-    // A page may be empty and still not the last: the server looks at so many changes at once, and no more.
+    // An empty page may not be the last: the server searches a bounded number of changes at once.
     for (let tries = 0; tries < 20 && !source.found.length && !source.ended; tries++) {
       const asked = { ...this.query, fieldSelector: selector(source.fields, this.fields), continue: source.token };
       try {
@@ -102,7 +102,7 @@ export class Changes {
     }
   }
 
-  /** At most so many more. */
+  /** Return at most ``limit`` more. */
   async next(limit) {
     const taken = [];
     while (taken.length < limit) {
@@ -122,14 +122,14 @@ export class Changes {
 
 export const number = (revision) => Number(revision.metadata.name);
 
-/** One revision with the objects before and after. */
+/** Return one revision with the objects before and after. */
 export function revision(namespace, name, signal) {
   const resource = namespace ? "revisions" : "clusterrevisions";
   const where = namespace ? path(namespace) : `${API}/clusterrevisions`;
   return get(`${where}/${encodeURIComponent(name)}`, {}, signal, right("get", resource, namespace));
 }
 
-/** How many changes there were over time; without the objects outside of namespaces if one may not list those. */
+/** Return the number of changes over time; without cluster-scoped objects if the visitor may not list them. */
 export async function density(namespace, fields, { by, bucket }, signal) {
   const asked = { summary: "density", by, bucket, fieldSelector: fields };
   const lacking = right("list", "revisions", namespace);
@@ -143,7 +143,7 @@ export async function density(namespace, fields, { by, bucket }, signal) {
   return get(path(namespace), asked, signal, lacking);
 }
 
-/** The full name of a resource: deployments.apps */
+/** Return the full name of a resource: deployments.apps */
 export function resourceName(object) {
   const [group, version] = (object.apiVersion ?? "").split("/");
   return version ? `${object.resource}.${group}` : object.resource;

@@ -1,4 +1,4 @@
-// The page: which of its parts the address names, keys, theme. Addresses are #/timeline?by=user and the like.
+// The page: routing by its address, keys, theme. Addresses are like #/timeline?by=user.
 
 import { h } from "./dom.js";
 import { timeline } from "./timeline.js";
@@ -8,7 +8,7 @@ import { deleted } from "./deleted.js";
 
 const PAGES = { timeline, object, search, deleted };
 const KEYS = [["t", "Timeline"], ["s", "Search"], ["d", "Deleted objects"], ["/", "To the first field to search in"],
-  ["j and k", "Down and up in a list"], ["Enter", "Open what is chosen"], ["c", "To the chart: arrows, Shift and arrows, Enter, −"],
+  ["j and k", "Down and up in a list"], ["Enter", "Open the selection"], ["c", "To the chart: arrows, Shift and arrows, Enter, −"],
   ["[ and ]", "Of an object: the revision before, the one after"], ["x", "Theme: as the system has it, dark, light"], ["?", "These keys"]];
 const THEMES = ["system", "dark", "light"];
 
@@ -42,7 +42,7 @@ function render() {
     if (link.dataset.page === page) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  // The same page with other values keeps the place one was at; another begins at its top.
+  // The same page with other values keeps its scroll position; another one begins at the top.
   const same = shown === page + rest.join("/");
   shown = page + rest.join("/");
   if (same) restore(held, scrolled);
@@ -50,7 +50,7 @@ function render() {
   if (!same) scrollTo(0, 0);
 }
 
-// What had the focus, by what stays the same when a page is made anew.
+// Return the focused element by attributes that survive a new rendering.
 function focusedIn(element) {
   const active = document.activeElement;
   if (!element.contains(active)) return null;
@@ -131,7 +131,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// A row leads where its link leads.
+// A click on a row follows its link.
 main.addEventListener("click", (event) => {
   const row = event.target.closest("tr[data-href]");
   if (row && !event.target.closest("a, button, input, code") && !getSelection().toString()) location.hash = row.dataset.href;

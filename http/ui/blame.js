@@ -1,14 +1,14 @@
-// Who last set each field: an object's states are followed from the oldest on, and what stays the same keeps its author.
+// The last author of each field: states are compared from the oldest on; an unchanged field keeps its author.
 
-// What items of a list are called by, as the server tells them apart: the first that all items have, each another.
+// Keys that identify list items, as on the server: the first one that all items have with distinct values.
 const NAMING = [["name"], ["type"], ["key"], ["containerPort", "protocol"], ["port", "protocol"], ["containerPort"],
   ["port"], ["mountPath"], ["devicePath"], ["uid"], ["ip"], ["topologyKey", "whenUnsatisfiable"], ["topologyKey"]];
 
-/** Takes the states of an object one by one, the oldest first, and holds no more than the last two: however long a
- *  history is, it takes no more memory than the object. */
+/** Takes the states of an object one by one, the oldest first, and keeps the last two: the memory does not grow with
+ *  the history. */
 export class Blame {
-  object = null; // as the last state has it; null: deleted, or nothing is known yet
-  tree = null; // of that: {by, under: Map of name or place to tree}
+  object = null; // the last state; null if deleted or before the first state
+  tree = null; // its tree: {by, under: Map of name or index to tree}
 
   next(object, by) {
     this.tree = object === null ? null : follow(this.object ?? undefined, object, this.tree, by);
@@ -32,7 +32,7 @@ function follow(old, value, tree, by) {
   return { by: comparable ? tree.by : by, under };
 }
 
-// Where an item or member was before.
+// Return the former place of an item or member.
 function matching(old, value, isList) {
   if (!isList) return (name) => (Object.hasOwn(old, name) ? name : undefined);
   const keys = NAMING.find((names) => [old, value].every((list) => named(list, names)));
@@ -61,7 +61,7 @@ function same(one, other) {
     && names.every((name) => Object.hasOwn(other, name) && same(one[name], other[name]));
 }
 
-/** Who set what is at the path. */
+/** Return the author of the value at the path. */
 export function authorOf(tree, path) {
   let here = tree;
   for (const part of path) {

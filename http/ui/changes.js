@@ -1,4 +1,4 @@
-// The list of changes that the pages share: a table, of which each row leads to the object at that revision.
+// The list of changes that the pages share: a table with a link to the object at the revision in each row.
 
 import { h, loading, say, when, count } from "./dom.js";
 import { ApiError, Changes, resourceName, scopes } from "./api.js";
@@ -12,7 +12,7 @@ export function link(revision) {
   return `#/object/${path}?rev=${revision.metadata.name}`;
 }
 
-/** What was done, in a word that also has a colour. */
+/** The operation as a coloured word. */
 export function operation(revision) {
   return h(`span.operation.${revision.operation.toLowerCase()}`, {}, revision.operation);
 }
@@ -22,15 +22,15 @@ export function user(revision) {
   return [h("span.user", {}, username || "unknown"), impersonator && h("small", {}, ` by ${impersonator}`)];
 }
 
-/** In few words, what a change was. */
+/** Summarize a change in few words. */
 export function summary(revision) {
   if (revision.redacted) {
     const { object } = revision;
     return h("span.redacted", { title: `You lack get on ${resourceName(object)}` }, "redacted: you may not read this object");
   }
-  if (revision.erased) return h("span.redacted", {}, "what it was is erased from history");
+  if (revision.erased) return h("span.redacted", {}, "the object is erased from history");
   if (revision.operation !== "Update") return h("span.faint", {}, `the whole object was ${revision.operation.toLowerCase()}d`);
-  if (revision.beforeErased) return h("span.redacted", {}, "what it was before is erased from history");
+  if (revision.beforeErased) return h("span.redacted", {}, "the object before is erased from history");
   return revision.summary ? h("code", {}, revision.summary) : h("span.faint", {}, "bookkeeping only");
 }
 
@@ -43,7 +43,7 @@ const COLUMNS = [
   ["What", summary],
 ];
 
-/** Where rows, the button for more of them, and what went wrong stand. ``columns``: [title, make] in place of usual ones. */
+/** A table with its rows, the button for more, and errors. ``columns``: [title, make] instead of the usual ones. */
 export class ChangeList {
   constructor({ columns = COLUMNS, empty = "There are no changes here.", page = PAGE, annotate } = {}) {
     this.columns = columns;
@@ -100,10 +100,10 @@ export class ChangeList {
   }
 }
 
-/** Tell in the place of what was to be there. */
+/** Show an error in place of the content. */
 export function failed(element, error) {
   if (error.name === "AbortError") return;
-  const [title, text] = error instanceof ApiError ? error.told() : ["Something is wrong with this page", String(error)];
+  const [title, text] = error instanceof ApiError ? error.explanation() : ["Something is wrong with this page", String(error)];
   if (!(error instanceof ApiError)) console.error(error);
   element.replaceChildren(h("div.error", { role: "alert" }, h("h2", {}, title), h("p", {}, text)));
 }

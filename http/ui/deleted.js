@@ -1,4 +1,4 @@
-// Deleted objects: by whom, when, and the command that brings each back.
+// Deleted objects: author, time, and the command that restores each.
 
 import { choice, copyable, field, h, when } from "./dom.js";
 import { Changes, number, resourceName, scopes, selector } from "./api.js";
@@ -35,7 +35,7 @@ export function deleted({ query, go, signal }) {
     go("deleted", Object.fromEntries(Object.entries({ ...values, noise: values.noise ? "1" : "" }).filter(([, value]) => value)));
   }
 
-  // Which of them were created again: one question for a page, over the time since its oldest.
+  // Find the objects that were created again: one request for a page, over the time since its oldest deletion.
   async function annotate(found) {
     const again = new Map();
     if (!found.length) return again;
@@ -52,7 +52,7 @@ export function deleted({ query, go, signal }) {
 
 const key = ({ object }) => `${object.namespace ?? ""}/${object.resource}/${object.name}`;
 
-/** A namespace comes back with all that was in it. */
+/** A namespace is restored with its content. */
 function command(revision) {
   const { object } = revision;
   const before = `--to ${number(revision) - 1}`;

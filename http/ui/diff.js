@@ -1,6 +1,6 @@
-// What differs between two lists of lines (Myers' algorithm), as rows for two columns side by side.
+// The difference of two lists of lines (Myers' algorithm), as rows of two columns side by side.
 
-/** [{kind: "same" | "removed" | "added" | "changed", left, right}] with places in the lists. */
+/** Return [{kind: "same" | "removed" | "added" | "changed", left, right}] with indexes in the lists. */
 export function rows(before, after) {
   let start = 0;
   let ends = [before.length, after.length];
@@ -33,7 +33,7 @@ export function rows(before, after) {
   return found;
 }
 
-// The shortest way from one to the other; where that is longer than LONGEST steps, all is replaced.
+// The shortest edit script; above LONGEST steps, everything is replaced.
 const LONGEST = 800;
 
 function script(before, after) {

@@ -1,4 +1,4 @@
-// Making elements, and writing times and names as people read them. Text is always set as text, never as HTML.
+// Elements, and formatting of times and names. Text is always set as text, never as HTML.
 
 /** h("a.plain", {href: "#", onclick: f}, "text", child, [children]) */
 export function h(what, attributes = {}, ...children) {
@@ -10,7 +10,7 @@ export function h(what, attributes = {}, ...children) {
   return element;
 }
 
-/** The same for SVG. */
+/** The same for SVG elements. */
 export function s(tag, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   set(element, attributes);
@@ -27,12 +27,12 @@ function set(element, attributes) {
   }
 }
 
-/** Say it to those who listen to the page. */
+/** Announce a text to screen readers. */
 export function say(text) {
   document.getElementById("live").textContent = text;
 }
 
-// Times are told in UTC, as in the log, in kubectl and on the command line.
+// Times are in UTC, as in the log, in kubectl and on the command line.
 export function timeText(time, { seconds = true } = {}) {
   const text = new Date(time).toISOString();
   return `${text.slice(0, 10)} ${text.slice(11, seconds ? 19 : 16)}`;
@@ -64,7 +64,7 @@ export function choice(name, options, value) {
   return h("select", { name }, options.map(([each, text]) => h("option", { value: each, selected: each === value }, text)));
 }
 
-/** Rows that hold the place of what is being loaded. */
+/** Placeholder rows while loading. */
 export function loading(rows = 8) {
   return h("div.loading", { "aria-hidden": "true" }, Array.from({ length: rows }, () => h("div.bar")));
 }

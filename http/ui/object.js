@@ -1,4 +1,4 @@
-// One object: its revisions, any two of them side by side, and who last set each field.
+// One object: its revisions, any two of them side by side, and the last author of each field.
 
 import { count, h, loading, say, timeText, when } from "./dom.js";
 import { Changes, revision as one, scopes } from "./api.js";
@@ -94,7 +94,7 @@ export function object({ path, query, go, signal }) {
 
   async function blamed(to) {
     try {
-      // Oldest first, so that each page can be forgotten once it is taken in.
+      // Oldest first, so that each page can be dropped after use.
       const fields = { ...subject, "revision.to": to.metadata.name };
       const changes = new Changes(places, fields, { content: "full", signal, page: PAGE, order: "oldest" });
       const held = new Blame();
@@ -111,7 +111,7 @@ export function object({ path, query, go, signal }) {
         }
         if (!changes.ended) progress(taken);
       }
-      panel.replaceChildren(deleted ? h("p.note", {}, "The object was deleted at this revision; this is what it was before.") : "",
+      panel.replaceChildren(deleted ? h("p.note", {}, "The object was deleted at this revision; this is its last state.") : "",
         held.object ? blamedLines(held.object, held.tree) : h("p.empty", {}, "There was no object."));
       say(`Blame of ${count(taken, "revision")}`);
     } catch (error) {
@@ -157,16 +157,16 @@ function redacted(revision) {
 }
 
 function erased() {
-  return h("div.note", {}, h("h2", {}, "Erased"), h("p", {}, "What the object was is erased from history; that it changed, when and by whom is not."));
+  return h("div.note", {}, h("h2", {}, "Erased"), h("p", {}, "The object is erased from history. The change, its time and its author are not."));
 }
 
 function facts(revision) {
   const { who, request } = revision;
-  const told = [["User", who.username], ["as asked by", who.impersonator], ["groups", who.groups?.join(", ")],
+  const fields = [["User", who.username], ["impersonated by", who.impersonator], ["groups", who.groups?.join(", ")],
     ["field manager", who.fieldManager], ["program", who.userAgent], ["address", who.sourceAddress],
     ["request", request && `${request.verb ?? ""} ${request.uri ?? ""}`], ["audit id", request?.auditID]];
   return h("details.facts", {}, h("summary", {}, operation(revision), " ", when(revision.time), " by ", user(revision)),
-    h("dl", {}, told.filter(([, value]) => value?.trim()).map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)])));
+    h("dl", {}, fields.filter(([, value]) => value?.trim()).map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)])));
 }
 
 function sides(before, after, left, right) {

@@ -1,4 +1,4 @@
-// Before anything is shown: dark or light as it was chosen here, else as the system has it.
+// Before the first paint: the chosen theme, else that of the system.
 "use strict";
 try {
   const chosen = localStorage.getItem("theme");

@@ -1,4 +1,4 @@
-// The timeline: how many changes there were, by what, and which ones. Drag over the chart, or use its keys, to zoom.
+// The timeline: the number of changes over time, grouped, and their list. Drag over the chart, or use its keys, to zoom.
 
 import { choice, count, field, h, s, say, timeText } from "./dom.js";
 import { density, selector } from "./api.js";
@@ -7,7 +7,7 @@ import { ChangeList, NOISE, failed } from "./changes.js";
 const RANGES = [["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"], ["7d", "7 days"],
   ["30d", "30 days"], ["all", "everything kept"]];
 const BYS = [["resource", "kind"], ["user", "user"], ["namespace", "namespace"], ["operation", "operation"]];
-// What a click on a name of the legend selects.
+// The selector for a click on a name of the legend.
 const SELECTS = { resource: "object.resource", user: "who.username", operation: "operation" };
 const UNITS = { m: 60, h: 3600, d: 86400 };
 const WIDTHS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 604800, 2592000];
@@ -96,7 +96,7 @@ function names(found, state, change) {
   return [total, ...shown];
 }
 
-// Kinds without their group: the whole name is told where it matters.
+// Kinds without their group; other places show the whole name.
 const label = (name, by) => (by === "resource" ? name.split(".")[0] : name || "in no namespace");
 
 function draw(found, from, to, zoom, zoomOut) {
@@ -110,19 +110,19 @@ function draw(found, from, to, zoom, zoomOut) {
   const cursor = s("rect", { class: "cursor", y: 0, height: HIGH, width: Math.max(step, 2), visibility: "hidden" });
   const picture = s("svg", { viewBox: `0 0 ${WIDE} ${HIGH + FOOT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
     ...grid(most), cursor, ...bars, selection);
-  const told = h("output.told", {}, found.total ? "Drag over the chart to zoom; with the keyboard, use the arrows, Shift and Enter." : "There are no changes in this time.");
+  const status = h("output.chart-status", {}, found.total ? "Drag over the chart to zoom; with the keyboard, use the arrows, Shift and Enter." : "There are no changes in this time.");
   const frame = h("div.frame", { tabindex: "0", role: "group", "aria-roledescription": "chart",
     "aria-label": `Changes from ${timeText(from)} to ${timeText(to)} UTC, at most ${most} in ${length(found.bucketSeconds)}. `
       + "Left and right move, with Shift they select, Enter zooms in, minus or Backspace zooms out." },
     picture, h("span.most", { "aria-hidden": "true" }, most.toLocaleString("en")));
-  control(frame, { places, at, from, width, step, selection, cursor, told, zoom, zoomOut });
+  control(frame, { places, at, from, width, step, selection, cursor, status, zoom, zoomOut });
   const middle = from + (to - from) / 2;
   const axis = h("div.axis", { "aria-hidden": "true" }, [from, middle, to].map((time) => h("span", {}, timeText(time, { seconds: to - from < 600e3 }))));
   const buttons = h("span.zoom", {},
     h("button", { type: "button", title: "Earlier", "aria-label": "Earlier", onclick: () => zoom(from - (to - from) / 2, to - (to - from) / 2) }, "◀"),
     h("button", { type: "button", title: "Later", "aria-label": "Later", onclick: () => zoom(from + (to - from) / 2, to + (to - from) / 2) }, "▶"),
     h("button", { type: "button", title: "Zoom out (−)", "aria-label": "Zoom out", onclick: zoomOut }, "−"));
-  return [frame, axis, h("div.below", {}, told, buttons)];
+  return [frame, axis, h("div.below", {}, status, buttons)];
 }
 
 function column(bucket, x, width, most, found) {
@@ -145,7 +145,7 @@ function length(seconds) {
 }
 
 // Pointer and keys. The selection is a range of buckets, from ``anchor`` to ``here``.
-function control(frame, { places, at, from, width, step, selection, cursor, told, zoom, zoomOut }) {
+function control(frame, { places, at, from, width, step, selection, cursor, status, zoom, zoomOut }) {
   let [anchor, here] = [null, null];
   const time = (place) => from + place * width;
   const inside = (place) => Math.min(Math.max(place, 0), places - 1);
@@ -161,7 +161,7 @@ function control(frame, { places, at, from, width, step, selection, cursor, told
     for (let place = low; place <= high; place++) changes += at.get(place)?.count ?? 0;
     const kinds = low === high ? Object.entries(at.get(low)?.counts ?? {}).sort((a, b) => b[1] - a[1]).slice(0, 4)
       .map(([name, number]) => `${name || "in no namespace"} ${number}`).join(", ") : "";
-    told.textContent = `${timeText(time(low))} to ${timeText(time(high + 1)).slice(11)}: ${count(changes, "change")}${kinds && ` (${kinds})`}`;
+    status.textContent = `${timeText(time(low))} to ${timeText(time(high + 1)).slice(11)}: ${count(changes, "change")}${kinds && ` (${kinds})`}`;
   }
 
   const zoomIn = () => zoom(time(Math.min(anchor ?? here, here)), time(Math.max(anchor ?? here, here) + 1));
@@ -194,7 +194,7 @@ function control(frame, { places, at, from, width, step, selection, cursor, told
       anchor = event.shiftKey ? anchor ?? inside(before) : null;
       here = inside(before + jump);
       show();
-      say(told.textContent);
+      say(status.textContent);
     } else if (event.key === "Enter" && here !== null) zoomIn();
     else if (event.key === "-" || event.key === "Backspace") zoomOut();
     else if (event.key === "Escape") { anchor = null; show(); }

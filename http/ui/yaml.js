@@ -1,10 +1,10 @@
-// Objects as YAML, line by line, each with the path of what it shows. Only what kubectl would print: block style.
+// Objects as YAML lines, each with the path of its value. Block style only, as printed by kubectl.
 
 const PLAIN = /^[A-Za-z_/][A-Za-z0-9_./()@%+$^~;<>=-]*$/;
 const UID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const WORDS = /^(true|false|yes|no|on|off|null|y|n|~)$/i;
 
-/** [{text, path}] of an object; path is the list of names and places. */
+/** Return [{text, path}] of an object; path is a list of names and indexes. */
 export function yamlLines(value) {
   const lines = [];
   if (value !== null && value !== undefined) block(value, "", [], lines);
@@ -48,7 +48,7 @@ function scalar(value) {
   return plain && !WORDS.test(value) ? value : JSON.stringify(value);
 }
 
-/** Without the server's bookkeeping of who manages which field. */
+/** Return the object without managedFields. */
 export function trimmed(object, keepManaged) {
   if (!object || keepManaged || !object.metadata?.managedFields) return object;
   const { managedFields, ...metadata } = object.metadata;

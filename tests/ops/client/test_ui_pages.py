@@ -144,7 +144,7 @@ async def test_the_timeline_and_its_keys(served: Served) -> None:
         await page.press("c")
         assert await page.eval("document.activeElement.className") == "frame"
         await page.press("End")
-        assert "changes" in await page.text(".told")
+        assert "changes" in await page.text(".chart-status")
         await page.press("Enter")
         await page.wait(f"location.hash.includes('from=') && {SETTLED}")
         zoomed = await hash_of(page)
@@ -246,7 +246,7 @@ async def test_what_is_not_to_be_seen_is_told_in_words(served: Served) -> None:
         assert "You lack list on clusterrevisions" in await page.text(".changes .note")
         assert "hush" not in await page.text()
         for url, where, words in (
-            (served.joe, "#/object/_/namespaces/shop", "What is missing: list on clusterrevisions"),
+            (served.joe, "#/object/_/namespaces/shop", "Missing: list on clusterrevisions"),
             (served.nobody, "#/timeline", "The server does not know who you are"),
             (served.forgotten, "#/timeline", "That part of history is not kept any more"),
         ):
